@@ -1,0 +1,78 @@
+"""The CPU backend's object: what it says about itself and how it compiles.
+
+In: the hooks' questions. Out: the answers of :mod:`zellige.plugin.contract`. llvmlite is loaded when a device is asked for or a kernel compiled.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from zellige.dtypes import all_dtypes
+from zellige.plugin.contract import API, Capabilities, CompiledKernel, Device, Manifest, MatmulUnit, Space, Unavailable
+from zellige.plugin.hooks import hookimpl
+from zellige.version import __version__
+
+if TYPE_CHECKING:
+    from zellige.ir.stmt import Kernel
+    from zellige.options import CompileOptions
+    from zellige.target import Target
+
+class CpuBackend:
+    """Compiles for the machine this process runs on."""
+
+    API = API
+
+    @hookimpl
+    def manifest(self) -> Manifest:
+        return Manifest(
+            name="cpu",
+            vendor="zellige",
+            version=__version__,
+            kind="host",
+            targets=("cpu",),
+            aliases=(("c", "cpu"), ("llvm", "cpu")),
+            framework_devices=("cpu",),
+            dlpack_devices=(1,),
+            requirements=("llvmlite",),
+            summary="this machine's cores, by LLVM",
+        )
+
+    @hookimpl
+    def probe(self) -> tuple[Device, ...] | Unavailable:
+        if importlib.util.find_spec("llvmlite") is None:
+            return Unavailable(code="missing-package", reason="llvmlite is not installed")
+        from zellige_cpu.host import running_host
+
+        host = running_host()
+        return (Device(name=f"{host.cpu}, {host.cores} cores", index=0, target="cpu"),)
+
+    @hookimpl
+    def describe(self, target: Target) -> Capabilities:
+        from zellige_cpu.host import running_host
+        from zellige_cpu.preparation import LANES
+
+        host = running_host()
+        names = tuple(t.name for t in all_dtypes())
+        return Capabilities(
+            target=str(target),
+            lanes=LANES,
+            are_lanes_emulated=True,
+            threads=host.cores,
+            vector_bytes=host.vector_bytes,
+            cache_line_bytes=64,
+            spaces=tuple(Space(name=name, alignment=64) for name in ("global", "shared", "fragment", "local", "var")),
+            dtypes=names,
+            compute_dtypes=tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64")),
+            matmul=tuple(MatmulUnit(a=t, b=t, c=t, is_native=False) for t in ("float32", "float64", "int32")),
+            features=tuple(sorted(host.features)),
+        )
+
+    @hookimpl
+    def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> CompiledKernel:
+        from zellige_cpu.host import running_host
+        from zellige_cpu.kernel import CpuKernel
+        from zellige_cpu.launch import lower
+
+        host = running_host()
+        return CpuKernel(kernel, lower(kernel, host, options), host)

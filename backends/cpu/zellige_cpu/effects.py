@@ -1,0 +1,78 @@
+"""Assertions and prints: what native code tells Python while it runs.
+
+In: the statement. Out: for an assertion a branch that notes its number in the status word and leaves the launch; for a print a call of the
+runtime's function with a record on the stack. :mod:`zellige_cpu.launch` reads both.
+
+A record is 64-bit words: the address of the buffer's first element (or of the value itself, as memory holds it), then of each dimension
+the region's offset, its extent, the buffer's extent and its stride in elements.
+"""
+
+from __future__ import annotations
+
+from zellige.ir.expr import Region
+from zellige.ir.stmt import Assert, Print
+from zellige_cpu.context import Context, Site
+from zellige_cpu.expressions import evaluate
+from zellige_cpu.indexes import i64, uniform
+from zellige_cpu.text import Value
+from zellige_cpu.types import memory_type
+
+
+def emit_assert(ctx: Context, statement: Assert) -> None:
+    fn = ctx.fn
+    test = evaluate(ctx, statement.condition)
+    ctx.sites.append(Site(kind="assert", message=statement.message, span=statement.span))
+    number = len(ctx.sites)
+    assert ctx.status is not None
+    fine, fails = fn.fresh_label("fine"), fn.fresh_label("fails")
+    fn.branch_if(test, fine, fails)
+    fn.label(fails)
+    # the first to fail is told; the others only stop
+    fn.compare_exchange(ctx.status, i64(0), i64(number), "monotonic", "monotonic", align=8)
+    fn.branch(ctx.stop)
+    fn.label(fine)
+
+
+def emit_print(ctx: Context, statement: Print) -> None:
+    fn = ctx.fn
+    words: list[Value] = []
+    match statement.value:
+        case None:
+            site = Site(kind="print", message=statement.message, span=statement.span)
+        case Region() as region:
+            words, site = _region(ctx, region, statement)
+        case value:
+            register = evaluate(ctx, value)
+            memory = memory_type(value.dtype)
+            cell = fn.alloca(memory)
+            fn.store(fn.convert("zext", register, memory) if value.dtype.is_bool else register, cell, align=64)
+            words = [_address(ctx, cell)]
+            site = Site(kind="print", message=statement.message, span=statement.span, dtype=value.dtype, rank=0)
+    ctx.sites.append(site)
+    record = fn.alloca("i64", max(1, len(words)))
+    for place, word in enumerate(words):
+        fn.store(word, fn.offset(record, 8 * place), align=8)
+    assert ctx.printer is not None
+    fn.call_pointer(ctx.printer, i64(len(ctx.sites)), record)
+
+
+def _region(ctx: Context, region: Region, statement: Print) -> tuple[list[Value], Site]:
+    storage = ctx.storage(region.buffer)
+    words = [_address(ctx, storage.pointer)]
+    for offset, extent, size, stride in zip(region.offsets, region.extents, storage.shape, storage.strides):
+        words.extend(uniform(ctx, form) for form in (ctx.freeze(ctx, offset), ctx.freeze(ctx, extent), size, stride))
+    site = Site(
+        kind="print",
+        message=statement.message,
+        span=statement.span,
+        dtype=region.buffer.dtype,
+        rank=len(region.offsets),
+        is_packed=storage.is_packed,
+        safe_value=storage.safe_value,
+    )
+    return words, site
+
+
+def _address(ctx: Context, pointer: Value) -> Value:
+    return ctx.fn.convert("ptrtoint", pointer, "i64")
+

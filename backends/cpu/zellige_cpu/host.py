@@ -1,0 +1,83 @@
+"""The machine that code is generated for: its name to LLVM, vector width, register file, caches.
+
+In: nothing (the running machine) or a CPU name with features. Out: a frozen :class:`Host`. llvmlite is loaded on first use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the emitters may ask about the machine.
+
+    ``vector_bytes`` is the width of one vector register, ``vector_registers`` their number. ``features`` are LLVM's names.
+    """
+
+    triple: str
+    cpu: str
+    features: frozenset[str]
+    disabled: frozenset[str] = field(default=frozenset(), repr=False)
+    vector_bytes: int
+    vector_registers: int
+    cores: int
+
+    @property
+    def is_x86(self) -> bool:
+        return self.triple.startswith(("x86_64", "i686"))
+
+    @property
+    def has_masked_memory(self) -> bool:
+        """Whether a masked vector load or store of any element width is one instruction."""
+        return "avx512bw" in self.features and "avx512vl" in self.features
+
+    @property
+    def has_half_conversion(self) -> bool:
+        """Whether float16 <-> float32 conversion is an instruction rather than a library call."""
+        return "f16c" in self.features or "avx512f" in self.features or self.triple.startswith(("aarch64", "arm64"))
+
+    @property
+    def feature_string(self) -> str:
+        """``+f16c,-amx-tile`` and the like, as LLVM's target machine takes it."""
+        return ",".join([f"+{name}" for name in sorted(self.features)] + [f"-{name}" for name in sorted(self.disabled)])
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements of ``element_bytes`` in one vector register."""
+        return max(1, self.vector_bytes // element_bytes)
+
+
+def register_file(triple: str, features: frozenset[str]) -> tuple[int, int]:
+    """Bytes of a vector register and how many there are, from the features."""
+    if triple.startswith("x86_64"):
+        if "avx512f" in features:
+            return 64, 32
+        return (32, 16) if "avx2" in features else (16, 16)
+    return (16, 32) if triple.startswith(("aarch64", "arm64", "powerpc64")) else (16, 16)
+
+
+@lru_cache(maxsize=1)
+def running_host() -> Host:
+    """The machine this process runs on."""
+    import llvmlite.binding as llvm
+
+    flags: Mapping[str, bool] = llvm.get_host_cpu_features()
+    return make_host(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags)
+
+
+def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:
+    """A host of that name; ``flags`` says of each feature whether it is there."""
+    features = frozenset(name for name, is_on in flags.items() if is_on)
+    vector_bytes, vector_registers = register_file(triple, features)
+    return Host(
+        triple=triple,
+        cpu=cpu,
+        features=features,
+        disabled=frozenset(name for name, is_on in flags.items() if not is_on),
+        vector_bytes=vector_bytes,
+        vector_registers=vector_registers,
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    )

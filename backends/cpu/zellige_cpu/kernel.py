@@ -1,0 +1,85 @@
+"""A compiled kernel: packs arguments, shares the grid out among threads, reports what the code noted.
+
+In: a :class:`zellige_cpu.launch.Program` and its loaded functions. Out: an object of the contract's CompiledKernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from zellige.diagnostics import catalogue
+from zellige.ir.sizes import size_vars
+from zellige.ir.stmt import Kernel, ScalarParam
+from zellige_cpu import jit
+from zellige_cpu.host import Host
+from zellige_cpu.launch import LaunchProgram, Program, argument_slots
+from zellige_cpu.pool import Worker, run_cells, worker_count
+from zellige_cpu.records import Printer
+
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+
+class CpuKernel:
+    """A kernel's machine code in this process."""
+
+    def __init__(self, kernel: Kernel, program: Program, host: Host) -> None:
+        self._program = program
+        self._host = host
+        jit.check_symbols(program.symbols)
+        self._library = jit.load(jit.compile_object(program.text, host), program.exported, host)
+        addresses = self._library.addresses
+        self._launches = [(launch, _RUN(addresses[launch.function]), _COUNT(addresses[launch.cells])) for launch in program.launches]
+        self._scalars = [param.var.dtype for param in kernel.params if isinstance(param, ScalarParam)]
+        self._slots = argument_slots(kernel)
+        self._sizes = len(size_vars(kernel))
+
+    def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
+        """Run every launch in order and wait; see :class:`zellige.plugin.contract.CompiledKernel`."""
+        slots = (ctypes.c_uint64 * (self._slots + 2))()
+        place = 0
+        for pointer in pointers:
+            slots[place] = pointer
+            place += 1
+        for value, dtype in zip(scalars, self._scalars):
+            slots[place] = _float_bits(float(value)) if dtype.is_float else int(value) & 0xFFFF_FFFF_FFFF_FFFF
+            place += 1
+        for size in sizes:
+            slots[place] = size & 0xFFFF_FFFF_FFFF_FFFF
+            place += 1
+        status = ctypes.c_int64(0)
+        slots[self._slots] = ctypes.addressof(status)
+        args = ctypes.addressof(slots)
+        for launch, run, count in self._launches:
+            cells = count(args)
+            if cells > 0:
+                self._run(launch, run, args, slots, status, cells)
+
+    def _run(self, launch: LaunchProgram, run: object, args: int, slots: ctypes.Array[ctypes.c_uint64], status: ctypes.c_int64, cells: int) -> None:
+        printer = Printer(launch.sites) if launch.prints else None
+        slots[self._slots + 1] = printer.address if printer is not None else 0
+        workers = 1 if launch.prints else worker_count(self._host.cores, cells)
+
+        def chunk(begin: int, end: int, worker: Worker) -> None:
+            if not status.value:
+                run(args, begin, end, worker.scratch, worker.leaf)  # type: ignore[operator]
+
+        run_cells(chunk, cells, workers, launch.scratch_bytes, launch.leaf_bytes)
+        if printer is not None:
+            printer.raise_error()
+        if status.value:
+            site = launch.sites[status.value - 1]
+            raise catalogue.E620.error(site.span, message=f": {site.message}" if site.message else "")
+
+    def source(self) -> str:
+        """The LLVM IR."""
+        return self._program.text
+
+    def assembly(self) -> str:
+        """The host's assembly."""
+        return jit.assembly(self._program.text, self._host)
+
+
+def _float_bits(value: float) -> int:
+    return int.from_bytes(ctypes.c_double(value), "little")

@@ -1,0 +1,171 @@
+"""A kernel as one LLVM module: two functions a launch.
+
+In: a verified kernel. Out: a :class:`Program`: the text and what is needed to run it.
+
+``i64 cells_K(ptr args)`` is the number of grid cells of launch K; ``void launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr leaf)``
+runs the cells [begin, end), numbered with the first grid axis fastest. ``args`` is an array of 8-byte slots: one pointer a
+tensor parameter, one value a scalar parameter (integers as 64 bits, floats as a double), one a symbolic size, then the address of the status
+word and the function that prints. ``scratch`` and ``leaf`` are memory of the calling thread, aligned to 64 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zellige.analysis.bounds import Scope
+from zellige.analysis.forms import ZERO, Form, is_index_dtype
+from zellige.ir.expr import Var
+from zellige.ir.sizes import size_vars
+from zellige.ir.stmt import Kernel, Launch, Print, ScalarParam, TensorParam
+from zellige.ir.traverse import walk
+from zellige.options import CompileOptions
+from zellige.passes.expand_vectors import expand_vectors
+from zellige_cpu import statements
+from zellige_cpu.arithmetic import FAST_FLAGS
+from zellige_cpu.context import Context, Site
+from zellige_cpu.expressions import evaluate
+from zellige_cpu.host import Host
+from zellige_cpu.indexes import i64, uniform
+from zellige_cpu.leaf import convert
+from zellige_cpu.preparation import prepare
+from zellige_cpu.storage import ScratchPlan, add_tensor, plan_scratch
+from zellige_cpu.text import Function, Module, Value
+from zellige_cpu.types import FLOAT64, register_type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchProgram:
+    """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report. A launch that prints runs in order."""
+
+    function: str
+    cells: str
+    scratch_bytes: int
+    leaf_bytes: int
+    sites: tuple[Site, ...]
+    prints: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The module's text, its launches in order, and the functions of the process that it calls."""
+
+    text: str
+    launches: tuple[LaunchProgram, ...]
+    symbols: frozenset[str]
+
+    @property
+    def exported(self) -> list[str]:
+        return [name for launch in self.launches for name in (launch.function, launch.cells)]
+
+
+def lower(kernel: Kernel, host: Host, options: CompileOptions) -> Program:
+    """The whole kernel as LLVM IR."""
+    kernel = expand_vectors(kernel)
+    module = Module(kernel.name, host)
+    module.header = f"kernel {kernel.name}"
+    launches = tuple(_lower_launch(module, kernel, launch, i, options) for i, launch in enumerate(kernel.launches))
+    return Program(text=module.text(), launches=launches, symbols=frozenset(module.symbols))
+
+
+def _lower_launch(module: Module, kernel: Kernel, launch: Launch, number_of: int, options: CompileOptions) -> LaunchProgram:
+    cells = f"cells_{number_of}"
+    _emit_cells(module, kernel, launch, cells)
+    prepared = prepare(launch, options)
+    plan = plan_scratch(prepared)
+    name = f"launch_{number_of}"
+    params = [("args", "ptr"), ("begin", "i64"), ("end", "i64"), ("scratch", "ptr"), ("leaf", "ptr")]
+    fn = module.function(name, "void", params, is_exported=True)
+    ctx = _context(fn, options)
+    ctx.plan, ctx.scratch, ctx.leaf = plan, fn.params[3], fn.params[4]
+    ctx.scratch_bytes = plan.total
+    ctx.safe_values = {safe.buffer: safe.value for safe in prepared.safe_values}
+    _bind_arguments(ctx, kernel, plan)
+    ctx.stop = fn.fresh_label("stop")
+    extents = [ctx.scope.form(extent) for extent in prepared.grid]
+    with ctx.nested(), fn.loop(fn.params[1], fn.params[2]) as loop:
+        ctx.cell_end = loop.next
+        _bind_grid(ctx, prepared, extents, loop.index)
+        statements.emit_body(ctx, prepared.body)
+    fn.label(ctx.stop)
+    fn.ret()
+    return LaunchProgram(
+        function=name,
+        cells=cells,
+        scratch_bytes=ctx.scratch_bytes,
+        leaf_bytes=ctx.leaf_bytes,
+        sites=tuple(ctx.sites),
+        prints=any(isinstance(node, Print) for node in walk(prepared)),
+    )
+
+
+def _context(fn: Function, options: CompileOptions) -> Context:
+    ctx = Context(fn=fn, evaluate=evaluate, freeze=statements.frozen, give=statements.give, scope=Scope())
+    if options.fast_math:
+        ctx.precision, ctx.float_flags = "fast", FAST_FLAGS
+    return ctx
+
+
+def _emit_cells(module: Module, kernel: Kernel, launch: Launch, name: str) -> None:
+    fn = module.function(name, "i64", [("args", "ptr")], is_exported=True)
+    ctx = _context(fn, CompileOptions())
+    _bind_arguments(ctx, kernel, None)
+    total = i64(1)
+    for extent in launch.grid:
+        size = fn.intrinsic("llvm.smax", uniform(ctx, ctx.scope.form(extent)), i64(0))
+        total = fn.binary("mul", total, size)
+    fn.ret(total)
+
+
+def argument_slots(kernel: Kernel) -> int:
+    """How many slots the arguments take, before those of the runtime."""
+    return len(kernel.params) + len(size_vars(kernel))
+
+
+def _bind_arguments(ctx: Context, kernel: Kernel, plan: ScratchPlan | None) -> None:
+    """Load every argument that is needed: numbers always, since shapes mention them, pointers for a launch."""
+    fn = ctx.fn
+    args = fn.params[0]
+    tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
+    scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
+    slot = len(tensors)
+    for var in scalars:
+        _bind_scalar(ctx, var, fn.offset(args, 8 * slot))
+        slot += 1
+    for var in size_vars(kernel):
+        ctx.scope.add_variable(var, ZERO, None)
+        ctx.set_index(var, fn.load(fn.offset(args, 8 * slot), "i64", align=8))
+        slot += 1
+    if plan is None:
+        return
+    for place, buffer in enumerate(tensors):
+        add_tensor(ctx, buffer, fn.load(fn.offset(args, 8 * place), "ptr", align=8), plan, ctx.safe_values)
+    ctx.status = fn.load(fn.offset(args, 8 * slot), "ptr", align=8)
+    ctx.printer = fn.load(fn.offset(args, 8 * (slot + 1)), "ptr", align=8)
+
+
+def _bind_scalar(ctx: Context, var: Var, place: Value) -> None:
+    fn = ctx.fn
+    if is_index_dtype(var.dtype):
+        ctx.scope.add_variable(var, ZERO if var.kind == "size" else None, None)
+        ctx.set_index(var, fn.load(place, "i64", align=8))
+    elif var.dtype.is_float:
+        statements.bind_value(ctx, var, convert.cast(fn, fn.load(place, "double", align=8), FLOAT64, var.dtype))
+    else:
+        value = fn.resize(fn.load(place, "i64", align=8), register_type(var.dtype), is_signed=True)
+        statements.bind_value(ctx, var, value)
+
+
+def _bind_grid(ctx: Context, launch: Launch, extents: list[Form], cell: Value) -> None:
+    fn = ctx.fn
+    rest = cell
+    for place, (var, extent) in enumerate(zip(launch.grid_vars, extents)):
+        ctx.scope.add_variable(var, ZERO, extent - 1)
+        if extent.constant == 1:
+            ctx.set_index(var, i64(0))
+        elif place == len(extents) - 1:
+            ctx.set_index(var, rest)
+        else:
+            size = uniform(ctx, extent)
+            ctx.set_index(var, fn.binary("urem", rest, size))
+            rest = fn.binary("udiv", rest, size)
+

@@ -1,0 +1,272 @@
+"""Reductions of a tile along one axis.
+
+In: a :class:`ReduceSpec`. Out: the name of a function ``void (ptr src, ptr dst)`` in the module.
+
+Elements are converted to the type that both sides promote to (at least float32 for floats), combined there and converted once to dst's.
+Where another dimension is contiguous, its positions are the lanes and the axis is walked in order. Where the axis itself is contiguous,
+several vectors of partial results run side by side and are folded at the end: the order of a float sum is then not that of the
+elements, but it depends on nothing but the spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.diagnostics import InternalError
+from zellige.dtypes import DType, dtype
+from zellige.ir.stmt import ReduceOp
+from zellige_cpu.leaf.boxes import Dimension, Stretch, loops, merged, stretches
+from zellige_cpu.leaf.convert import cast
+from zellige_cpu.leaf.panels import lane_mask, load_lanes
+from zellige_cpu.text import FALSE, Function, Module, Value, constant
+from zellige_cpu.types import element_bytes, memory_type, register_type
+
+_GROUP: Final = 4  # vectors of partial results: enough to hide the latency of an addition
+_FLOAT32: Final = dtype("float32")
+_BOOL: Final = dtype("bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceSpec:
+    """``shape`` and ``src_strides`` (elements) of the source, one entry a dimension; ``dst_strides`` without the axis.
+
+    The result is combined with what dst holds unless ``clear``. max and min skip NaN unless ``nan_propagate``.
+    """
+
+    shape: tuple[int, ...]
+    axis: int
+    src_strides: tuple[int, ...]
+    dst_strides: tuple[int, ...]
+    src: DType
+    dst: DType
+    op: ReduceOp
+    clear: bool = True
+    nan_propagate: bool = False
+
+    @property
+    def accumulator(self) -> DType:
+        return _BOOL if self.op in ("any", "all") else reduction_dtype(self.src, self.dst)
+
+    @property
+    def kept(self) -> list[Dimension]:
+        """The dimensions other than the axis, merged."""
+        others = [i for i in range(len(self.shape)) if i != self.axis]
+        return merged(
+            [Dimension(extent=self.shape[i], source=self.src_strides[i], target=stride) for i, stride in zip(others, self.dst_strides)]
+        )
+
+
+def reduction_dtype(source: DType, target: DType) -> DType:
+    """The type that a reduction or scan combines in: what both sides promote to, at least float32 for floats."""
+    for one, other in ((source, target), (target, source)):
+        if one.is_bool or (one.is_integer and other.is_float):
+            found = other
+            break
+    else:
+        if source.bits != target.bits:
+            found = source if source.bits > target.bits else target
+        elif source.is_float:
+            found = source if source == target else _FLOAT32
+        else:
+            found = target if source.is_signed else source
+    return _FLOAT32 if found.is_float and found.bits <= 32 else found
+
+
+def emit_reduce(module: Module, spec: ReduceSpec) -> str:
+    """The name of the function that reduces by ``spec``, made on first use."""
+    if not 0 <= spec.axis < len(spec.shape) or min(spec.shape) < 1 or len(spec.dst_strides) != len(spec.shape) - 1:
+        raise InternalError(f"reduction of shape {spec.shape} along axis {spec.axis}")
+    strides = "_".join(str(s) for s in (*spec.src_strides, "to", *spec.dst_strides))
+    shape = "x".join(str(extent) for extent in spec.shape)
+    manner = ("" if spec.clear else "_onto") + "_nan" * spec.nan_propagate
+    name = f"reduce_{spec.op}_{spec.src}_{spec.dst}_{shape}_{spec.axis}_{strides}{manner}"
+    if module.has_function(name):
+        return name
+    fn = module.function(name, "void", [("src", "ptr"), ("dst", "ptr")], inline=False)
+    lanes = module.host.lanes(max(element_bytes(spec.accumulator), element_bytes(spec.src)))
+    kept = spec.kept
+    across = next((d for d in reversed(kept) if d.source == 1), None)
+    reduction = _Reduction(fn, spec, lanes)
+    if across is not None:
+        outer = [d for d in kept if d is not across]
+        with loops(fn, outer, fn.params[0], fn.params[1], element_bytes(spec.src), element_bytes(spec.dst)) as (source, target):
+            for stretch in stretches(fn, across.extent, lanes, _GROUP):
+                reduction.across(source, target, across, stretch)
+    else:
+        with loops(fn, kept, fn.params[0], fn.params[1], element_bytes(spec.src), element_bytes(spec.dst)) as (source, target):
+            reduction.along(source, target)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    fn: Function
+    spec: ReduceSpec
+    lanes: int
+
+    def across(self, source: Value, target: Value, dimension: Dimension, stretch: Stretch) -> None:
+        """One result a lane: the axis is walked in order."""
+        fn, spec, lanes = self.fn, self.spec, self.lanes
+        size, dst_size = element_bytes(spec.src), element_bytes(spec.dst)
+        masks = _masks(stretch, lanes)
+        first = fn.offset(source, _bytes(fn, stretch.start, size))
+        with fn.loop(constant("i64", 0), constant("i64", spec.shape[spec.axis])) as loop:
+            carried = [loop.carry(identity(spec.op, spec.accumulator, lanes, spec.nan_propagate)) for _ in masks]
+            row = fn.offset(first, _bytes(fn, loop.index, spec.src_strides[spec.axis] * size))
+            for v, mask in enumerate(masks):
+                loop.update(carried[v], self.combine(carried[v], self.load(fn.offset(row, v * lanes * size), lanes, mask)))
+        place = fn.offset(target, _bytes(fn, stretch.start, dimension.target * dst_size))
+        for v, mask in enumerate(masks):
+            self.finish(loop.final(carried[v]), fn.offset(place, v * lanes * dimension.target * dst_size), dimension.target, mask, stretch)
+
+    def finish(self, total: Value, place: Value, stride: int, mask: Value | None, stretch: Stretch) -> None:
+        """A vector of results to dst, adjacent or one by one."""
+        fn, spec, lanes = self.fn, self.spec, self.lanes
+        size = element_bytes(spec.dst)
+        if stride == 1:
+            if not spec.clear:
+                total = self.combine(self.old(place, lanes, mask), total)
+            result = stored(fn, total, spec.accumulator, spec.dst)
+            if mask is None:
+                fn.store(result, place, align=size)
+            else:
+                fn.masked_store(result, place, mask, align=size)
+            return
+        for lane in range(lanes if mask is None else stretch.last_lanes):
+            self.finish_one(fn.extract(total, lane), fn.offset(place, lane * stride * size))
+
+    def finish_one(self, total: Value, place: Value) -> None:
+        fn, spec = self.fn, self.spec
+        if not spec.clear:
+            total = self.combine(self.old(place, 1, None), total)
+        fn.store(stored(fn, total, spec.accumulator, spec.dst), place, align=element_bytes(spec.dst))
+
+    def along(self, source: Value, target: Value) -> None:
+        """One result: the axis is cut into vectors where it is contiguous, else walked element by element."""
+        fn, spec = self.fn, self.spec
+        extent, stride, size = spec.shape[spec.axis], spec.src_strides[spec.axis], element_bytes(spec.src)
+        lanes = self.lanes if stride == 1 and extent > 1 else 1
+        while lanes > extent:
+            lanes //= 2
+        full, rest = divmod(extent, _GROUP * lanes)
+        partial = [identity(spec.op, spec.accumulator, lanes, spec.nan_propagate)] * _GROUP
+        if full:
+            with fn.loop(constant("i64", 0), constant("i64", full)) as loop:
+                carried = [loop.carry(p) for p in partial]
+                first = fn.offset(source, _bytes(fn, loop.index, _GROUP * lanes * stride * size))
+                for v in range(_GROUP):
+                    loop.update(carried[v], self.combine(carried[v], self.load(fn.offset(first, v * lanes * stride * size), lanes, None)))
+            partial = [loop.final(c) for c in carried]
+        done = full * _GROUP * lanes
+        for v in range(-(-rest // lanes)):
+            left = min(lanes, rest - v * lanes)
+            mask = None if left == lanes else lane_mask(lanes, left)
+            partial[v] = self.combine(partial[v], self.load(fn.offset(source, (done + v * lanes) * stride * size), lanes, mask))
+        used = partial if full else partial[: -(-rest // lanes)]
+        while len(used) > 1:
+            half = (len(used) + 1) // 2
+            used = [self.combine(a, b) for a, b in zip(used, used[half:])] + used[len(used) - half : half]
+        self.finish_one(self.folded(used[0]), target)
+
+    def folded(self, vector: Value) -> Value:
+        """All lanes combined, halves onto halves."""
+        fn = self.fn
+        while vector.lanes > 2:
+            half = vector.lanes // 2
+            vector = self.combine(fn.shuffle(vector, None, range(half)), fn.shuffle(vector, None, range(half, 2 * half)))
+        return vector if vector.lanes == 1 else self.combine(fn.extract(vector, 0), fn.extract(vector, 1))
+
+    def load(self, address: Value, lanes: int, mask: Value | None) -> Value:
+        """Elements as they are combined; the identity where the mask does not hold."""
+        fn, spec = self.fn, self.spec
+        read = reduction_dtype(spec.src, spec.dst) if spec.accumulator.is_bool and not spec.src.is_bool else spec.accumulator
+        value = load_lanes(fn, address, spec.src, read, lanes, mask)
+        if spec.op in ("absmax", "abssum"):
+            value = _absolute(fn, value, read)
+        if spec.accumulator.is_bool:
+            value = cast(fn, value, read, _BOOL)
+        if mask is None:
+            return value
+        return fn.select(mask, value, identity(spec.op, spec.accumulator, lanes, spec.nan_propagate))
+
+    def old(self, address: Value, lanes: int, mask: Value | None) -> Value:
+        """What dst holds."""
+        return load_lanes(self.fn, address, self.spec.dst, self.spec.accumulator, lanes, mask)
+
+    def combine(self, left: Value, right: Value) -> Value:
+        return combined(self.fn, self.spec.op, left, right, self.spec.accumulator, self.spec.nan_propagate)
+
+
+def _bytes(fn: Function, index: Value, each: int) -> Value:
+    return fn.binary("mul", index, constant("i64", each)) if not index.is_constant else constant("i64", int(index.name) * each)
+
+
+def _masks(stretch: Stretch, lanes: int) -> Sequence[Value | None]:
+    """One entry a vector of the stretch."""
+    last = lane_mask(lanes, stretch.last_lanes) if stretch.last_lanes else None
+    return [None] * (stretch.vectors - 1) + [last]
+
+
+def stored(fn: Function, total: Value, accumulator: DType, target: DType) -> Value:
+    """An accumulated value as a tile of ``target`` holds it in memory."""
+    if accumulator.bits == 4:  # summed in the 8 bits of its register
+        accumulator = dtype("int8" if accumulator.is_signed else "uint8")
+    value = cast(fn, total, accumulator, target)
+    return fn.convert("zext", value, memory_type(target)) if target.is_bool else value
+
+
+def _absolute(fn: Function, value: Value, t: DType) -> Value:
+    if t.is_float:
+        return fn.intrinsic("llvm.fabs", value)
+    return fn.intrinsic("llvm.abs", value, FALSE) if t.kind == "int" else value
+
+
+def identity(op: str, t: DType, lanes: int, nan_propagate: bool = False) -> Value:
+    """What changes nothing; NaN for the max and min that skip it, so that a NaN is the result where nothing else was."""
+    kind = register_type(t)
+    bits = 8 if t.bits == 4 else t.bits
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if t.is_signed else (0, (1 << bits) - 1)
+    number: bool | int | float
+    match op:
+        case "sum" | "abssum":
+            number = -0.0 if t.is_float else 0  # minus zero plus x is x, also for minus zero
+        case "prod" | "all":
+            number = 1
+        case "max" | "absmax":
+            number = (float("-inf") if nan_propagate else float("nan")) if t.is_float else low
+        case "min":
+            number = (float("inf") if nan_propagate else float("nan")) if t.is_float else high
+        case "bitand":
+            number = True if t.is_bool else -1
+        case "bitor" | "bitxor" | "any":
+            number = 0
+        case _:
+            raise InternalError(f"{op} is no reduction")
+    return constant(kind, number, lanes)
+
+
+def combined(fn: Function, op: str, left: Value, right: Value, t: DType, nan_propagate: bool = False) -> Value:
+    """One step of a reduction in the register type of ``t``. A sum of bools is their or, a product their and, as in NumPy."""
+    is_float = t.is_float
+    match op:
+        case "sum" | "abssum":
+            return fn.binary("or" if t.is_bool else "fadd" if is_float else "add", left, right)
+        case "prod":
+            return fn.binary("and" if t.is_bool else "fmul" if is_float else "mul", left, right)
+        case "max" | "absmax" | "min":
+            name = "min" if op == "min" else "max"
+            if t.is_bool:
+                return fn.binary("or" if name == "max" else "and", left, right)
+            if is_float:
+                return fn.intrinsic(f"llvm.{name}imum" if nan_propagate else f"llvm.{name}num", left, right)
+            return fn.intrinsic(f"llvm.{'s' if t.is_signed else 'u'}{name}", left, right)
+        case "bitand" | "all":
+            return fn.binary("and", left, right)
+        case "bitor" | "any":
+            return fn.binary("or", left, right)
+        case "bitxor":
+            return fn.binary("xor", left, right)
+        case _:
+            raise InternalError(f"{op} is no reduction")

@@ -1,0 +1,385 @@
+"""Tile operations written out as Maps and loops over elements: tile IR to tile IR.
+
+In: one tile operation. Out: a Map with the same meaning. Every operation has such a form; :mod:`zellige_cpu.tiles` uses leaf
+functions instead of those of products, reductions and scans where the sizes are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zellige.dtypes import DType
+from zellige.ir.expr import BOOL, INT64, Binary, BinaryOp, Cast, Compare, Const, Expr, Load, Math, Region, Select, Var, constant_value
+from zellige.ir.stmt import (
+    Assign,
+    Atomic,
+    AtomicTile,
+    Bind,
+    Copy,
+    Fill,
+    For,
+    Gemm,
+    Map,
+    Reduce,
+    ReduceOp,
+    ReducerInit,
+    Scan,
+    Serial,
+    Stmt,
+    Store,
+    Transpose,
+    whole,
+)
+from zellige_cpu.atomics import identity
+from zellige_cpu.types import FLOAT32, FLOAT64
+
+
+def number(value: int) -> Const:
+    return Const(value=value, dtype=INT64)
+
+
+def axis(name: str) -> Var:
+    return Var(name=name, dtype=INT64, kind="loop")
+
+
+def wide(expr: Expr) -> Expr:
+    """An index as int64."""
+    if isinstance(expr, Const):
+        return number(int(expr.value))
+    return expr if expr.dtype == INT64 else Cast(value=expr, dtype=INT64)
+
+
+def added(left: Expr, right: Expr) -> Expr:
+    left = wide(left)
+    if constant_value(left) == 0:
+        return right
+    return Binary(op="add", left=left, right=right)
+
+
+def converted(value: Expr, dtype: DType) -> Expr:
+    return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
+
+
+def element_at(region: Region, position: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The indices of the element of ``region`` at a position inside it."""
+    return tuple(added(offset, place) for offset, place in zip(region.offsets, position))
+
+
+def load_at(region: Region, position: Sequence[Expr]) -> Load:
+    return Load(buffer=region.buffer, indices=element_at(region, position), span=region.span)
+
+
+def store_at(region: Region, position: Sequence[Expr], value: Expr) -> Store:
+    return Store(buffer=region.buffer, indices=element_at(region, position), value=value, span=region.span)
+
+
+# -- copies --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairing:
+    """Axes over the extents of two regions that are not 1, and the position in each region that the axes name."""
+
+    axes: tuple[Var, ...]
+    extents: tuple[Expr, ...]
+    source: tuple[Expr, ...]
+    target: tuple[Expr, ...]
+
+
+def _paired(source: Region, target: Region) -> _Pairing:
+    wanted = [d for d, extent in enumerate(target.extents) if constant_value(extent) != 1]
+    given = [d for d, extent in enumerate(source.extents) if constant_value(extent) != 1]
+    count = max(len(wanted), len(given))
+    axes = tuple(axis(f"p{i}") for i in range(count))
+    # aligned at the end: an extent without a partner is 1 when the program runs
+    target_places = dict(zip(reversed(wanted), reversed(axes)))
+    source_places = dict(zip(reversed(given), reversed(axes)))
+    extents: dict[Var, Expr] = {v: source.extents[d] for d, v in source_places.items()}
+    extents.update((v, target.extents[d]) for d, v in target_places.items() if v not in extents or constant_value(extents[v]) is None)
+    return _Pairing(
+        axes,
+        tuple(wide(extents[v]) for v in axes),
+        tuple(source_places.get(d, number(0)) for d in range(len(source.extents))),
+        tuple(target_places.get(d, number(0)) for d in range(len(target.extents))),
+    )
+
+
+def copy_as_map(statement: Copy | Transpose) -> Map:
+    if isinstance(statement, Transpose):
+        return _transpose_as_map(statement)
+    pair = _paired(statement.src, statement.dst)
+    value = converted(load_at(statement.src, pair.source), statement.dst.buffer.dtype)
+    return _map(statement, pair.axes, pair.extents, (store_at(statement.dst, pair.target, value),))
+
+
+def _map(statement: Stmt, axes: tuple[Var, ...], extents: tuple[Expr, ...], body: tuple[Stmt, ...]) -> Map:
+    if not axes:
+        axes, extents = (axis("p0"),), (number(1),)
+    return Map(axes=axes, extents=extents, body=body, span=statement.span)
+
+
+def matrix_axes(region: Region) -> tuple[int, int]:
+    """The two dimensions of a region that are its rows and columns: its only ones, or the two whose extent is not 1."""
+    if len(region.extents) == 2:
+        return 0, 1
+    sizes = [d for d, extent in enumerate(region.extents) if constant_value(extent) != 1]
+    return (sizes[0], sizes[1]) if len(sizes) == 2 else (len(region.extents) - 2, len(region.extents) - 1)
+
+
+def _transpose_as_map(statement: Transpose) -> Map:
+    rows, columns = axis("row"), axis("column")
+    source_rows, source_columns = matrix_axes(statement.src)
+    target_rows, target_columns = matrix_axes(statement.dst)
+    source: list[Expr] = [number(0)] * len(statement.src.extents)
+    target: list[Expr] = [number(0)] * len(statement.dst.extents)
+    source[source_rows], source[source_columns] = columns, rows
+    target[target_rows], target[target_columns] = rows, columns
+    value = converted(load_at(statement.src, source), statement.dst.buffer.dtype)
+    extents = (wide(statement.dst.extents[target_rows]), wide(statement.dst.extents[target_columns]))
+    return _map(statement, (rows, columns), extents, (store_at(statement.dst, target, value),))
+
+
+def _over(region: Region) -> tuple[tuple[Var, ...], tuple[Expr, ...], tuple[Expr, ...]]:
+    """Axes over the extents of a region that are not 1, these extents, and the position that the axes name."""
+    axes: list[Var] = []
+    extents: list[Expr] = []
+    position: list[Expr] = []
+    for extent in region.extents:
+        if constant_value(extent) == 1:
+            position.append(number(0))
+            continue
+        axes.append(axis(f"p{len(axes)}"))
+        extents.append(wide(extent))
+        position.append(axes[-1])
+    return tuple(axes), tuple(extents), tuple(position)
+
+
+def fill_as_map(statement: Fill) -> tuple[Stmt, ...]:
+    """The value is computed once, before the Map."""
+    axes, extents, position = _over(statement.dst)
+    if isinstance(statement.value, (Const, Var)):
+        return (_map(statement, axes, extents, (store_at(statement.dst, position, statement.value),)),)
+    value = Var(name="filling", dtype=statement.value.dtype, kind="value")
+    return (
+        Bind(var=value, value=statement.value, span=statement.span),
+        _map(statement, axes, extents, (store_at(statement.dst, position, value),)),
+    )
+
+
+def reducer_fill(statement: ReducerInit) -> Fill:
+    dtype = statement.buffer.dtype
+    return Fill(dst=whole(statement.buffer), value=Const(value=identity(statement.op, dtype), dtype=dtype), span=statement.span)
+
+
+def atomic_as_map(statement: AtomicTile) -> Map:
+    pair = _paired(statement.src, statement.dst)
+    value = converted(load_at(statement.src, pair.source), statement.dst.buffer.dtype)
+    update = Atomic(
+        op=statement.op,
+        buffer=statement.dst.buffer,
+        indices=element_at(statement.dst, pair.target),
+        value=value,
+        order=statement.order,
+        span=statement.span,
+    )
+    return _map(statement, pair.axes, pair.extents, (update,))
+
+
+# -- products ------------------------------------------------------------------------------------------------------------
+
+
+def gemm_dtype(a: DType, b: DType, c: DType) -> DType:
+    """float64 where an operand is, float32 for all other floats, 64-bit integers (which wrap to c's dtype alike) for integers."""
+    if a.is_float or b.is_float or c.is_float:
+        return FLOAT64 if any(t == FLOAT64 for t in (a, b, c)) else FLOAT32
+    return INT64
+
+
+def gemm_as_map(statement: Gemm) -> tuple[Stmt, ...]:
+    """Any product: dynamic extents, block scales, structured sparsity."""
+    a, b, c = statement.a, statement.b, statement.c
+    total_dtype = gemm_dtype(a.buffer.dtype, b.buffer.dtype, c.buffer.dtype)
+    row, column, step = axis("row"), axis("column"), axis("k")
+    clear = Var(name="clear", dtype=BOOL, kind="value")
+    total = Var(name="total", dtype=total_dtype, kind="mutable")
+
+    def at(region: Region, first: Expr, second: Expr, *, swap: bool = False) -> tuple[Expr, ...]:
+        lead: tuple[Expr, ...] = (number(0),) * (len(region.extents) - 2)
+        return (*lead, second, first) if swap else (*lead, first, second)
+
+    depth: Expr = wide(a.extents[-2] if statement.transpose_a else a.extents[-1])
+    place: Expr = step
+    if statement.metadata is not None:
+        place = _sparse_column(statement.metadata, row, step)
+    left = _scaled(a, statement.scale_a, at(a, row, step, swap=statement.transpose_a), total_dtype)
+    right = _scaled(b, statement.scale_b, at(b, place, column, swap=statement.transpose_b), total_dtype)
+    product = Binary(op="mul", left=left, right=right)
+    before = converted(load_at(c, at(c, row, column)), total_dtype)
+    zero = Const(value=0 if total_dtype.is_integer else 0.0, dtype=total_dtype)
+    position = at(c, row, column)
+    body: tuple[Stmt, ...] = (
+        Bind(var=total, value=zero),
+        For(
+            var=step, start=number(0), stop=depth, step=number(1), kind=Serial(),
+            body=(Assign(var=total, value=Binary(op="add", left=total, right=product)),),
+        ),
+        Assign(var=total, value=Select(condition=clear, then=total, otherwise=Binary(op="add", left=before, right=total))),
+        store_at(c, position, converted(total, c.buffer.dtype)),
+    )  # fmt: skip
+    return (
+        Bind(var=clear, value=statement.clear, span=statement.span),
+        _map(statement, (row, column), (wide(c.extents[-2]), wide(c.extents[-1])), body),
+    )
+
+
+def _scaled(region: Region, scale: Region | None, position: tuple[Expr, ...], dtype: DType) -> Expr:
+    value = converted(load_at(region, position), dtype)
+    if scale is None:
+        return value
+    places: list[Expr] = [number(0)] * (len(scale.extents) - 2)
+    for back in (2, 1):
+        block = Binary(op="floordiv", left=wide(region.extents[-back]), right=wide(scale.extents[-back]))
+        size = constant_value(region.extents[-back]), constant_value(scale.extents[-back])
+        blocks: Expr = number(int(size[0]) // int(size[1])) if size[0] is not None and size[1] else block
+        places.append(Binary(op="floordiv", left=position[-back], right=blocks))
+    return Binary(op="mul", left=value, right=converted(load_at(scale, places), dtype))
+
+
+def _sparse_column(metadata: Region, row: Expr, kept: Expr) -> Expr:
+    """Where along k the kept element lies: of every four, two bits of the row's metadata name each of two."""
+    bits = metadata.buffer.dtype.bits
+    first = Binary(op="mul", left=kept, right=number(2))
+    word = Binary(op="floordiv", left=first, right=number(bits))
+    shift = Binary(op="floormod", left=first, right=number(bits))
+    lead: tuple[Expr, ...] = (number(0),) * (len(metadata.extents) - 2)
+    value = Cast(value=load_at(metadata, (*lead, row, word)), dtype=INT64)
+    pair = Binary(op="bitand", left=Binary(op="shr", left=value, right=shift), right=number(3))
+    group = Binary(op="mul", left=Binary(op="floordiv", left=kept, right=number(2)), right=number(4))
+    return Binary(op="add", left=group, right=pair)
+
+
+# -- reductions and scans ------------------------------------------------------------------------------------------------
+
+
+def promoted(left: DType, right: DType) -> DType:
+    """The type that elements of both convert to: a bool or integer follows a float, else the wider (unsigned of one width)."""
+    for one, other in ((left, right), (right, left)):
+        if one.is_bool or (one.is_integer and other.is_float):
+            return other
+    if left.bits != right.bits:
+        return left if left.bits > right.bits else right
+    if left == right:
+        return left
+    return FLOAT32 if left.is_float else (right if left.is_signed else left)
+
+
+def reduction_dtype(source: DType, target: DType) -> DType:
+    """The type that a Reduce or Scan accumulates in: that of both sides, at least float32 for floats."""
+    dtype = promoted(source, target)
+    return FLOAT32 if dtype.is_float and dtype.bits <= 32 else dtype
+
+
+_COMBINE: dict[ReduceOp, BinaryOp] = {
+    "sum": "add", "abssum": "add", "prod": "mul", "max": "max", "absmax": "max", "min": "min",
+    "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor", "any": "or", "all": "and",
+}  # fmt: skip
+
+
+def _combiner(op: ReduceOp, *, nan_propagate: bool) -> BinaryOp:
+    word = _COMBINE[op]
+    return f"{word}_nan" if nan_propagate and word in ("max", "min") else word  # type: ignore[return-value]
+
+
+def _contribution(op: ReduceOp, value: Expr) -> Expr:
+    if op in ("absmax", "abssum"):
+        return Math(function="abs", args=(value,), dtype=value.dtype)
+    if op in ("any", "all"):
+        return converted(value, BOOL)
+    return value
+
+
+def reduce_as_map(statement: Reduce) -> Map:
+    source, target, op = statement.src, statement.dst, statement.op
+    dtype = reduction_dtype(source.buffer.dtype, target.buffer.dtype)
+    held = BOOL if op in ("any", "all") else dtype
+    combine = _combiner(op, nan_propagate=statement.nan_propagate)
+    axes, extents, position = _over_all(source, statement.axis)
+    step = axis("r")
+    value = _contribution(op, converted(load_at(source, (*position[: statement.axis], step, *position[statement.axis :])), dtype))
+    length = wide(source.extents[statement.axis])
+    total = Var(name="total", dtype=held, kind="mutable")
+    result: Expr = total
+    spread = _aligned(target, position, keeps_axis=statement.axis if len(target.extents) == len(source.extents) else None)
+    if not statement.clear:
+        result = Binary(op=combine, left=_held(load_at(target, spread), held, dtype), right=total)
+    body: tuple[Stmt, ...] = (
+        Bind(var=total, value=_start(op, held, length, nan_propagate=statement.nan_propagate)),
+        For(
+            var=step, start=number(0), stop=length, step=number(1), kind=Serial(),
+            body=(Assign(var=total, value=Binary(op=combine, left=total, right=value)),),
+        ),
+        store_at(target, spread, converted(converted(result, dtype), target.buffer.dtype)),
+    )  # fmt: skip
+    return _map(statement, axes, extents, body)
+
+
+def _held(value: Expr, held: DType, dtype: DType) -> Expr:
+    return converted(converted(value, dtype), held)
+
+
+def _start(op: ReduceOp, held: DType, length: Expr, *, nan_propagate: bool) -> Expr:
+    """What the accumulation begins with. A maximum that skips NaN begins with NaN, so that only a row without numbers gives NaN."""
+    neutral = Const(value=identity(op, held), dtype=held)
+    if not held.is_float or op not in ("max", "min", "absmax") or nan_propagate:
+        return neutral
+    missing = Const(value=float("nan"), dtype=held)
+    count = constant_value(length)
+    if count is not None:
+        return missing if count > 0 else neutral
+    return Select(condition=Compare(op="gt", left=length, right=number(0)), then=missing, otherwise=neutral)
+
+
+def _over_all(source: Region, skipped: int) -> tuple[tuple[Var, ...], tuple[Expr, ...], tuple[Expr, ...]]:
+    """Axes over all dimensions of ``source`` but one."""
+    kept = [d for d in range(len(source.extents)) if d != skipped]
+    axes = tuple(axis(f"p{i}") for i in range(len(kept)))
+    return axes, tuple(wide(source.extents[d]) for d in kept), axes
+
+
+def _aligned(target: Region, position: tuple[Expr, ...], *, keeps_axis: int | None) -> tuple[Expr, ...]:
+    """A position in the source without its axis as one in ``target``, which may keep an extent of 1 there or drop extents of 1."""
+    if keeps_axis is not None:
+        return (*position[:keeps_axis], number(0), *position[keeps_axis:])
+    if len(target.extents) == len(position):
+        return position
+    places = [d for d, extent in enumerate(target.extents) if constant_value(extent) != 1]
+    spread: list[Expr] = [number(0)] * len(target.extents)
+    for place, index in zip(reversed(places), reversed(position)):
+        spread[place] = index
+    return tuple(spread)
+
+
+def scan_as_map(statement: Scan) -> Map:
+    source, target = statement.src, statement.dst
+    dtype = reduction_dtype(source.buffer.dtype, target.buffer.dtype)
+    axes, extents, position = _over_all(source, statement.axis)
+    step = axis("r")
+    length = wide(source.extents[statement.axis])
+    at: Expr = step
+    if statement.reverse:
+        at = Binary(op="sub", left=Binary(op="sub", left=length, right=number(1)), right=step)
+    place = (*position[: statement.axis], at, *position[statement.axis :])
+    total = Var(name="total", dtype=dtype, kind="mutable")
+    start = _start(statement.op, dtype, number(1), nan_propagate=False)
+    body: tuple[Stmt, ...] = (
+        Bind(var=total, value=start),
+        For(
+            var=step, start=number(0), stop=length, step=number(1), kind=Serial(),
+            body=(
+                Assign(var=total, value=Binary(op=_COMBINE[statement.op], left=total, right=converted(load_at(source, place), dtype))),
+                store_at(target, place, converted(total, target.buffer.dtype)),
+            ),
+        ),
+    )  # fmt: skip
+    return _map(statement, axes, extents, body)

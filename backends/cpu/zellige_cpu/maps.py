@@ -1,0 +1,387 @@
+"""Maps (T.Parallel and every elementwise tile operation) as loops over vectors of adjacent points.
+
+In: a Map and what emits a body. Out: nested loops, the innermost over one axis in steps of several points where the body allows it.
+
+The vector axis is the one along which most accesses are adjacent. A body that cannot be masked (loops whose trip count differs from point
+to point, jumps, output, nested Maps) is emitted for one point at a time. Where bounds cannot be proven but can be tested once before the
+loops, the body is emitted twice: without and with tests of each access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zellige.analysis.bounds import Scope
+from zellige.analysis.forms import ZERO, Form
+from zellige.ir.expr import Buffer, Compare, Expr, Load, Math, Var
+from zellige.ir.stmt import (
+    Alloc,
+    Assign,
+    Assume,
+    Atomic,
+    Bind,
+    For,
+    If,
+    Map,
+    ReducerUpdate,
+    Stmt,
+    Store,
+)
+from zellige.ir.traverse import loads_in, walk
+from zellige_cpu.accesses import element_offset
+from zellige_cpu.context import Context, EmitBody, Lanes
+from zellige_cpu.indexes import conjunction, i64, iota, is_nonnegative, is_stable, uniform
+from zellige_cpu.storage import fits_stack
+from zellige_cpu.text import Value, constant
+from zellige_cpu.types import ELEMENT_BITS, compute_dtype, memory_type, register_type
+
+_VERSIONED_NODES = 300
+"""Bodies up to this many nodes are emitted twice where that saves the tests of bounds."""
+
+_TESTS = 16
+"""Run-time tests before a Map; with more, each access tests for itself."""
+
+_SIMPLE_NODES = 40
+"""Bodies up to this many nodes work on several registers at once, which hides the latency of memory."""
+
+_MASKABLE = (Alloc, Assign, Assume, Atomic, Bind, For, If, ReducerUpdate, Store)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a Map is emitted: the number of its vector axis and the lanes there; None and 1 for one point at a time."""
+
+    axis: int | None
+    lanes: int
+    narrow_lanes: int
+
+
+def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
+    """The Map at the current place, which handles one point itself."""
+    extents = [ctx.freeze(ctx, extent) for extent in statement.extents]
+    scope = ctx.scope.inner()
+    for axis, extent in zip(statement.axes, extents):
+        scope.add_variable(axis, ZERO, extent - 1)
+    accesses: list[_Access] = []
+    _declare(ctx, scope, statement.body, accesses)
+    shape = _choose(ctx, statement, extents, accesses)
+    granted, tests = _run_time_tests(ctx, scope, statement, accesses)
+    if not tests:
+        _emit_nest(ctx, statement, extents, shape, emit_body)
+        return
+    fn = ctx.fn
+    fast, slow, end = fn.fresh_label("inside"), fn.fresh_label("edge"), fn.fresh_label("mapped")
+    passed = conjunction(ctx, *[is_nonnegative(ctx, test) for test in tests]) or constant("i1", True)
+    stretches = fn.reserve(), fn.reserve()
+    fn.branch_if(passed, fast, slow)
+    fn.label(fast)
+    outer = ctx.granted
+    with ctx.nested(stretches[0]):
+        ctx.granted = outer | granted
+        _emit_nest(ctx, statement, extents, shape, emit_body)
+        ctx.granted = outer
+    fn.branch(end)
+    fn.label(slow)
+    with ctx.nested(stretches[1]):
+        narrow = Shape(shape.axis, shape.narrow_lanes, shape.narrow_lanes)
+        _emit_nest(ctx, statement, extents, narrow, emit_body)
+    fn.label(end)
+
+
+# -- loops ---------------------------------------------------------------------------------------------------------------
+
+
+def _emit_nest(ctx: Context, statement: Map, extents: list[Form], shape: Shape, emit_body: EmitBody) -> None:
+    order = [i for i in range(len(extents)) if i != shape.axis]
+    _emit_axes(ctx, statement, extents, order, shape, emit_body)
+
+
+def _emit_axes(ctx: Context, statement: Map, extents: list[Form], order: list[int], shape: Shape, emit_body: EmitBody) -> None:
+    if order:
+        axis, extent = statement.axes[order[0]], extents[order[0]]
+        if extent.constant == 1:
+            _single(ctx, axis)
+            _emit_axes(ctx, statement, extents, order[1:], shape, emit_body)
+            return
+        with ctx.nested(), ctx.fn.loop(i64(0), uniform(ctx, extent)) as loop:
+            ctx.scope.add_variable(axis, ZERO, extent - 1)
+            ctx.set_index(axis, loop.index)
+            _emit_axes(ctx, statement, extents, order[1:], shape, emit_body)
+    elif shape.axis is None:
+        with ctx.nested():
+            emit_body(ctx, statement.body)
+    else:
+        _emit_vectors(ctx, statement, statement.axes[shape.axis], extents[shape.axis], shape, emit_body)
+
+
+def _single(ctx: Context, axis: Var) -> None:
+    ctx.scope.add_variable(axis, ZERO, ZERO)
+    ctx.set_index(axis, i64(0))
+
+
+def _emit_vectors(ctx: Context, statement: Map, axis: Var, extent: Form, shape: Shape, emit_body: EmitBody) -> None:
+    size = extent.constant
+    if size is None:
+        _dynamic_vectors(ctx, statement, axis, extent, shape, emit_body)
+        return
+    whole = size // shape.lanes * shape.lanes
+    if whole == shape.lanes:
+        _vector(ctx, statement, axis, extent, i64(0), shape.lanes, None, emit_body)
+    elif whole:
+        with ctx.nested(), ctx.fn.loop(i64(0), i64(whole), shape.lanes) as loop:
+            _vector(ctx, statement, axis, extent, loop.index, shape.lanes, None, emit_body)
+    rest = size - whole
+    if rest:
+        lanes = 1 << (rest - 1).bit_length()
+        mask = None if lanes == rest else ctx.fn.compare("slt", iota("i8", lanes), constant("i8", rest, lanes))
+        _vector(ctx, statement, axis, extent, i64(whole), lanes, mask, emit_body)
+
+
+def _dynamic_vectors(ctx: Context, statement: Map, axis: Var, extent: Form, shape: Shape, emit_body: EmitBody) -> None:
+    fn = ctx.fn
+    end = uniform(ctx, extent)
+    whole = fn.binary("sub", end, fn.binary("and", end, i64(shape.lanes - 1)))
+    with ctx.nested(), fn.loop(i64(0), whole, shape.lanes) as loop:
+        _vector(ctx, statement, axis, extent, loop.index, shape.lanes, None, emit_body)
+    lanes = shape.narrow_lanes
+    with ctx.nested(), fn.loop(whole, end, lanes) as loop:
+        left = fn.intrinsic("llvm.smin", fn.binary("sub", end, loop.index), i64(lanes))
+        mask = fn.compare("slt", iota("i8", lanes), fn.splat(fn.convert("trunc", left, "i8"), lanes))
+        _vector(ctx, statement, axis, extent, loop.index, lanes, mask, emit_body)
+
+
+def _vector(
+    ctx: Context, statement: Map, axis: Var, extent: Form, base: Value, lanes: int, mask: Value | None, emit_body: EmitBody
+) -> None:
+    """The body for ``lanes`` points from ``base`` on, those of ``mask`` where some lie beyond the end."""
+    with ctx.nested():
+        ctx.scope.add_variable(axis, ZERO, extent - 1)
+        ctx.set_index(axis, base)
+        outer = ctx.mask, ctx.has_idle_lanes
+        ctx.lanes, ctx.mask, ctx.has_idle_lanes = Lanes(axis, lanes), mask, mask is not None
+        emit_body(ctx, statement.body)
+        ctx.lanes = None
+        ctx.mask, ctx.has_idle_lanes = outer
+
+
+# -- what the body touches -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """An element access of the body: its index forms, which bounds are not proven, and whether it writes."""
+
+    buffer: Buffer
+    forms: tuple[Form, ...]
+    open_bounds: tuple[Form, ...]
+    is_store: bool
+
+
+def _declare(ctx: Context, scope: Scope, body: Sequence[Stmt], accesses: list[_Access]) -> None:
+    """Make the variables of the body known to the analyses and list its accesses of buffers that exist outside of it."""
+    own: set[Buffer] = set()
+    pending: list[tuple[Stmt, Scope]] = [(s, scope) for s in reversed(body)]
+    while pending:
+        statement, place = pending.pop()
+        _note_accesses(ctx, place, statement, own, accesses)
+        match statement:
+            case Alloc(buffer=buffer):
+                own.add(buffer)
+            case Bind(var=var, value=value):
+                if var.is_mutable or not place.define(var, value):
+                    place.add_data_variable(var)
+            case Atomic(result=result) if result is not None:
+                place.add_data_variable(result)
+            case Assume(condition=condition):
+                place.assume(condition)
+            case For():
+                _declare_loop(place, statement)
+                inner = place.inner()
+                pending.extend((s, inner) for s in reversed(statement.body))
+            case If():
+                taken, other = place.inner(), place.inner()
+                taken.assume(statement.condition)
+                other.assume(statement.condition, holds=False)
+                pending.extend((s, other) for s in reversed(statement.otherwise))
+                pending.extend((s, taken) for s in reversed(statement.then))
+            case _:
+                for name in type(statement).BODIES:
+                    inner = place.inner()
+                    pending.extend((s, inner) for s in reversed(getattr(statement, name)))
+                if isinstance(statement, Map):
+                    for axis, extent in zip(statement.axes, statement.extents):
+                        place.add_variable(axis, ZERO, _stable_form(place, extent, -1))
+
+
+def _declare_loop(scope: Scope, statement: For) -> None:
+    step = scope.form(statement.step).constant
+    low = high = None
+    if step is not None and step > 0:
+        low, high = _stable_form(scope, statement.start), _stable_form(scope, statement.stop, -1)
+    elif step is not None and step < 0:
+        low, high = _stable_form(scope, statement.stop, 1), _stable_form(scope, statement.start)
+    scope.add_variable(statement.var, low, high)
+
+
+def _stable_form(scope: Scope, expr: Expr, plus: int = 0) -> Form | None:
+    form = scope.form(expr)
+    return form + plus if all(is_stable(atom) for atom in form.atoms()) else None
+
+
+def _note_accesses(ctx: Context, scope: Scope, statement: Stmt, own: set[Buffer], accesses: list[_Access]) -> None:
+    found: list[tuple[Buffer, tuple[Expr, ...], bool]] = [(x.buffer, x.indices, False) for x in loads_in(statement)]
+    if isinstance(statement, (Store, ReducerUpdate, Atomic)):
+        found.append((statement.buffer, statement.indices, True))
+    for buffer, indices, is_store in found:
+        storage = ctx.storages.get(buffer)
+        if buffer.root in own or storage is None:
+            continue
+        forms = tuple(scope.form(i) for i in indices)
+        bounds = [b for form, extent in zip(forms, storage.shape) for b in (form, extent - form - 1)]
+        unproven = tuple(b for b in bounds if b not in ctx.granted and not scope.is_nonnegative(b))
+        accesses.append(_Access(buffer, forms, unproven, is_store))
+
+
+# -- tests before the loops ----------------------------------------------------------------------------------------------
+
+
+def _run_time_tests(ctx: Context, scope: Scope, statement: Map, accesses: list[_Access]) -> tuple[frozenset[Form], tuple[Form, ...]]:
+    """The bounds that hold for every point if the tests (forms that must be at least 0) pass, and these tests."""
+    wanted = {bound for access in accesses for bound in access.open_bounds}
+    if not wanted or sum(1 for _ in walk(statement)) > _VERSIONED_NODES:
+        return frozenset(), ()
+    inner = set(statement.axes)
+    inner.update(node.var for node in walk(statement) if isinstance(node, For))
+    variables = frozenset(inner)
+    granted: set[Form] = set()
+    tests: dict[Form, None] = {}
+    for access in accesses:
+        for bound in access.open_bounds:
+            smallest = scope.minimum(bound, variables)
+            if smallest is None or not all(_is_available(ctx, atom) for atom in smallest.atoms()):
+                continue
+            granted.add(bound)
+            if not ctx.scope.is_nonnegative(smallest):
+                tests.setdefault(smallest)
+    return (frozenset(granted), tuple(tests)) if len(tests) <= _TESTS else (frozenset(), ())
+
+
+def _is_available(ctx: Context, atom: Expr) -> bool:
+    """Whether the atom can be computed before the Map and stays the same in it."""
+    if not is_stable(atom):
+        return False
+    return all(
+        node in ctx.values or ((form := ctx.scope.definition(node)) is not None and all(_is_available(ctx, a) for a in form.atoms()))
+        for node in walk(atom)
+        if isinstance(node, Var)
+    )
+
+
+# -- the vector axis -----------------------------------------------------------------------------------------------------
+
+
+def _choose(ctx: Context, statement: Map, extents: list[Form], accesses: list[_Access]) -> Shape:
+    widest = max(_widest_bytes(statement), 1)
+    natural = ctx.host.lanes(widest)
+    if ctx.lanes is not None or natural == 1 or not all(isinstance(s, _MASKABLE) for s in _nested_statements(statement)):
+        return Shape(None, 1, 1)
+    candidates = [i for i in reversed(range(len(extents))) if extents[i].constant not in (0, 1)]
+    candidates = [i for i in candidates if _is_maskable(ctx, statement, statement.axes[i], natural)]
+    if not candidates:
+        return Shape(None, 1, 1)
+    best = max(candidates, key=lambda i: _score(ctx, statement.axes[i], accesses) * _utilisation(extents[i], natural))
+    size = extents[best].constant
+    nodes = sum(1 for _ in walk(statement))
+    has_math = any(isinstance(node, Math) for node in walk(statement))
+    lanes = natural * (4 if nodes <= _SIMPLE_NODES and not has_math else 1)
+    lanes = min(lanes, 64)
+    if size is not None:
+        while lanes >= 2 * size:
+            lanes //= 2
+    return Shape(best, lanes, min(lanes, natural))
+
+
+def _nested_statements(statement: Map) -> list[Stmt]:
+    found: list[Stmt] = []
+    pending: list[Stmt] = list(statement.body)
+    while pending:
+        top = pending.pop()
+        found.append(top)
+        for name in type(top).BODIES:
+            pending.extend(getattr(top, name))
+    return found
+
+
+def _widest_bytes(statement: Map) -> int:
+    """Bytes of the widest register that the body works with, index arithmetic apart."""
+    widest = 1
+    for node in walk(statement):
+        if isinstance(node, (Load, Store)):
+            widest = max(widest, ELEMENT_BITS[memory_type(node.buffer.dtype)] // 8)
+        elif isinstance(node, Compare):
+            continue
+        elif hasattr(node, "dtype") and not isinstance(node, (Var, Buffer)):
+            dtype = node.dtype
+            if dtype.is_float:
+                widest = max(widest, ELEMENT_BITS[register_type(compute_dtype(dtype))] // 8)
+    return widest
+
+
+def _score(ctx: Context, axis: Var, accesses: list[_Access]) -> int:
+    """How well the accesses suit vectors along ``axis``."""
+    score = 1
+    for access in accesses:
+        storage = ctx.storages[access.buffer]
+        offset = element_offset(storage, access.forms)
+        parts = offset.split(axis)
+        is_hidden = any(not isinstance(atom, Var) and _depends(atom, {axis}) for atom in offset.atoms())
+        stride = None if parts is None or is_hidden else parts[0].constant
+        if stride == 1:
+            score += 4
+        elif stride == 0:
+            score += -2 if access.is_store else 2
+    return max(score, 1)
+
+
+def _utilisation(extent: Form, lanes: int) -> float:
+    size = extent.constant
+    return 1.0 if size is None or size >= lanes else size / lanes
+
+
+def _is_maskable(ctx: Context, statement: Map, axis: Var, lanes: int) -> bool:
+    """Whether no loop in the body has a trip count that differs along ``axis`` and the points' own arrays are small."""
+    statements = _nested_statements(statement)
+    own = [s.buffer for s in statements if isinstance(s, Alloc)]
+    views = ctx.plan.views if ctx.plan is not None else {}
+    if not all(fits_stack(buffer, 4 * lanes, views.get(buffer, ())) for buffer in own):
+        return False
+    varying = varying_names(statement, axis)
+    return not any(_depends(bound, varying) for s in statements if isinstance(s, For) for bound in (s.start, s.stop, s.step))
+
+
+def varying_names(statement: Map, axis: Var) -> set[Var | Buffer]:
+    """Variables and own buffers whose values may differ between points along ``axis``: sound, found by going round until nothing is added."""
+    varying: set[Var | Buffer] = {axis}
+    statements = _nested_statements(statement)
+    for s in statements:
+        if isinstance(s, Alloc):
+            varying.add(s.buffer)
+        elif isinstance(s, Assign) or (isinstance(s, Bind) and s.var.is_mutable):
+            varying.add(s.var)
+        elif isinstance(s, Atomic) and s.result is not None:
+            varying.add(s.result)
+    before = -1
+    while len(varying) != before:
+        before = len(varying)
+        varying.update(s.var for s in statements if isinstance(s, Bind) and _depends(s.value, varying))
+    return varying
+
+
+def _depends(expr: Expr, varying: set[Var | Buffer]) -> bool:
+    for node in walk(expr):
+        if isinstance(node, Var) and node in varying:
+            return True
+        if isinstance(node, Load) and node.buffer.root in varying:
+            return True
+    return False

@@ -1,0 +1,287 @@
+"""Statements to LLVM IR, one function a kind.
+
+In: a statement and the context. Out: code in the function under construction. With lanes, a branch on a condition that differs from
+lane to lane becomes a mask; :mod:`zellige_cpu.maps` gives lanes only to bodies whose statements can be masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from zellige.analysis.forms import Form, is_index_dtype
+from zellige.diagnostics import InternalError, catalogue
+from zellige.ir.expr import INT64, Const, Expr, Var
+from zellige.ir.stmt import (
+    Alloc,
+    Assert,
+    Assign,
+    Assume,
+    Atomic,
+    AtomicTile,
+    Barrier,
+    Bind,
+    Break,
+    Continue,
+    Copy,
+    Dialect,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Map,
+    Print,
+    Reduce,
+    ReducerFinalize,
+    ReducerInit,
+    ReducerUpdate,
+    Return,
+    Scan,
+    Shuffle,
+    Stmt,
+    Store,
+    Transpose,
+    Vote,
+    While,
+)
+from zellige_cpu import accesses, atomics, effects, lowering, maps, storage, tiles
+from zellige_cpu.accesses import Address, store_raw
+from zellige_cpu.arithmetic import unary
+from zellige_cpu.context import Context, LoopLabels, Slot
+from zellige_cpu.expressions import evaluate
+from zellige_cpu.indexes import conjunction, is_stable, to_i64, uniform
+from zellige_cpu.text import Value, constant
+from zellige_cpu.types import register_type, vector_type
+
+
+def emit_body(ctx: Context, body: Sequence[Stmt]) -> None:
+    """The statements in order; what follows a jump is not emitted."""
+    for statement in body:
+        emit(ctx, statement)
+        if ctx.fn.is_terminated:
+            return
+
+
+def emit(ctx: Context, statement: Stmt) -> None:
+    """One statement at the current place."""
+    match statement:
+        case Alloc(buffer=buffer):
+            storage.allocate(ctx, buffer)
+        case Copy() | Transpose():
+            maps.emit_map(ctx, lowering.copy_as_map(statement), emit_body)
+        case Fill():
+            emit_body(ctx, lowering.fill_as_map(statement))
+        case AtomicTile():
+            maps.emit_map(ctx, lowering.atomic_as_map(statement), emit_body)
+        case Gemm():
+            tiles.emit_gemm(ctx, statement, emit_body)
+        case Reduce():
+            tiles.emit_reduce(ctx, statement, emit_body)
+        case Scan():
+            tiles.emit_scan(ctx, statement, emit_body)
+        case Atomic():
+            atomics.emit_atomic(ctx, statement)
+        case Map():
+            maps.emit_map(ctx, statement, emit_body)
+        case For():
+            _for(ctx, statement)
+        case While():
+            _while(ctx, statement)
+        case If():
+            _if(ctx, statement)
+        case Break():
+            ctx.fn.branch(ctx.loops[-1].after)
+        case Continue():
+            ctx.fn.branch(ctx.loops[-1].following)
+        case Return():
+            ctx.fn.branch(ctx.cell_end)
+        case Bind(var=var, value=value):
+            bind(ctx, var, value)
+        case Assign(var=var, value=value):
+            assign(ctx, var, evaluate(ctx, value))
+        case Store(buffer=buffer, indices=indices, value=value):
+            accesses.store(ctx, buffer, indices, evaluate(ctx, value))
+        case Print():
+            effects.emit_print(ctx, statement)
+        case Assert():
+            effects.emit_assert(ctx, statement)
+        case Assume(condition=condition):
+            ctx.scope.assume(condition)
+        case ReducerInit():
+            emit_body(ctx, lowering.fill_as_map(lowering.reducer_fill(statement)))
+        case ReducerUpdate():
+            atomics.emit_update(ctx, statement)
+        case ReducerFinalize():
+            pass  # every update already went to the buffer itself
+        case Barrier(scope="warp" | "block"):
+            pass  # a block is one thread, and what it wrote it sees
+        case Barrier(scope=scope):
+            raise catalogue.E447.error(statement.span, operation="a barrier", scope=scope, target="cpu")
+        case Shuffle() | Vote():
+            raise InternalError(f"{type(statement).__name__} of a lane kernel reached the emitter unexpanded")
+        case Dialect(op=op):
+            raise catalogue.E410.error(statement.span, operation=op, target="cpu")
+        case _:
+            raise InternalError(f"{type(statement).__name__} reached the emitter of statements")
+
+
+# -- variables -----------------------------------------------------------------------------------------------------------
+
+
+def bind(ctx: Context, var: Var, value: Expr) -> None:
+    """The first value of a variable."""
+    if var.is_mutable:
+        bind_value(ctx, var, evaluate(ctx, value))
+    elif not ctx.scope.define(var, value):
+        bind_value(ctx, var, evaluate(ctx, value))
+
+
+def bind_value(ctx: Context, var: Var, value: Value) -> None:
+    """A variable whose value is a register of its dtype."""
+    if not var.is_mutable:
+        ctx.values[var] = value
+        ctx.var_levels[var] = ctx.level
+        ctx.scope.add_data_variable(var)
+        return
+    lanes = 1 if ctx.lanes is None else ctx.lanes.count
+    element = register_type(var.dtype)
+    slot = Slot(ctx.fn.alloca(vector_type(element, lanes)), element, lanes)
+    ctx.slots[var] = slot
+    ctx.fn.store(ctx.fn.splat(value, lanes), slot.pointer, align=64)
+
+
+def assign(ctx: Context, var: Var, value: Value) -> None:
+    """Another value of a mutable variable, in the lanes of the mask."""
+    slot = ctx.slots.get(var)
+    if slot is None:
+        raise InternalError(f"variable {var.name} is assigned before it is bound")
+    fn = ctx.fn
+    if ctx.lanes is not None and slot.lanes == 1:
+        _assign_outer(ctx, slot, value)
+        return
+    wide = fn.splat(value, slot.lanes)
+    if ctx.mask is not None:
+        before = fn.load(slot.pointer, slot.element, slot.lanes, align=64)
+        wide = fn.select(ctx.mask, wide, before)
+    fn.store(wide, slot.pointer, align=64)
+
+
+def _assign_outer(ctx: Context, slot: Slot, value: Value) -> None:
+    """A variable made outside the Map: the last point that assigns it counts."""
+    store_raw(ctx, Address(slot.pointer, 0, None), 64, ctx.mask, value)
+
+
+def give(ctx: Context, var: Var, value: Value) -> None:
+    """The result of a statement: a first value, or another one of a mutable variable."""
+    if var in ctx.slots:
+        assign(ctx, var, value)
+    else:
+        bind_value(ctx, var, value)
+
+
+def frozen(ctx: Context, expr: Expr) -> Form:
+    """An integer that is evaluated here once, as a form that keeps its meaning while memory changes."""
+    if is_index_dtype(expr.dtype):
+        form = ctx.scope.form(expr)
+        if all(is_stable(atom) for atom in form.atoms()):
+            return form
+    var = Var(name="bound", dtype=INT64, kind="value")
+    ctx.scope.add_variable(var, None, None)
+    ctx.set_index(var, to_i64(ctx, evaluate(ctx, expr), expr))
+    return Form.of(var)
+
+
+# -- control -------------------------------------------------------------------------------------------------------------
+
+
+def _for(ctx: Context, statement: For) -> None:
+    fn = ctx.fn
+    start, stop = frozen(ctx, statement.start), frozen(ctx, statement.stop)
+    step = int(statement.step.value) if isinstance(statement.step, Const) else None
+    if step is not None and step > 0:
+        with ctx.nested(), fn.loop(uniform(ctx, start), uniform(ctx, stop), step) as loop:
+            ctx.scope.add_variable(statement.var, start, stop - 1)
+            _loop_body(ctx, statement, loop.index, LoopLabels(loop.next, loop.after))
+        return
+    # counted from 0, since the test at the head differs with the sign of the step
+    stride = frozen(ctx, statement.step)
+    count = _trip_count(ctx, uniform(ctx, start), uniform(ctx, stop), uniform(ctx, stride))
+    with ctx.nested(), fn.loop(constant("i64", 0), count) as loop:
+        is_down = step is not None and step < 0
+        ctx.scope.add_variable(statement.var, stop + 1 if is_down else None, start if is_down else None)
+        index = fn.binary("add", uniform(ctx, start), fn.binary("mul", loop.index, uniform(ctx, stride)))
+        _loop_body(ctx, statement, index, LoopLabels(loop.next, loop.after))
+
+
+def _loop_body(ctx: Context, statement: For, index: Value, labels: LoopLabels) -> None:
+    ctx.set_index(statement.var, index)
+    ctx.loops.append(labels)
+    emit_body(ctx, statement.body)
+    ctx.loops.pop()
+
+
+def _trip_count(ctx: Context, start: Value, stop: Value, step: Value) -> Value:
+    """The number of values of ``range(start, stop, step)``; 0 for a step of 0."""
+    fn = ctx.fn
+    zero, one = constant("i64", 0), constant("i64", 1)
+    is_up = fn.compare("sgt", step, zero)
+    distance = fn.select(is_up, fn.binary("sub", stop, start), fn.binary("sub", start, stop))
+    size = fn.intrinsic("llvm.abs", step, constant("i1", False))
+    safe = fn.select(fn.compare("eq", size, zero), one, size)
+    rounded = fn.binary("sdiv", fn.binary("sub", fn.binary("add", distance, safe), one), safe)
+    is_empty = fn.binary("or", fn.compare("sle", distance, zero), fn.compare("eq", size, zero))
+    return fn.select(is_empty, zero, rounded)
+
+
+def _while(ctx: Context, statement: While) -> None:
+    fn = ctx.fn
+    head, body, after = fn.fresh_label("while"), fn.fresh_label("body"), fn.fresh_label("done")
+    with ctx.nested():
+        fn.label(head)
+        fn.branch_if(evaluate(ctx, statement.condition), body, after)
+        fn.label(body)
+        ctx.loops.append(LoopLabels(head, after))
+        emit_body(ctx, statement.body)
+        ctx.loops.pop()
+        if not fn.is_terminated:
+            fn.branch(head)
+    fn.label(after)
+
+
+def _if(ctx: Context, statement: If) -> None:
+    """A chain of elif is a loop here, so that its length does not matter."""
+    fn = ctx.fn
+    end = fn.fresh_label("fi")
+    body: tuple[Stmt, ...] = (statement,)
+    with ExitStack() as enclosing:
+        while (link := _only_if(body)) is not None:
+            test = evaluate(ctx, link.condition)
+            body = link.otherwise
+            if test.lanes > 1:
+                with ctx.masked(conjunction(ctx, ctx.mask, test), link.condition):
+                    emit_body(ctx, link.then)
+                inverse = unary(fn, "not", test, link.condition.dtype)
+                enclosing.enter_context(ctx.masked(conjunction(ctx, ctx.mask, inverse), link.condition, holds=False))
+            elif test.name == "true":
+                body = link.then
+                break
+            elif test.name != "false":
+                then, rest = fn.fresh_label("then"), fn.fresh_label("else")
+                inner, outer = fn.reserve(), fn.reserve()
+                fn.branch_if(test, then, rest)
+                fn.label(then)
+                with ctx.nested(inner):
+                    ctx.scope.assume(link.condition)
+                    emit_body(ctx, link.then)
+                if not fn.is_terminated:
+                    fn.branch(end)
+                fn.label(rest)
+                enclosing.enter_context(ctx.nested(outer))
+                ctx.scope.assume(link.condition, holds=False)
+        emit_body(ctx, body)
+    fn.label(end)
+
+
+def _only_if(body: tuple[Stmt, ...]) -> If | None:
+    only = body[0] if len(body) == 1 else None
+    return only if isinstance(only, If) else None

@@ -1,0 +1,177 @@
+"""Tile operations: products, reductions and scans by leaf functions where the sizes are constants, everything else as Maps.
+
+In: the statement. Out: a call of a leaf, or code of the Map that :mod:`zellige_cpu.lowering` writes out.
+
+A leaf takes whole tiles in row-major memory. A region that is not one (packed, strided, possibly reaching outside its buffer, of a
+row length known at run time) is copied into scratch memory before, and back after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zellige.dtypes import DType
+from zellige.ir.expr import Buffer, Region, constant_value
+from zellige.ir.stmt import Copy, Gemm, Reduce, Scan, whole
+from zellige_cpu import lowering
+from zellige_cpu.accesses import base_pointer
+from zellige_cpu.context import Context, EmitBody
+from zellige_cpu.expressions import evaluate
+from zellige_cpu.leaf import gemm, reduce, scan
+from zellige_cpu.storage import describe
+from zellige_cpu.text import Value
+from zellige_cpu.types import element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A region as a leaf sees it: the address of its first element, extents and strides (in elements) of all dimensions."""
+
+    pointer: Value
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    staged: Region | None = None
+
+
+def constant_extents(region: Region) -> tuple[int, ...] | None:
+    """The extents where all are constants and none is 0."""
+    values = [constant_value(extent) for extent in region.extents]
+    return tuple(int(v) for v in values if v is not None) if all(v is not None and v > 0 for v in values) else None
+
+
+def direct_tile(ctx: Context, region: Region) -> Tile | None:
+    """The region where it lies, if all of it exists and its strides are known."""
+    storage = ctx.storage(region.buffer)
+    extents = constant_extents(region)
+    strides = [stride.constant for stride in storage.strides]
+    if extents is None or storage.is_packed or storage.lanes != 1 or any(s is None for s in strides):
+        return None
+    offsets = tuple(ctx.freeze(ctx, offset) for offset in region.offsets)
+    for offset, extent, size in zip(offsets, extents, storage.shape):
+        if not ctx.scope.is_nonnegative(offset) or not ctx.scope.is_nonnegative(size - offset - extent):
+            return None
+    return Tile(base_pointer(ctx, storage, offsets), extents, tuple(s for s in strides if s is not None), storage.dtype)
+
+
+def staged_tile(ctx: Context, region: Region, emit_body: EmitBody, *, loads: bool) -> Tile:
+    """A copy of the region in scratch memory; ``loads`` False leaves its content undefined."""
+    extents = constant_extents(region)
+    assert extents is not None
+    dtype = region.buffer.dtype
+    buffer = Buffer(name=f"{region.buffer.name}_staged", dtype=dtype, shape=tuple(lowering.number(e) for e in extents), space="local")
+    size = element_bytes(dtype)
+    for extent in extents:
+        size *= extent
+    pointer = ctx.reserve_scratch(size)
+    ctx.storages[buffer] = describe(ctx, buffer, pointer, 0, packed=False)
+    if loads:
+        emit_body(ctx, (Copy(src=region, dst=whole(buffer), span=region.span),))
+    strides = [1]
+    for extent in reversed(extents[1:]):
+        strides.append(strides[-1] * extent)
+    return Tile(pointer, extents, tuple(reversed(strides)), dtype, whole(buffer))
+
+
+def _tile(ctx: Context, region: Region, emit_body: EmitBody) -> Tile:
+    return direct_tile(ctx, region) or staged_tile(ctx, region, emit_body, loads=True)
+
+
+def _target(ctx: Context, region: Region, emit_body: EmitBody, *, loads: bool) -> Tile:
+    return direct_tile(ctx, region) or staged_tile(ctx, region, emit_body, loads=loads)
+
+
+def _write_back(ctx: Context, tile: Tile, region: Region, emit_body: EmitBody) -> None:
+    if tile.staged is not None:
+        emit_body(ctx, (Copy(src=tile.staged, dst=region, span=region.span),))
+
+
+# -- products ------------------------------------------------------------------------------------------------------------
+
+
+def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
+    regions = (statement.a, statement.b, statement.c)
+    is_special = any(extra is not None for extra in (statement.scale_a, statement.scale_b, statement.metadata))
+    if ctx.lanes is not None or is_special or any(constant_extents(region) is None for region in regions):
+        emit_body(ctx, lowering.gemm_as_map(statement))
+        return
+    clear = evaluate(ctx, statement.clear)
+    a, b = _tile(ctx, statement.a, emit_body), _tile(ctx, statement.b, emit_body)
+    c = _target(ctx, statement.c, emit_body, loads=clear.name != "true")
+    if any(tile.strides[-1] != 1 for tile in (a, b, c)):
+        emit_body(ctx, lowering.gemm_as_map(statement))
+        return
+    spec = gemm.GemmSpec(
+        m=c.extents[-2],
+        n=c.extents[-1],
+        k=a.extents[-2] if statement.transpose_a else a.extents[-1],
+        a=a.dtype,
+        b=b.dtype,
+        c=c.dtype,
+        a_stride=a.strides[-2],
+        b_stride=b.strides[-2],
+        c_stride=c.strides[-2],
+        transpose_a=statement.transpose_a,
+        transpose_b=statement.transpose_b,
+    )
+    name = gemm.emit_gemm(ctx.module, spec)
+    ctx.leaf_bytes = max(ctx.leaf_bytes, gemm.scratch_bytes(ctx.host, spec))
+    assert ctx.leaf is not None
+    ctx.fn.call(name, a.pointer, b.pointer, c.pointer, clear, ctx.leaf)
+    _write_back(ctx, c, statement.c, emit_body)
+
+
+# -- reductions and scans ------------------------------------------------------------------------------------------------
+
+
+def emit_reduce(ctx: Context, statement: Reduce, emit_body: EmitBody) -> None:
+    source, target = constant_extents(statement.src), constant_extents(statement.dst)
+    if ctx.lanes is not None or source is None or target is None:
+        emit_body(ctx, (lowering.reduce_as_map(statement),))
+        return
+    src = _tile(ctx, statement.src, emit_body)
+    dst = _target(ctx, statement.dst, emit_body, loads=not statement.clear)
+    spec = reduce.ReduceSpec(
+        shape=src.extents,
+        axis=statement.axis,
+        src_strides=src.strides,
+        dst_strides=_kept_strides(src.extents, dst, statement.axis),
+        src=src.dtype,
+        dst=dst.dtype,
+        op=statement.op,
+        clear=statement.clear,
+        nan_propagate=statement.nan_propagate,
+    )
+    ctx.fn.call(reduce.emit_reduce(ctx.module, spec), src.pointer, dst.pointer)
+    _write_back(ctx, dst, statement.dst, emit_body)
+
+
+def _kept_strides(extents: tuple[int, ...], dst: Tile, axis: int) -> tuple[int, ...]:
+    """The strides of ``dst`` for the dimensions of the source but the axis; dst may keep an extent of 1 there or drop extents of 1."""
+    kept = [extent for d, extent in enumerate(extents) if d != axis]
+    if len(dst.extents) == len(extents):
+        return dst.strides[:axis] + dst.strides[axis + 1 :]
+    if list(dst.extents) == kept:
+        return dst.strides
+    strides = iter([stride for extent, stride in zip(dst.extents, dst.strides) if extent != 1])
+    return tuple(next(strides) if extent != 1 else 0 for extent in kept)
+
+
+def emit_scan(ctx: Context, statement: Scan, emit_body: EmitBody) -> None:
+    if ctx.lanes is not None or constant_extents(statement.src) is None or constant_extents(statement.dst) is None:
+        emit_body(ctx, (lowering.scan_as_map(statement),))
+        return
+    src = _tile(ctx, statement.src, emit_body)
+    dst = _target(ctx, statement.dst, emit_body, loads=False)
+    spec = scan.ScanSpec(
+        shape=src.extents,
+        axis=statement.axis,
+        src_strides=src.strides,
+        dst_strides=dst.strides,
+        src=src.dtype,
+        dst=dst.dtype,
+        op=statement.op,
+        reverse=statement.reverse,
+    )
+    ctx.fn.call(scan.emit_scan(ctx.module, spec), src.pointer, dst.pointer)
+    _write_back(ctx, dst, statement.dst, emit_body)

@@ -1,0 +1,112 @@
+"""The range of an integer expression, from the ranges of its variables.
+
+In: an expression and the closed intervals of variables. Out: a closed interval of Python ints, whose ends are None where
+nothing is known. Arithmetic is that of unbounded integers: a caller that must know about wrapping compares with the dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.ir.expr import Binary, Cast, Const, Expr, ExprNode, Select, Unary, Var
+from zellige.ir.traverse import children
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """``low <= x <= high``; None is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.low is not None and self.high is not None
+
+
+ANY: Final = Interval()
+
+
+def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
+    """The interval of ``expr``; iterative, so that long sums are fine."""
+    done: dict[int, Interval] = {}
+    pending: list[tuple[ExprNode, bool]] = [(expr, False)]
+    while pending:
+        node, is_ready = pending.pop()
+        if id(node) in done:
+            continue
+        if not is_ready:
+            pending.append((node, True))
+            pending.extend((c, False) for c in children(node) if isinstance(c, ExprNode))
+            continue
+        done[id(node)] = _evaluated(node, [done[id(c)] for c in children(node) if isinstance(c, ExprNode)], ranges)
+    return done[id(expr)]
+
+
+def _evaluated(node: ExprNode, operands: list[Interval], ranges: Mapping[Var, Interval]) -> Interval:
+    match node:
+        case Const(value=bool() | int()):
+            return Interval(int(node.value), int(node.value))
+        case Var():
+            return ranges.get(node, ANY)
+        case Unary(op="neg"):
+            return Interval(_negated(operands[0].high), _negated(operands[0].low))
+        case Binary():
+            return _binary(node.op, operands[0], operands[1])
+        case Select():
+            return _union(operands[1], operands[2])
+        case Cast() if node.dtype.is_integer and node.value.dtype.is_integer and node.dtype.bits >= node.value.dtype.bits:
+            return operands[0]
+        case _:
+            return ANY
+
+
+def _negated(value: int | None) -> int | None:
+    return None if value is None else -value
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _union(a: Interval, b: Interval) -> Interval:
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
+    return Interval(low, high)
+
+
+def _corners(a: Interval, b: Interval) -> list[tuple[int, int]]:
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return []
+    return [(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+
+
+def _binary(op: str, a: Interval, b: Interval) -> Interval:
+    corners = _corners(a, b)
+    match op:
+        case "add":
+            return Interval(_sum(a.low, b.low), _sum(a.high, b.high))
+        case "sub":
+            return Interval(_sum(a.low, _negated(b.high)), _sum(a.high, _negated(b.low)))
+        case "mul" if corners:
+            values = [x * y for x, y in corners]
+            return Interval(min(values), max(values))
+        case "floordiv" if corners and b.low is not None and b.low > 0:
+            values = [x // y for x, y in corners]
+            return Interval(min(values), max(values))
+        case "floormod" if b.low is not None and b.low > 0 and b.high is not None:
+            if a.low is not None and a.high is not None and a.low >= 0 and a.high < b.low:
+                return a
+            return Interval(0, b.high - 1)
+        case "min" | "min_nan":
+            highs = [h for h in (a.high, b.high) if h is not None]
+            low = None if a.low is None or b.low is None else min(a.low, b.low)
+            return Interval(low, min(highs) if highs else None)
+        case "max" | "max_nan":
+            lows = [x for x in (a.low, b.low) if x is not None]
+            high = None if a.high is None or b.high is None else max(a.high, b.high)
+            return Interval(max(lows) if lows else None, high)
+        case _:
+            return ANY

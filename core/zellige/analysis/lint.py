@@ -1,0 +1,325 @@
+"""Mistakes that published kernels have and that no rule of the language forbids.
+
+In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283: an error where the kernel cannot be meant so, a warning
+where it may. Each looks for one shape of mistake and is silent where it is not sure:
+
+* E280: an output that no statement writes;
+* E281: elements of a written tensor beyond everything that the blocks write, by the ranges of the block and loop variables;
+* E282: a tile that a product adds to in every iteration of a loop, that each iteration uses as if it were new, and that no
+  iteration clears: the attention score tile;
+* E283: the result of an exponential rounded to 16 bits and then used for something else than a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.analysis.intervals import Interval, interval
+from zellige.diagnostics import Diagnostic, Span, catalogue
+from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Region, Var
+from zellige.ir.stmt import (
+    Assign,
+    Bind,
+    Copy,
+    Dialect,
+    Fill,
+    For,
+    Gemm,
+    Kernel,
+    Launch,
+    Map,
+    Reduce,
+    Scan,
+    Stmt,
+    StmtNode,
+    Store,
+    TensorParam,
+    While,
+)
+from zellige.ir.traverse import loads_in, walk
+
+_EXPONENTIALS: Final = frozenset(("exp", "exp2", "exp10", "expm1"))
+
+
+def lint(kernel: Kernel) -> list[Diagnostic]:
+    """Everything found, in the order of the codes."""
+    accesses = _Accesses.of(kernel)
+    found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, accesses)]
+    for launch in kernel.launches:
+        found.extend(_uncleared(launch))
+        found.extend(_narrowed(launch))
+    return found
+
+
+# ---- what is read and written
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    region: Region
+    ranges: dict[Var, Interval]
+    grid: frozenset[Var]
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Accesses:
+    """Writes of each buffer with the ranges of the variables around them, the buffers that are read, and those that a plugin's operation
+    or another view writes."""
+
+    writes: dict[Buffer, list[_Write]]
+    read: frozenset[Buffer]
+    opaque: frozenset[Buffer]
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> _Accesses:
+        writes: dict[Buffer, list[_Write]] = {}
+        read: set[Buffer] = set()
+        opaque: set[Buffer] = set()
+        for launch in kernel.launches:
+            counted = [*zip(launch.grid_vars, launch.grid), *zip(launch.lane_vars, launch.threads or ())]
+            ranges = {var: Interval(0, _less_one(interval(extent, {}).high)) for var, extent in counted}
+            grid = frozenset(launch.grid_vars)
+            for statement, around in _with_ranges(launch.body, ranges):
+                read.update(region.buffer.root for region in statement.reads())
+                for region in statement.writes():
+                    root = region.buffer.root
+                    if root is not region.buffer or isinstance(statement, Dialect):
+                        opaque.add(root)
+                    writes.setdefault(root, []).append(_Write(region, around, grid, statement.span))
+        return cls(writes, frozenset(read), frozenset(opaque))
+
+
+def _range(start: Expr, stop: Expr, ranges: dict[Var, Interval]) -> Interval:
+    """The values of a variable that counts from ``start`` up to ``stop``."""
+    low, high = interval(start, ranges).low, interval(stop, ranges).high
+    return Interval(low, None if high is None else high - 1)
+
+
+def _with_ranges(body: tuple[Stmt, ...], ranges: dict[Var, Interval]) -> Iterator[tuple[StmtNode, dict[Var, Interval]]]:
+    """Every statement under ``body`` with the ranges of the variables that it sees."""
+    pending: list[tuple[tuple[Stmt, ...], dict[Var, Interval]]] = [(body, ranges)]
+    while pending:
+        statements, known = pending.pop()
+        seen = dict(known)
+        for statement in statements:
+            inner = seen
+            match statement:
+                case Bind() if not statement.var.is_mutable and statement.var.dtype.is_integer:
+                    seen[statement.var] = interval(statement.value, seen)
+                case For():
+                    inner = {**seen, statement.var: _loop_range(statement, seen)}
+                case Map():
+                    axes = {v: Interval(0, _less_one(interval(e, seen).high)) for v, e in zip(statement.axes, statement.extents)}
+                    inner = {**seen, **axes}
+                case _:
+                    pass
+            yield statement, seen
+            for name in type(statement).BODIES:
+                pending.append((getattr(statement, name), inner))
+
+
+def _less_one(value: int | None) -> int | None:
+    return None if value is None else value - 1
+
+
+def _loop_range(loop: For, ranges: dict[Var, Interval]) -> Interval:
+    step = loop.step.value if isinstance(loop.step, Const) else None
+    if step is None:
+        return Interval()
+    if step > 0:
+        return _range(loop.start, loop.stop, ranges)
+    low = interval(loop.stop, ranges).low
+    return Interval(None if low is None else low + 1, interval(loop.start, ranges).high)
+
+
+# ---- outputs
+
+
+def _unwritten_outputs(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
+    for index in kernel.results:
+        param = kernel.params[index]
+        if not isinstance(param, TensorParam) or param.buffer in accesses.writes:
+            continue
+        is_read = param.buffer in accesses.read
+        yield catalogue.E280.diagnose(
+            param.buffer.span or kernel.span,
+            name=param.buffer.name,
+            does="only reads it" if is_read else "never writes it",
+            severity="error" if is_read else "warning",
+        )
+
+
+def _uncovered(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
+    """Tensors whose writes all end before a constant size in a dimension that the grid divides."""
+    for param in kernel.params:
+        if not isinstance(param, TensorParam) or param.role == "workspace":
+            continue
+        buffer = param.buffer
+        writes = accesses.writes.get(buffer)
+        if not writes or buffer in accesses.opaque or (param.role == "argument" and buffer in accesses.read):
+            continue
+        for axis, size in enumerate(buffer.shape):
+            if not isinstance(size, Const):
+                continue
+            found = _short_of(writes, axis, int(size.value), is_output=param.role == "output")
+            if found is not None:
+                stop, tile, span = found
+                yield catalogue.E281.diagnose(
+                    span,
+                    written=f"[0:{stop}] along dimension {axis}",
+                    name=buffer.name,
+                    shape="(" + ", ".join(str(e.value) if isinstance(e, Const) else "?" for e in buffer.shape) + ")",
+                    size=size.value,
+                    tile=tile,
+                    axis=axis,
+                    severity="warning",
+                )
+                break
+
+
+def _short_of(writes: list[_Write], axis: int, size: int, *, is_output: bool) -> tuple[int, int, Span | None] | None:
+    """Where the writes end along ``axis``, the extent of one of them and its place, when that is before ``size``."""
+    stops: list[int] = []
+    tile, span = 1, writes[0].span
+    is_divided = False
+    for write in writes:
+        offset, extent = write.region.offsets[axis], write.region.extents[axis]
+        high, length = interval(offset, write.ranges).high, interval(extent, write.ranges).high
+        if high is None or length is None:
+            return None
+        stops.append(high + length)
+        if any(isinstance(n, Var) and n in write.grid for n in walk(offset)):
+            one_block = {**write.ranges, **dict.fromkeys(write.grid, Interval(0, 0))}
+            within = interval(offset, one_block)
+            reach = length if within.low is None or within.high is None else within.high - within.low + length
+            if is_output or reach > 1:
+                is_divided = True
+                tile, span = max(tile, reach), write.span
+    stop = max(stops)
+    return (stop, tile, span) if is_divided and 0 < stop < size else None
+
+
+# ---- products
+
+
+def _uncleared(launch: Launch) -> Iterator[Diagnostic]:
+    """Tiles that a loop's product adds to, that its iterations use as new, and that none of them clears."""
+    reported: set[Buffer] = set()
+    for loop in walk(launch):
+        if not isinstance(loop, (For, While)):
+            continue
+        statements = [s for part in loop.body for s in walk(part) if isinstance(s, StmtNode)]
+        for product in statements:
+            if not isinstance(product, Gemm) or not isinstance(product.clear, Const) or product.clear.value:
+                continue
+            tile = product.c.buffer.root
+            if tile.space == "global" or tile in reported or _is_cleared(tile, statements) or not _is_used_as_new(tile, statements):
+                continue
+            reported.add(tile)
+            yield catalogue.E282.diagnose(product.span, name=tile.name, severity="warning")
+
+
+def _is_cleared(tile: Buffer, statements: list[StmtNode]) -> bool:
+    for statement in statements:
+        match statement:
+            case Fill() | Copy() if statement.dst.buffer.root is tile:
+                return True
+            case Gemm() if statement.c.buffer.root is tile and not (isinstance(statement.clear, Const) and not statement.clear.value):
+                return True
+            case Store() if statement.buffer.root is tile and all(load.buffer.root is not tile for load in loads_in(statement)):
+                return True
+            case _:
+                pass
+    return False
+
+
+def _is_used_as_new(tile: Buffer, statements: list[StmtNode]) -> bool:
+    """Whether an iteration reduces the tile, takes exponentials of it, or replaces it by anything but a multiple of itself."""
+    for statement in statements:
+        if isinstance(statement, (Reduce, Scan)) and statement.src.buffer.root is tile:
+            return True
+        if not isinstance(statement, (Store, Bind, Assign)):
+            continue
+        if any(_reads(n, tile) for n in walk(statement.value) if isinstance(n, Math) and n.function in _EXPONENTIALS):
+            return True
+        if isinstance(statement, Store) and statement.buffer.root is tile and _reads(statement.value, tile):
+            if not _is_multiple(statement.value, tile):
+                return True
+    return False
+
+
+def _reads(expr: Node, buffer: Buffer) -> bool:
+    return any(isinstance(n, Load) and n.buffer.root is buffer for n in walk(expr))
+
+
+def _is_multiple(expr: Expr, tile: Buffer) -> bool:
+    """Whether ``expr`` is an element of the tile times or divided by something: the rescaling of a running accumulator."""
+    while True:
+        if isinstance(expr, Cast):
+            expr = expr.value
+        elif isinstance(expr, Binary) and expr.op in ("mul", "truediv"):
+            if _reads(expr.left, tile):
+                expr = expr.left
+            elif expr.op == "mul":
+                expr = expr.right
+            else:
+                return False
+        else:
+            return isinstance(expr, Load) and expr.buffer.root is tile
+
+
+# ---- precision
+
+
+def _narrowed(launch: Launch) -> Iterator[Diagnostic]:
+    """Tiles of 16-bit floats that receive exponentials and are then read by something else than a product."""
+    reported: set[Buffer] = set()
+    pending: list[tuple[Stmt, ...]] = [launch.body]
+    while pending:
+        body = pending.pop()
+        for position, statement in enumerate(body):
+            pending.extend(getattr(statement, name) for name in type(statement).BODIES)
+            for store in _exponential_stores(statement):
+                tile = store.buffer.root
+                if tile in reported or tile.space == "global":
+                    continue
+                use = _use_after(tile, body[position + 1 :])
+                if use is not None:
+                    reported.add(tile)
+                    yield catalogue.E283.diagnose(use.span, name=tile.name, dtype=tile.dtype, severity="warning")
+
+
+def _exponential_stores(statement: Stmt) -> Iterator[Store]:
+    """Stores under ``statement`` that round an exponential, or the value of a name that holds one, to 16 bits."""
+    held: set[Var] = set()
+    for node in walk(statement):
+        if isinstance(node, (Bind, Assign)) and _has_exponential(node.value, held):
+            held.add(node.var)
+        if isinstance(node, Store) and node.buffer.dtype.is_float and node.buffer.dtype.bits == 16 and _has_exponential(node.value, held):
+            yield node
+
+
+def _has_exponential(expr: Expr, held: set[Var]) -> bool:
+    return any((isinstance(n, Math) and n.function in _EXPONENTIALS) or (isinstance(n, Var) and n in held) for n in walk(expr))
+
+
+def _use_after(tile: Buffer, statements: tuple[Stmt, ...]) -> StmtNode | None:
+    """The first statement that reads the tile for something else than a product's operand or a copy, until the tile is overwritten."""
+    for statement in statements:
+        for node in walk(statement):
+            if not isinstance(node, StmtNode):
+                continue
+            match node:
+                case Gemm() | Copy():
+                    continue
+                case _:
+                    if any(region.buffer.root is tile for region in node.reads()):
+                        return node
+        if isinstance(statement, (Fill, Copy)) and statement.dst.buffer.root is tile:
+            return None
+        if isinstance(statement, Gemm) and statement.c.buffer.root is tile:
+            return None
+    return None

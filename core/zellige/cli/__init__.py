@@ -1,0 +1,1 @@
+"""The command ``zellige``. Each command is a module that is loaded when it runs; ``main`` holds the list."""

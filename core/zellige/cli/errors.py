@@ -1,0 +1,40 @@
+"""``zellige explain-error CODE``: the page of a code, from the installed package or from the source tree."""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+
+def page(code: str) -> str | None:
+    """The text of a code's page, or None where there is none."""
+    for folder in (files("zellige.diagnostics") / "pages", Path(__file__).parents[3] / "docs" / "errors"):
+        found = folder / f"{code}.md"
+        if found.is_file():
+            return found.read_text(encoding="utf-8")
+    return None
+
+
+@click.command("explain-error")
+@click.argument("code")
+def explain_error(code: str) -> None:
+    """Print what an error code such as E204 means and what to do."""
+    from zellige.diagnostics.catalogue import CODES
+
+    wanted = code.strip().upper()
+    if wanted not in CODES:
+        near = [f"{other.id}  {other.title}" for other in CODES.values() if other.id[:2] == wanted[:2]] or ["E101 to E749"]
+        raise click.BadParameter(f"there is no code {code!r}. Codes of that kind:\n  " + "\n  ".join(near), param_hint="CODE")
+    text = page(wanted)
+    if text is None:
+        raise click.ClickException(f"the page of {wanted} is missing from this installation")
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console().print(Markdown(text))
+    else:
+        click.echo(text.rstrip())

@@ -1,0 +1,78 @@
+"""Running the demonstration: compile, compare with NumPy within the derived bound, time both.
+
+In: a target and the cases. Out: one :class:`Outcome` a case; nothing is printed here.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zellige.demo.cases import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one case gave. ``used`` is the largest error as a part of its bound: at most 1 for a right result (0 / 0 counts as 0)."""
+
+    case: Case
+    target: str
+    compile_seconds: float
+    seconds: float
+    numpy_seconds: float
+    error: float
+    used: float
+
+    @property
+    def is_right(self) -> bool:
+        return self.used <= 1
+
+
+def run(cases: Iterable[Case], target: str, *, seconds: float = 0.5) -> Iterator[Outcome]:
+    """Run each case for about ``seconds`` after a first launch that is compared."""
+    import zellige
+
+    for case in cases:
+        begin = time.perf_counter()
+        kernel = zellige.compile(case.build(), out_idx=[-1], target=target)
+        result = kernel(*case.inputs)
+        compiled = time.perf_counter() - begin
+        error, used = compare(result, *case.reference())
+        yield Outcome(
+            case=case,
+            target=str(kernel.target),
+            compile_seconds=compiled,
+            seconds=median_seconds(partial(kernel, *case.inputs), seconds),
+            numpy_seconds=median_seconds(case.numpy, seconds / 2),
+            error=error,
+            used=used,
+        )
+
+
+def compare(result: object, expected: npt.NDArray[Any], bound: npt.NDArray[Any]) -> tuple[float, float]:
+    """The largest error, and the largest error over its bound. A result of another shape or a NaN counts as infinitely wrong."""
+    values = np.asarray(result).astype(np.float64)
+    if values.shape != expected.shape or not np.isfinite(values).all():
+        return float("inf"), float("inf")
+    errors = np.abs(values - expected.astype(np.float64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = np.where(errors == 0, 0.0, errors / bound)
+    return float(errors.max(initial=0.0)), float(parts.max(initial=0.0))
+
+
+def median_seconds(action: Callable[[], object], seconds: float) -> float:
+    """The median duration of ``action``, run at least 3 times and for about ``seconds``."""
+    times: list[float] = []
+    deadline = time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < deadline:
+        begin = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)

@@ -1,0 +1,134 @@
+"""What a user is told when something is wrong: a code, one line in the user's words, the place, a hint.
+
+Codes are declared in :mod:`zellige.diagnostics.catalogue`; a bug of the compiler is an :class:`InternalError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, NoReturn
+
+from zellige.diagnostics.span import Span, calling_place
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A stable name for one kind of mistake. ``template`` is a ``str.format`` pattern of the message."""
+
+    id: str
+    title: str
+    template: str
+    hint: str = ""
+
+    def diagnose(
+        self,
+        span: Span | None = None,
+        *,
+        hint: str | None = None,
+        notes: tuple[Note, ...] = (),
+        severity: Severity = "error",
+        **fields: object,
+    ) -> Diagnostic:
+        """A diagnostic of this kind; ``fields`` fill the template and, unless ``hint`` is given, the code's own hint."""
+        return Diagnostic(
+            code=self.id,
+            message=self.template.format(**fields),
+            span=span,
+            hint=self.hint.format(**fields) if hint is None else hint,
+            notes=notes,
+            severity=severity,
+        )
+
+    def error(self, span: Span | None = None, *, hint: str | None = None, notes: tuple[Note, ...] = (), **fields: object) -> ZelligeError:
+        """The exception to raise: its class follows from the code's stage (E4xx Unsupported, E6xx LaunchError)."""
+        kind = {"4": Unsupported, "6": LaunchError}.get(self.id[1], CompileError)
+        diagnostic = self.diagnose(span, hint=hint, notes=notes, **fields)
+        if span is None and self.id[1] in "124":
+            diagnostic = replace(diagnostic, span=calling_place(), is_place_of_call=True)
+        return kind(diagnostic)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A second place that explains a diagnostic, such as the declaration of a buffer."""
+
+    message: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    code: str
+    message: str
+    span: Span | None = None
+    hint: str = ""
+    notes: tuple[Note, ...] = field(default=())
+    severity: Severity = "error"
+    is_place_of_call: bool = False  # nobody said where: ``span`` is the line of the user's program that was running
+
+    def render(self) -> str:
+        """The text a user reads: headline, place with a caret, notes, hint."""
+        lines = [f"{self.severity} {self.code}: {self.message}"]
+        if self.span is not None:
+            lines.append(f"  --> {self.span}")
+            lines.extend(filter(None, [self.span.excerpt()]))
+        for note in self.notes:
+            lines.append(f"note: {note.message}" + (f" ({note.span})" if note.span else ""))
+            if note.span is not None:
+                lines.extend(filter(None, [note.span.excerpt()]))
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ZelligeError(Exception):
+    """Everything this package raises for a user's mistake. ``diagnostics`` holds at least one entry."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        self.diagnostics = diagnostics
+        super().__init__("\n".join(d.render() for d in diagnostics))
+
+    @property
+    def code(self) -> str:
+        return self.diagnostics[0].code
+
+    @property
+    def span(self) -> Span | None:
+        return self.diagnostics[0].span
+
+    @property
+    def hint(self) -> str:
+        return self.diagnostics[0].hint
+
+
+class CompileError(ZelligeError):
+    """A kernel cannot be compiled as written (E1xx to E5xx) or a plugin is wrong (E7xx)."""
+
+
+class Unsupported(CompileError):
+    """The target lacks a capability that the kernel asks for (E4xx)."""
+
+
+class LaunchError(ZelligeError, ValueError):
+    """A compiled kernel was called with wrong arguments or failed while it ran (E6xx)."""
+
+
+class InternalError(Exception):
+    """A bug of the compiler: ``message`` says what happened, ``replay`` is a command that reproduces it."""
+
+    def __init__(self, message: str, *, replay: str = "") -> None:
+        repeat = f"\nreplay: {replay}" if replay else ""
+        super().__init__(f"internal error: {message}\nThis is a bug in zellige, not in the kernel.{repeat}")
+        self.message = message
+        self.replay = replay
+
+
+def unreachable(value: NoReturn) -> NoReturn:
+    """The last case of a match over a union: the type checker refuses the call unless every other case is handled."""
+    raise InternalError(f"{type(value).__name__} is not handled here")
+
+
+class ZelligeWarning(UserWarning):
+    """A kernel compiles, but a published mistake was recognised in it (W-codes share the E numbering)."""

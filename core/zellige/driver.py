@@ -1,0 +1,158 @@
+"""The way from a kernel to one that can be launched, on one screen.
+
+In: a kernel of the tile IR, a target and options. Out: a :class:`CompiledKernel`, or the text of any stage on the way (:func:`dump`)::
+
+    tile IR --check--> PIPELINE of passes, each checked --legal--> backend: lower, emit, compile --source, asm--> launch
+
+A failure that is not the user's is an :class:`InternalError`; the kernel is written to a file first, and the error names the
+command that repeats it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Final, Literal
+
+from zellige.cache import memo, program_key
+from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
+from zellige.ir.printer import print_kernel
+from zellige.ir.stmt import Kernel
+from zellige.ir.verify import check
+from zellige.log import logger, told
+from zellige.options import CompileOptions, options as process_options
+from zellige.passes.runner import Pass, run_passes
+from zellige.passes.simplify import Simplify
+from zellige.plugin.contract import CompiledKernel
+from zellige.plugin.registry import registry
+from zellige.target import Target
+
+Stage = Literal["tile-ir", "legal", "source", "asm"]
+
+STAGES: Final[tuple[Stage, ...]] = ("tile-ir", "legal", "source", "asm")
+"""What can be looked at: the program as written, after the passes, as the backend lowered it, as machine code."""
+
+PIPELINE: Final[tuple[Pass, ...]] = (Simplify(),)
+"""The passes that every target gets, in order."""
+
+SUFFIX: Final = ".tile"
+"""The ending of a file that holds the text form of the tile IR."""
+
+
+def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions | None = None) -> CompiledKernel:
+    """Compile ``kernel`` for ``target``, or find what was compiled earlier.
+
+    Raises CompileError for what the verifier finds, for what the target lacks (Unsupported, E4xx) and for its toolchain (E5xx), and
+    InternalError, with a command that repeats it, for a fault of the compiler.
+    """
+    chosen = options or CompileOptions()
+    if chosen.debug_root is None:
+        chosen = replace(chosen, debug_root=process_options().debug_root)
+    resolved = registry().resolve(target)
+    with internal_errors(kernel, resolved):
+        check(kernel)
+        key = program_key(kernel, resolved, chosen)
+    found = memo.find(key)
+    if found is not None and chosen.debug_root is None:
+        return found
+    begin = perf_counter()
+    legal = legalise(kernel, resolved)
+    with internal_errors(kernel, resolved):
+        compiled = registry().backend(resolved).compile_kernel(legal, resolved, chosen)
+        memo.keep(key, compiled)
+    say = told().info if chosen.is_verbose else logger().debug
+    say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
+    if chosen.debug_root is not None:
+        _write_stages(chosen.debug_root, kernel, legal, compiled)
+    return compiled
+
+
+def legalise(kernel: Kernel, target: Target) -> Kernel:
+    """The kernel after the passes; each result is checked, and a wrong one is the compiler's fault."""
+    with internal_errors(kernel, target):
+        return run_passes(kernel, PIPELINE)
+
+
+def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptions | None = None) -> str:
+    """The text of ``stage`` for ``target``. Raises E743 for a name that is no stage, and what :func:`compile_kernel` raises.
+
+    ``source`` needs no device where the backend emits text without one.
+    """
+    if stage not in STAGES:
+        raise catalogue.E743.error(stage=stage, stages=", ".join(STAGES))
+    resolved = registry().resolve(target)
+    with internal_errors(kernel, resolved):
+        check(kernel)
+        if stage == "tile-ir":
+            return print_kernel(kernel)
+    if stage == "legal":
+        return print_kernel(legalise(kernel, resolved))
+    chosen = options or CompileOptions()
+    if stage == "source":
+        legal = legalise(kernel, resolved)
+        with internal_errors(kernel, resolved):
+            emitted = registry().backend(resolved).emit(legal, resolved, chosen)
+        if emitted is not None:
+            return emitted.text
+    compiled = compile_kernel(kernel, resolved, chosen)
+    with internal_errors(kernel, resolved):
+        return compiled.source() if stage == "source" else compiled.assembly()
+
+
+@contextmanager
+def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
+    """Turn whatever escapes from the compiler into an InternalError that can be repeated; diagnostics pass.
+
+    A backend's hook that failed (E709) keeps its diagnostic and gets the command as a note.
+    """
+    try:
+        yield
+    except ZelligeError as error:
+        if error.code != catalogue.E709.id:
+            raise
+        note = Note(f"replay: {_replay(kernel, target)}")
+        raise CompileError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)) from error
+    except InternalError as error:
+        if error.replay:
+            raise
+        raise InternalError(error.message, replay=_replay(kernel, target)) from error
+    except Warning:  # a diagnostic of the kernel that the user turned into an error
+        raise
+    except Exception as error:
+        raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error
+
+
+def _replay(kernel: Kernel, target: Target) -> str:
+    """Write the kernel to a file and return the command that compiles it again; empty where it cannot even be printed."""
+    try:
+        text = print_kernel(kernel)
+    except Exception:  # noqa: BLE001 - the printer may be what is broken; the first error is the one to show
+        return ""
+    name = f"{kernel.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}{SUFFIX}"
+    for folder in (process_options().cache_dir / "replay", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError:
+            continue
+        return f"zellige compile {folder / name} --target {target}"
+    return ""
+
+
+def _write_stages(root: Path, kernel: Kernel, legal: Kernel, compiled: CompiledKernel) -> None:
+    """Write every stage under ``root / kernel name``; a stage that the target does not have says why."""
+    folder = root / kernel.name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"1-tile-ir{SUFFIX}").write_text(print_kernel(kernel), encoding="utf-8")
+    (folder / f"2-legal{SUFFIX}").write_text(print_kernel(legal), encoding="utf-8")
+    for name, text_of in (("3-source.txt", compiled.source), ("4-asm.txt", compiled.assembly)):
+        try:
+            text = text_of()
+        except ZelligeError as error:
+            text = f"{error}\n"
+        (folder / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,244 @@
+"""Assignment: what a name, an element, an attribute or a pattern of them holds afterwards.
+
+Assigning to a name that holds a variable stores; a number known only when the kernel runs is bound under the name, so that it keeps its
+value; everything else is Python's rebinding. Names that run-time control flow needs as variables were prepared by
+:mod:`zellige.frontend.control`. Python's own lists, dicts and objects cannot change under run-time control.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import Any
+
+from zellige.diagnostics import catalogue
+from zellige.dtypes import DType
+from zellige.frontend import arithmetic
+from zellige.frontend.calls import evaluate_call
+from zellige.frontend.evaluator import evaluate, evaluates, executes
+from zellige.frontend.expressions import apply_binary, index_value, plain
+from zellige.frontend.parameters import PendingTensor, annotate
+from zellige.frontend.scopes import Frame, Hidden, Pending, Signal
+from zellige.frontend.values import Element, Scalar, Tile, TileRegion, Variable, bind, declare
+
+
+def is_number(value: Any) -> bool:
+    """Whether a variable of the kernel could hold ``value``."""
+    return isinstance(value, (bool, int, float, Scalar))
+
+
+def assign_name(frame: Frame, name: str, value: Any, source: ast.expr | None) -> None:
+    """``name = value``; ``source`` is the expression that gave the value, None for a value that is fresh."""
+    if isinstance(value, Variable):
+        # a variable that a call just made is bound as it is; any other reading of a variable takes its value
+        is_fresh = source is None or isinstance(source, ast.Call)
+        current = frame.locals.get(name)
+        if is_fresh and not (isinstance(current, Variable) and current.depth < value.depth and frame.trace.depth > 0):
+            frame.locals[name] = value
+            return
+        value = Scalar(value.expr)
+    current = frame.locals.get(name)
+    match current:
+        case Variable() if is_number(value):
+            current.assign(value)
+        case Variable() if current.depth < frame.builder.depth and frame.trace.depth > frame.base_depth:
+            reason = f"is a {current.dtype} variable and cannot become {arithmetic.describe(value)} under run-time control"
+            raise catalogue.E109.error(frame.builder.span, name=name, reason=reason)
+        case Hidden(variable=Variable() as variable) if is_number(value):
+            variable.assign(value)
+            frame.locals[name] = variable
+        case Pending() if is_number(value):
+            if current.variable is None:
+                expr = arithmetic.as_expr(value, frame.builder.span)
+                zero: Any = 0.0 if expr.dtype.is_float else 0
+                current.variable = declare(name, expr.dtype, zero, depth=current.depth, is_implied=True)
+            frame.locals[name] = current.variable
+            current.variable.assign(value)
+        case _:
+            frame.locals[name] = bind(name, value) if isinstance(value, Scalar) else value
+
+
+def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) -> None:
+    """``target = value`` for any target: a name, an element or slice, an attribute, a tuple or list of targets with at most one star."""
+    match target:
+        case ast.Name():
+            if target.id in frame.flow.outer_names and frame.kind != "comprehension":
+                raise catalogue.E130.error(frame.here(target), name=target.id)
+            assign_name(frame, target.id, value, source)
+        case ast.Subscript():
+            owner = evaluate(frame, target.value)
+            position = index_value(frame, target.slice)
+            frame.here(target)
+            store_item(frame, owner, position, value)
+        case ast.Attribute():
+            owner = evaluate(frame, target.value)
+            span = frame.here(target)
+            if not frame.trace.may_change(owner):
+                raise catalogue.E119.error(span, given=f"the attribute {target.attr} of a {type(owner).__name__}")
+            setattr(owner, target.attr, value)
+        case ast.Tuple() | ast.List():
+            _unpack(frame, target, value)
+        case _:
+            raise catalogue.E111.error(frame.here(target), what=type(target).__name__, instead="assign to a name or an element")
+
+
+def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
+    """``owner[position] = value``; a Python container that holds a variable there stores into the variable."""
+    if isinstance(owner, (Tile, TileRegion, Scalar)) or hasattr(owner, "buffer"):
+        owner[position] = value
+        return
+    if isinstance(owner, (list, dict)) and is_number(value):
+        held = owner[position] if isinstance(owner, list) and not isinstance(position, slice) else None
+        if isinstance(owner, dict):
+            held = owner.get(position)
+        if isinstance(held, Variable):
+            held.assign(value)
+            return
+    if not frame.trace.may_change(owner):
+        raise catalogue.E119.error(frame.builder.span, given=f"a {type(owner).__name__}")
+    if isinstance(value, Element) or (isinstance(value, Scalar) and not isinstance(value, Variable)):
+        value = bind("value", value)
+    owner[position] = value
+
+
+def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
+    span = frame.here(target)
+    if isinstance(value, (Tile, TileRegion)) or (isinstance(value, Scalar) and not hasattr(value, "__len__")):
+        raise catalogue.E106.error(span, given=value.described)
+    try:
+        values = list(value)
+    except TypeError:
+        raise catalogue.E136.error(span, message=f"{arithmetic.describe(value)} is one value, not {len(target.elts)}") from None
+    names = target.elts
+    star = next((i for i, n in enumerate(names) if isinstance(n, ast.Starred)), None)
+    if star is None:
+        if len(values) != len(names):
+            raise catalogue.E136.error(span, message=f"{len(values)} values for {len(names)} names")
+    else:
+        after = len(names) - star - 1
+        if len(values) < len(names) - 1:
+            raise catalogue.E136.error(span, message=f"{len(values)} values for at least {len(names) - 1} names")
+        middle = frame.trace.remember(values[star : len(values) - after])
+        values = [*values[:star], middle, *values[len(values) - after :]]
+    for name, item in zip(names, values):
+        frame.here(target)
+        assign(frame, name.value if isinstance(name, ast.Starred) else name, item, None)
+
+
+@executes(ast.Assign)
+def _assign(frame: Frame, node: ast.Assign) -> Signal:
+    frame.here(node)
+    first = node.targets[0]
+    wanted = first.id if len(node.targets) == 1 and isinstance(first, ast.Name) else None
+    value = evaluate_call(frame, node.value, wanted) if isinstance(node.value, ast.Call) else evaluate(frame, node.value)
+    for target in node.targets:
+        frame.here(node)
+        assign(frame, target, value, node.value)
+    return Signal.NEXT
+
+
+@executes(ast.AnnAssign)
+def _annotated(frame: Frame, node: ast.AnnAssign) -> Signal:
+    target = node.target
+    if node.value is None:
+        if isinstance(target, ast.Name):
+            _declare(frame, target.id, node)
+        return Signal.NEXT
+    wanted = target.id if isinstance(target, ast.Name) else None
+    value = evaluate_call(frame, node.value, wanted) if isinstance(node.value, ast.Call) else evaluate(frame, node.value)
+    dtype = _annotated_dtype(frame, node.annotation) if is_number(value) and not isinstance(value, Variable) else None
+    frame.here(node)
+    if dtype is not None:
+        value = Scalar(arithmetic.cast(arithmetic.as_expr(value, frame.builder.span, dtype), dtype, frame.builder.span))
+    assign(frame, target, value, node.value)
+    return Signal.NEXT
+
+
+def _annotated_dtype(frame: Frame, annotation: ast.expr) -> DType | None:
+    """The element type that the annotation of a number names; None for Python's own types, which say nothing about width."""
+    if isinstance(annotation, ast.Constant):
+        return None
+    found = evaluate(frame, annotation)
+    return found if isinstance(found, DType) else None
+
+
+def _declare(frame: Frame, name: str, node: ast.AnnAssign) -> None:
+    """``name: T.Tensor[...]`` without a value describes a parameter; another annotation alone means nothing, as in Python."""
+    current = frame.locals.get(name)
+    if isinstance(node.annotation, ast.Constant):
+        return
+    specification = evaluate(frame, node.annotation)
+    frame.here(node)
+    if isinstance(current, PendingTensor) or hasattr(specification, "strides"):
+        frame.locals[name] = annotate(frame.trace, name, current, specification)
+
+
+@executes(ast.AugAssign)
+def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
+    target = node.target
+    match target:
+        case ast.Name():
+            frame.here(target)
+            current = frame.lookup(target.id)
+            value = _operand(frame, node)
+            if isinstance(current, (list, dict, set)) and not frame.trace.may_change(current):
+                raise catalogue.E119.error(frame.builder.span, given=f"a {type(current).__name__}")
+            if target.id in frame.flow.outer_names:
+                raise catalogue.E130.error(frame.builder.span, name=target.id)
+            assign_name(frame, target.id, apply_binary(node.op, current, value, in_place=True), node.value)
+        case ast.Subscript():
+            owner = evaluate(frame, target.value)
+            position = index_value(frame, target.slice)
+            frame.here(target)
+            held = owner[position]
+            value = _operand(frame, node)
+            if isinstance(held, TileRegion):
+                raise catalogue.E252.error(frame.builder.span, name=held.buffer.name)
+            if isinstance(held, Variable):
+                held.assign(apply_binary(node.op, held, value))
+            else:
+                store_item(frame, owner, position, apply_binary(node.op, held, value, in_place=True))
+        case ast.Attribute():
+            owner = evaluate(frame, target.value)
+            held = getattr(owner, target.attr)
+            value = _operand(frame, node)
+            if isinstance(held, Variable):
+                held.assign(apply_binary(node.op, held, value))
+            elif not frame.trace.may_change(owner):
+                raise catalogue.E119.error(frame.builder.span, given=f"the attribute {target.attr} of a {type(owner).__name__}")
+            else:
+                setattr(owner, target.attr, apply_binary(node.op, held, value, in_place=True))
+    return Signal.NEXT
+
+
+def _operand(frame: Frame, node: ast.AugAssign) -> Any:
+    value = evaluate(frame, node.value)
+    frame.here(node)
+    return value
+
+
+@executes(ast.Delete)
+def _delete(frame: Frame, node: ast.Delete) -> Signal:
+    for target in node.targets:
+        span = frame.here(target)
+        match target:
+            case ast.Name():
+                frame.lookup(target.id)
+                del frame.locals[target.id]
+            case ast.Subscript():
+                owner = evaluate(frame, target.value)
+                if isinstance(owner, (Tile, TileRegion, Scalar)) or not frame.trace.may_change(owner):
+                    raise catalogue.E111.error(span, what="del of an element", instead="elements of tiles are stored to, not deleted")
+                operator.delitem(owner, plain(evaluate(frame, target.slice)))
+            case _:
+                raise catalogue.E111.error(span, what="del of an attribute", instead="move it out of the kernel")
+    return Signal.NEXT
+
+
+@evaluates(ast.NamedExpr)
+def _named(frame: Frame, node: ast.NamedExpr) -> Any:
+    value = evaluate(frame, node.value)
+    frame.here(node)
+    scope = frame.scope()
+    assign_name(scope, node.target.id, value, node.value)
+    return scope.lookup(node.target.id)

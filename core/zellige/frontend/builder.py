@@ -1,0 +1,287 @@
+"""Collects the statements of the kernel that is being traced.
+
+The evaluator and the functions of :mod:`zellige.language` emit statements here; :meth:`Builder.kernel` hands out the finished tile IR.
+The builder of the trace in progress is the one piece of ambient state of the front end (``T.copy(...)`` inside a plain
+Python function must reach it): it lives in a context variable and exists only while a kernel is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zellige.diagnostics import Span, catalogue
+from zellige.dtypes import DType
+from zellige.ir.expr import INT32, Buffer, Expr, Var, VarKind, const
+from zellige.ir.stmt import Alloc, Barrier, Bind, Hint, Kernel, Launch, Param, SafeValue, Stmt, TensorParam
+from zellige.ir.traverse import rewrite
+
+if TYPE_CHECKING:
+    from zellige.frontend.reducers import Reducer
+    from zellige.frontend.scopes import Trace
+
+_current: ContextVar[Builder | None] = ContextVar("zellige_builder", default=None)
+
+
+def current_builder(operation: str) -> Builder:
+    """The builder of the trace in progress; E101 names ``operation`` when no kernel is being traced."""
+    builder = _current.get()
+    if builder is None:
+        raise catalogue.E101.error(None, operation=operation)
+    return builder
+
+
+def tracing() -> Builder | None:
+    """The builder of the trace in progress, if there is one."""
+    return _current.get()
+
+
+@dataclass(eq=False)
+class Points:
+    """A T.Parallel loop while its body is traced.
+
+    ``depth`` is the number of its body; ``state`` is what operations keep of one loop; ``at_end`` is called when the body is complete and
+    gives statements to put before and after the loop.
+    """
+
+    axes: tuple[Var, ...]
+    extents: tuple[Expr, ...]
+    depth: int
+    state: dict[str, Any] = field(default_factory=dict)
+    at_end: list[Callable[[], tuple[list[Stmt], list[Stmt]]]] = field(default_factory=list)
+
+
+@dataclass
+class LaunchDraft:
+    """A T.Kernel block while its body is traced."""
+
+    grid_vars: tuple[Var, ...]
+    grid: tuple[Expr, ...]
+    threads: tuple[Expr, ...] | None
+    cluster: tuple[int, ...] | None = None
+    lane_vars: tuple[Var, ...] = ()
+    safe_values: list[SafeValue] = field(default_factory=list)
+    hints: list[Hint] = field(default_factory=list)
+    span: Span | None = None
+    implied_by: str = ""  # what stands outside of T.Kernel in a kernel without any
+    has_barriers: bool = False
+
+    def lanes(self) -> tuple[Var, ...]:
+        """The lane variables, made on the first query: from then on the launch has exactly that many lanes."""
+        if not self.lane_vars:
+            extents = self.threads or (const(128),)
+            self.threads = extents
+            names = ("tx", "ty", "tz")
+            self.lane_vars = tuple(Var(name=names[axis], dtype=INT32, kind="lane") for axis in range(len(extents)))
+        return self.lane_vars
+
+    def finish(self, body: tuple[Stmt, ...]) -> Launch:
+        """The launch. In one without lanes, barriers of a block have nothing to wait for and are left out."""
+        launch = Launch(
+            grid_vars=self.grid_vars,
+            grid=self.grid,
+            threads=self.threads,
+            lane_vars=self.lane_vars,
+            cluster=self.cluster,
+            safe_values=tuple(self.safe_values),
+            hints=tuple(self.hints),
+            body=body,
+            span=self.span,
+        )
+        return rewrite(launch, _without_barrier) if self.has_barriers and not self.lane_vars else launch
+
+
+def _without_barrier(node: Any) -> Any:
+    return () if isinstance(node, Barrier) and node.scope in ("warp", "block") else node
+
+
+class Builder:
+    """The kernel under construction: parameters, finished launches, the open launch and its open bodies.
+
+    ``span`` is where the evaluator is in the user's source; every node made takes it.
+    """
+
+    def __init__(self, name: str, span: Span | None = None) -> None:
+        self.name = name
+        self.span: Span | None = span
+        self.params: list[Param] = []
+        self.launches: list[Launch] = []
+        self.launch: LaunchDraft | None = None
+        self.reducers: dict[Buffer, Reducer] = {}  # every reducer of the kernel, whatever its state
+        self.scalar_views: dict[Buffer, Buffer] = {}  # the scalars of buffers of vectors
+        self.results: list[Buffer] = []
+        self.settings: dict[str, Any] = {}  # annotate_pass_configs and the like, read by the compiler's options
+        self.trace: Trace | None = None  # the interpretation that this builder belongs to
+        self.wanted: str | None = None  # the name that the evaluator is about to give to what an operation makes
+        self.constants: dict[str, int] | None = None  # values of T.const sizes once they are solved
+        self.unsolved: dict[str, Var] | None = None  # T.const sizes met while they are being solved; None outside the eager style
+        self.deferred: list[Stmt] = []  # run-time assertions on sizes: they run at the beginning of the next launch
+        self.before_launch: Callable[[], None] | None = None
+        self.after_placement: Callable[[], None] | None = None  # called when a tensor parameter has got its shape
+        self.used_constants: set[str] = set()
+        self.point_depths: list[int] = []  # the numbers of the bodies of the open T.Parallel loops
+        self.points: list[Points] = []  # the open T.Parallel loops themselves
+        self._bodies: list[list[Stmt]] = []
+        self._implicit: LaunchDraft | None = None
+        self._names: dict[str, int] = {}
+
+    @contextmanager
+    def active(self) -> Iterator[Builder]:
+        """Makes this the builder that the language's functions reach."""
+        token = _current.set(self)
+        try:
+            yield self
+        finally:
+            _current.reset(token)
+
+    @contextmanager
+    def at(self, span: Span | None) -> Iterator[None]:
+        """Nodes made inside take ``span``."""
+        before, self.span = self.span, span
+        try:
+            yield
+        finally:
+            self.span = before
+
+    def emit(self, statement: Stmt) -> None:
+        """Appends to the innermost open body; E102 outside of the T.Kernel blocks of a kernel that has some."""
+        if not self._bodies:
+            self.require_body(type(statement).__name__)
+        self._bodies[-1].append(statement)
+
+    def require_body(self, operation: str) -> None:
+        """Makes sure that a body is open. A kernel without any T.Kernel block is one launch of one block; E102 in a kernel that has
+        blocks.
+        """
+        if self._bodies:
+            return
+        if self.launches:
+            raise catalogue.E102.error(self.span, operation=operation)
+        block = self.var("bx", INT32, "grid")
+        self._implicit = LaunchDraft(grid_vars=(block,), grid=(const(1),), threads=None, span=self.span, implied_by=operation)
+        self.launch = self._implicit
+        self._bodies.append([])
+
+    def _finish_implicit(self) -> None:
+        if self._implicit is not None:
+            self.launches.append(self._implicit.finish((*self.deferred, *self._bodies.pop())))
+            self._implicit = self.launch = None
+            self.deferred = []
+
+    @contextmanager
+    def body(self) -> Iterator[list[Stmt]]:
+        """Opens a nested body; what is emitted inside lands in the list."""
+        statements: list[Stmt] = []
+        self._bodies.append(statements)
+        try:
+            yield statements
+        finally:
+            self._bodies.pop()
+
+    @property
+    def is_inside_launch(self) -> bool:
+        """Whether statements can be emitted: a T.Kernel block is open."""
+        return bool(self._bodies)
+
+    def mark(self) -> tuple[list[Stmt], int] | None:
+        """The place where the next statement lands, for :meth:`changed_since` and :meth:`insert`; None outside T.Kernel."""
+        return (self._bodies[-1], len(self._bodies[-1])) if self._bodies else None
+
+    @staticmethod
+    def changed_since(mark: tuple[list[Stmt], int] | None) -> bool:
+        """Whether statements other than Bind were emitted at ``mark`` or after it: those may change what an earlier expression reads."""
+        return mark is not None and any(not isinstance(s, Bind) for s in mark[0][mark[1] :])
+
+    @staticmethod
+    def insert(mark: tuple[list[Stmt], int], statement: Stmt) -> None:
+        """Puts ``statement`` at ``mark``."""
+        mark[0].insert(mark[1], statement)
+
+    @property
+    def depth(self) -> int:
+        """How many bodies are open."""
+        return len(self._bodies)
+
+    def emit_at(self, depth: int, statement: Stmt) -> None:
+        """Appends to the open body number ``depth`` (1 is the launch's): hoists a declaration out of nested bodies."""
+        self._bodies[depth - 1].append(statement)
+
+    @contextmanager
+    def launching(self, draft: LaunchDraft) -> Iterator[LaunchDraft]:
+        """The T.Kernel block; appended to the kernel when it ends without an error. E103: in another block; E102: after loose statements.
+        """
+        if self._implicit is not None:
+            raise catalogue.E102.error(self._implicit.span, operation=self._implicit.implied_by)
+        if self.launch is not None:
+            raise catalogue.E103.error(self.span)
+        if self.before_launch is not None:
+            self.before_launch()
+        self.launch = draft
+        try:
+            with self.body() as statements:
+                statements.extend(self.deferred)
+                self.deferred = []
+                yield draft
+        finally:
+            self.launch = None
+        self.launches.append(draft.finish(tuple(statements)))
+
+    def name_for(self, default: str) -> str:
+        """The name that the author is about to give to what is made now (``tile = T.alloc_shared(...)``), once; else ``default``."""
+        name, self.wanted = self.wanted, None
+        return name or default
+
+    def constant_size(self, name: str, dtype: DType) -> int | Var:
+        """A T.const size: its value, or a variable while the values are being solved from a call. E153 outside the eager style."""
+        if self.constants is not None and name in self.constants:
+            self.used_constants.add(name)
+            return self.constants[name]
+        if self.unsolved is None:
+            raise catalogue.E153.error(self.span)
+        return self.unsolved.setdefault(name, Var(name=name, dtype=dtype, kind="size", span=self.span))
+
+    def empty(self, name: str, dtype: DType, shape: tuple[Expr, ...]) -> Buffer:
+        """A fresh dense tensor that the runtime makes for each call: an output where the kernel returns it, workspace otherwise."""
+        buffer = Buffer(name=self.unique(name), dtype=dtype, shape=shape, space="global", span=self.span)
+        self.params.append(TensorParam(buffer=buffer, role="workspace"))
+        return buffer
+
+    def unique(self, name: str) -> str:
+        """``name``, or with a number where it is taken."""
+        seen = self._names.get(name, 0)
+        self._names[name] = seen + 1
+        return name if seen == 0 else f"{name}_{seen}"
+
+    def var(self, name: str, dtype: DType, kind: VarKind) -> Var:
+        """A fresh variable whose name is unique in the kernel."""
+        return Var(name=self.unique(name), dtype=dtype, kind=kind, span=self.span)
+
+    def allocate(self, name: str, dtype: DType, shape: tuple[Expr, ...], space: str) -> Buffer:
+        """A fresh on-chip buffer and its Alloc statement."""
+        buffer = Buffer(name=self.unique(self.name_for(name)), dtype=dtype, shape=shape, space=space, span=self.span)
+        self.emit(Alloc(buffer=buffer, span=self.span))
+        return buffer
+
+    def kernel(self) -> Kernel:
+        """The finished kernel (not yet verified)."""
+        self._finish_implicit()
+        results = set(self.results)
+        params = [
+            TensorParam(buffer=p.buffer, role="output") if isinstance(p, TensorParam) and p.role == "workspace" and p.buffer in results
+            else p
+            for p in self.params
+        ]
+        positions = {param.buffer: i for i, param in enumerate(params) if isinstance(param, TensorParam)}
+        return Kernel(
+            name=self.name,
+            params=tuple(params),
+            launches=tuple(self.launches),
+            results=tuple(positions[buffer] for buffer in self.results),
+            span=self.span,
+        )
+
+
+__all__ = ["Builder", "LaunchDraft", "Points", "current_builder", "tracing"]

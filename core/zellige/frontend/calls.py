@@ -1,0 +1,197 @@
+"""Calls: arguments with stars, functions that the evaluator interprets, Python's builtins on run-time values, everything else as Python
+does.
+
+A language function (T.copy ...) is an ordinary function that reaches the builder by itself. A function defined in the kernel, a
+lambda and a macro are interpreted in place. ``max``, ``min``, ``any``, ``all``, ``abs``, ``round``, ``int``, ``float``, ``bool``,
+``range`` and the
+like accept run-time values; ``print`` shows them as they are while compiling and says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from zellige.diagnostics import catalogue
+from zellige.diagnostics.warn import warn
+from zellige.frontend import arithmetic
+from zellige.frontend.evaluator import evaluate, evaluates
+from zellige.frontend.expressions import combine, constantly, plain, run_time
+from zellige.frontend.loops import ForSpec
+from zellige.frontend.parameters import PendingTensor
+from zellige.frontend.scopes import Frame
+from zellige.frontend.values import Scalar, Tile, TileRegion
+from zellige.ir.expr import BinaryOp, Math
+from zellige.ir.functions import FUNCTIONS
+from zellige.ir.stmt import Serial
+
+
+@evaluates(ast.Call)
+def _call(frame: Frame, node: ast.Call) -> Any:
+    return evaluate_call(frame, node, None)
+
+
+def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
+    """A call; ``wanted`` is the name that its result is about to be given."""
+    function = evaluate(frame, node.func)
+    positional: list[Any] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            positional.extend(evaluate(frame, argument.value))
+        else:
+            positional.append(evaluate(frame, argument))
+    named: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            named.update(evaluate(frame, keyword.value))
+        else:
+            named[keyword.arg] = evaluate(frame, keyword.value)
+    span = frame.here(node)
+    if any(isinstance(a, PendingTensor) for a in (*positional, *named.values())) and getattr(function, "__name__", "") != "make_tensor":
+        positional = [a.tile() if isinstance(a, PendingTensor) else a for a in positional]
+        named = {k: a.tile() if isinstance(a, PendingTensor) else a for k, a in named.items()}
+    special = _BUILTINS.get(function) if _is_hashable_builtin(function) else None
+    if special is not None:
+        return special(frame, node, positional, named)
+    if getattr(function, "__module__", None) == "math" and any(run_time(a) for a in positional):
+        return _math(frame, function, positional)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, (list, dict, set)) and function.__name__ in _MUTATORS and not frame.trace.may_change(owner):
+        raise catalogue.E119.error(span, given=f"a {type(owner).__name__}")
+    interpreted = getattr(function, "interpret", None)
+    if interpreted is not None:
+        frame.builder.wanted = None
+        return interpreted(frame.trace, span, positional, named)
+    frame.builder.wanted = wanted
+    try:
+        return function(*positional, **named)
+    finally:
+        frame.builder.wanted = None
+
+
+
+def _is_hashable_builtin(function: Any) -> bool:
+    return isinstance(function, type) or type(function).__name__ == "builtin_function_or_method"
+
+
+_MUTATORS = frozenset(
+    ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update", "setdefault", "popitem", "add", "discard")
+)
+
+Special = Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]
+_BUILTINS: dict[Any, Special] = {}
+
+
+def _builtin(*functions: Any) -> Callable[[Special], Special]:
+    def register(handler: Special) -> Special:
+        for function in functions:
+            _BUILTINS[function] = handler
+        return handler
+
+    return register
+
+
+@_builtin(builtins.range)
+def _range(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    if any(run_time(a) for a in positional):
+        span = frame.builder.span
+        start, stop, step = [*positional, 1] if len(positional) == 2 else positional if len(positional) == 3 else [0, *positional, 1]
+        first, last, by = (arithmetic.index(a, span) for a in (start, stop, step))
+        dtype = arithmetic.common_dtype(arithmetic.common_dtype(first.dtype, last.dtype), by.dtype)
+        if plain(step) == 0:
+            raise catalogue.E211.error(span)
+        parts = {"start": first, "stop": last, "step": by}
+        return ForSpec(kind=Serial(), span=span, **{k: arithmetic.cast(v, dtype, span) for k, v in parts.items()})
+    return range(*(plain(a) for a in positional))
+
+
+@_builtin(builtins.max, builtins.min)
+def _extreme(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    function = evaluate(frame, node.func)
+    is_sequence = len(positional) == 1 and not isinstance(positional[0], (Scalar, Tile, TileRegion, str))
+    items = [plain(i) for i in (positional[0] if is_sequence else positional)]
+    if not any(run_time(i) for i in items) or named:
+        return function(items, **named) if is_sequence else function(*items, **named)
+    op: BinaryOp = "max" if function is builtins.max else "min"
+    result = items[0]
+    for item in items[1:]:
+        result = Scalar(arithmetic.binary(op, result, item, frame.builder.span))
+    return result
+
+
+@_builtin(builtins.any, builtins.all)
+def _quantifier(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    is_all = evaluate(frame, node.func) is builtins.all
+    result: Any = is_all
+    for item in positional[0]:
+        result = combine(frame, is_all, result, constantly(item), node)
+        if not run_time(result) and bool(plain(result)) != is_all:
+            return not is_all
+    return result if run_time(result) else bool(plain(result))
+
+
+@_builtin(builtins.bool)
+def _bool(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    if positional and run_time(positional[0]):
+        return Scalar(arithmetic.truth(positional[0], frame.builder.span))
+    return bool(*(plain(p) for p in positional))
+
+
+@_builtin(builtins.int, builtins.float)
+def _number(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    function = evaluate(frame, node.func)
+    if len(positional) == 1 and run_time(positional[0]):
+        value: Scalar = positional[0]
+        if function is builtins.int and value.dtype.is_integer:
+            return value
+        return value.astype("int32" if function is builtins.int else "float32")
+    return function(*(plain(p) for p in positional), **named)
+
+
+@_builtin(builtins.round)
+def _round(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    if len(positional) == 1 and run_time(positional[0]) and not named:
+        value: Scalar = positional[0]
+        if not value.dtype.is_float:
+            return value
+        return Scalar(Math(function="round", args=(value.expr,), dtype=value.dtype, span=frame.builder.span))
+    return round(*(plain(p) for p in positional), **named)
+
+
+@_builtin(builtins.divmod)
+def _divmod(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    left, right = positional
+    return left // right, left % right
+
+
+@_builtin(builtins.isinstance)
+def _isinstance(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    return isinstance(*positional)
+
+
+@_builtin(builtins.print)
+def _print(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    values = [plain(p) for p in positional]
+    if any(isinstance(v, (Scalar, Tile, TileRegion)) for v in values):
+        warn(catalogue.E137.diagnose(frame.builder.span, severity="warning"))
+    print(*values, **named)
+
+
+def _math(frame: Frame, function: Any, positional: list[Any]) -> Any:
+    """A function of Python's ``math`` on run-time values, where the tile IR has it."""
+    name = {"fabs": "abs"}.get(function.__name__, function.__name__)
+    known = FUNCTIONS.get(name)
+    if known is None or known.arity != len(positional):
+        raise catalogue.E105.error(frame.builder.span, given=f"the argument of math.{function.__name__}")
+    span = frame.builder.span
+    args = [arithmetic.as_expr(p, span) for p in positional]
+    target = args[0].dtype
+    for arg in args[1:]:
+        target = arithmetic.common_dtype(target, arg.dtype)
+    if known.operands == "float" and not target.is_float:
+        target = arithmetic.FLOAT32
+    cast = tuple(arithmetic.cast(a, target, span) for a in args)
+    return Scalar(Math(function=name, args=cast, dtype=known.result_dtype(target), span=span))
+

@@ -1,0 +1,470 @@
+"""if, while and for: decided while compiling where that is possible, otherwise statements of the tile IR.
+
+A condition or a loop that is known while compiling is simply followed. For one that is not, the body is traced once; what the names
+that it assigns mean afterwards is settled here. A name that is read after the construct, or carried from one iteration to the next
+(:mod:`zellige.frontend.flow` knows), becomes a mutable variable before the construct when it holds a number, and at its first
+assignment when it holds nothing yet. Any other object must be the same on all paths, otherwise the name is hidden and reading it is an
+error.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+
+from zellige.diagnostics import Span, catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.assignments import assign, is_number
+from zellige.frontend.builder import Points
+from zellige.frontend.evaluator import evaluate, execute, executes
+from zellige.frontend.expressions import aside, plain, run_time, splice
+from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec
+from zellige.frontend.parameters import PendingTensor
+from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, Signal
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare
+from zellige.ir.expr import BOOL, INT32, Const, Expr, Var, const
+from zellige.ir.stmt import Break, For, If, Map, Persistent, Serial, While
+
+MISSING: Final = object()
+_LIMIT: Final = 10_000  # iterations of a while loop that is followed while compiling
+
+
+# ---- conditions
+
+
+@executes(ast.If)
+def _if(frame: Frame, node: ast.If) -> Signal:
+    condition = evaluate(frame, node.test)
+    span = frame.here(node.test)
+    if not run_time(condition):
+        return execute(frame, node.body if is_true(frame, condition, span) else node.orelse)
+    return run_time_if(
+        frame, node, condition, span, lambda: execute(frame, node.body), lambda: execute(frame, node.orelse)
+    )
+
+
+def is_true(frame: Frame, condition: Any, span: Span) -> bool:
+    """The truth of a condition that is known while compiling; E104 for a tile."""
+    if isinstance(condition, (Tile, TileRegion, PendingTensor)):
+        raise catalogue.E104.error(span, given=condition.described)
+    return bool(plain(condition))
+
+
+def run_time_if(
+    frame: Frame, node: ast.stmt, condition: Any, span: Span, then: Callable[[], Signal], otherwise: Callable[[], Signal]
+) -> Signal:
+    """Traces both branches and joins what their names hold. ``node`` is the statement whose names are joined."""
+    frame.builder.require_body("if")
+    names = prepare(frame, node, None)
+    before = held(frame, names)
+    with frame.trace.inside("if"):
+        with frame.builder.body() as then_body:
+            first = then()
+        then_names = held(frame, names)
+        restore(frame, before)
+        with frame.builder.body() as else_body:
+            second = otherwise()
+        else_names = held(frame, names)
+    frame.builder.span = span
+    if then_body or else_body:
+        statement = If(condition=arithmetic.truth(condition, span), then=tuple(then_body), otherwise=tuple(else_body), span=span)
+        frame.builder.emit(statement)
+    for name in names:
+        paths = []
+        if first is Signal.NEXT:
+            paths.append(then_names[name])
+        if second is Signal.NEXT:
+            paths.append(else_names[name])
+        put(frame, name, _joined(before[name], paths))
+    return first if first is not Signal.NEXT and second is not Signal.NEXT else Signal.NEXT
+
+
+def _joined(before: Any, paths: list[Any]) -> Any:
+    """What a name holds after the branches that can be left at their end."""
+    values = [v.variable if isinstance(v, Pending) and v.variable is not None else v for v in paths]
+    if isinstance(before, Pending) and before.variable is not None:
+        before = before.variable
+    if all(v is before for v in values):
+        return before
+    first = values[0]
+    is_kept = isinstance(before, (Pending, Variable)) or len(values) == 1
+    if isinstance(first, Variable) and is_kept and all(v is first or v is before for v in values):
+        return first
+    if not is_number(first) and all(same_object(first, v) for v in values):
+        return first
+    if any(v is MISSING for v in values):
+        return Hidden("has a value only inside a run-time if")
+    return Hidden("is given different objects by a run-time if" if not is_number(first) else "has a value only inside a run-time if")
+
+
+def same_object(a: Any, b: Any) -> bool:
+    """Whether two values of a name are one: the same object, or equal constants of Python that cannot change."""
+    if a is b:
+        return True
+    if isinstance(a, (Hidden, Pending)) or isinstance(b, (Hidden, Pending)) or a is MISSING or b is MISSING:
+        return False
+    return type(a) is type(b) and isinstance(a, (str, bytes, type(None))) and a == b
+
+
+# ---- the names of a construct
+
+
+def prepare(frame: Frame, node: ast.stmt, loop: ast.For | ast.While | None) -> list[str]:
+    """Turns the names that must be variables of the kernel into such, and returns all names that ``node`` may assign."""
+    names = sorted(frame.flow.assigned(node) - frame.flow.outer_names)
+    for name in names:
+        if not (frame.flow.is_needed_after(node, name) or (loop is not None and frame.flow.is_carried(loop, name))):
+            continue
+        current = frame.locals.get(name, MISSING)
+        if current is MISSING:
+            frame.locals[name] = Pending(frame.builder.depth)
+        elif is_number(current) and not isinstance(current, Variable):
+            expr = arithmetic.as_expr(current, frame.builder.span)
+            frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
+    return names
+
+
+def held(frame: Frame, names: Sequence[str]) -> dict[str, Any]:
+    """What the names hold now."""
+    return {name: frame.locals.get(name, MISSING) for name in names}
+
+
+def restore(frame: Frame, values: dict[str, Any]) -> None:
+    """Gives names back what they held."""
+    for name, value in values.items():
+        put(frame, name, value)
+
+
+def put(frame: Frame, name: str, value: Any) -> None:
+    """Makes ``name`` hold ``value``, or nothing."""
+    if value is MISSING:
+        frame.locals.pop(name, None)
+    elif isinstance(value, Pending) and value.variable is not None:
+        frame.locals[name] = value.variable
+    else:
+        frame.locals[name] = value
+
+
+def _after_loop(frame: Frame, loop: ast.For | ast.While, before: dict[str, Any], span: Span) -> None:
+    """Settles the names of a run-time loop whose body was traced once."""
+    for name, old in before.items():
+        new = frame.locals.get(name, MISSING)
+        if isinstance(new, Pending) and new.variable is not None:
+            new = new.variable
+        if isinstance(old, Pending):
+            old = old.variable if old.variable is not None else MISSING
+        is_carried = frame.flow.is_carried(loop, name)
+        if isinstance(new, Pending):
+            frame.locals.pop(name)
+        elif new is old or same_object(new, old):
+            put(frame, name, old)
+        elif isinstance(new, Hidden) and new.code == "E115" and is_carried:
+            raise catalogue.E115.error(span, name=name, reason=new.reason)
+        elif is_carried and old is not MISSING and not isinstance(old, Hidden):
+            raise catalogue.E109.error(
+                span, name=name, reason="holds another object after an iteration than before it, and the next iteration reads it"
+            )
+        else:
+            frame.locals[name] = Hidden("has a value only inside a run-time loop")
+
+
+@contextmanager
+def _loop(frame: Frame, kind: Literal["unrolled", "loop", "grid", "map"]) -> Iterator[LoopContext]:
+    context = LoopContext(kind, frame.trace.depth)
+    frame.loops.append(context)
+    try:
+        yield context
+    finally:
+        frame.loops.pop()
+
+
+def _otherwise(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> Signal:
+    """The else part of a run-time loop: without break it always runs."""
+    if node.orelse and context.has_break:
+        raise catalogue.E123.error(frame.here(node))
+    return execute(frame, node.orelse)
+
+
+# ---- while
+
+
+@executes(ast.While)
+def _while(frame: Frame, node: ast.While) -> Signal:
+    if isinstance(node.test, ast.Constant) and node.test.value and frame.builder.is_inside_launch:
+        return _run_time_while(frame, node)
+    for _ in range(_LIMIT):
+        condition, statements = aside(frame, lambda: evaluate(frame, node.test))
+        span = frame.here(node.test)
+        if run_time(condition):
+            return _run_time_while(frame, node)
+        splice(frame, statements)
+        if not is_true(frame, condition, span):
+            return execute(frame, node.orelse)
+        with _loop(frame, "unrolled"):
+            signal = execute(frame, node.body)
+        if signal is Signal.BREAK:
+            return Signal.NEXT
+        if signal is Signal.RETURN:
+            return signal
+    raise catalogue.E121.error(frame.here(node.test), count=_LIMIT)
+
+
+def _run_time_while(frame: Frame, node: ast.While) -> Signal:
+    span = frame.here(node.test)
+    frame.builder.require_body("while")
+    before = held(frame, prepare(frame, node, node))
+    with frame.trace.inside("while"), _loop(frame, "loop") as context, frame.builder.body() as body:
+        condition, statements = aside(frame, lambda: evaluate(frame, node.test))
+        frame.here(node.test)
+        test = arithmetic.truth(plain(condition) if not run_time(condition) else condition, span)
+        if statements:
+            splice(frame, statements)
+            frame.builder.emit(If(condition=arithmetic.unary("not", Scalar(test), span), then=(Break(span=span),), span=span))
+            test = const(True, BOOL, span)
+        execute(frame, node.body)
+    frame.builder.span = span
+    frame.builder.emit(While(condition=test, body=tuple(body), span=span))
+    _after_loop(frame, node, before, span)
+    return _otherwise(frame, node, context)
+
+
+# ---- for
+
+
+@executes(ast.For)
+def _for(frame: Frame, node: ast.For) -> Signal:
+    iterable = evaluate(frame, node.iter)
+    span = frame.here(node.iter)
+    match iterable:
+        case range() if frame.builder.is_inside_launch:
+            return _run_time_for(frame, node, _range_spec(iterable, span), span)
+        case ForSpec():
+            return _run_time_for(frame, node, iterable, span)
+        case GridSpec():
+            return _grid(frame, node, iterable, span)
+        case MapSpec():
+            return _map(frame, node, iterable, span)
+        case PersistentSpec():
+            return _persistent(frame, node, iterable, span)
+        case Scalar() | Tile() | TileRegion() | PendingTensor():
+            raise catalogue.E132.error(span, given=iterable.described)
+    try:
+        values = iter(iterable)
+    except TypeError:
+        raise catalogue.E132.error(span, given=arithmetic.describe(iterable)) from None
+    return _unrolled(frame, node, values)
+
+
+def _unrolled(frame: Frame, node: ast.For, values: Iterator[Any]) -> Signal:
+    """A loop over Python values: its body is traced for each of them."""
+    for value in values:
+        frame.here(node.target)
+        assign(frame, node.target, value, None)
+        with _loop(frame, "unrolled"):
+            signal = execute(frame, node.body)
+        if signal is Signal.BREAK:
+            return Signal.NEXT
+        if signal is Signal.RETURN:
+            return signal
+    return execute(frame, node.orelse)
+
+
+def _range_spec(values: range, span: Span) -> ForSpec:
+    parts = {"start": values.start, "stop": values.stop, "step": values.step}
+    exprs = {k: arithmetic.as_expr(v, span) for k, v in parts.items()}
+    dtype = INT32
+    for expr in exprs.values():
+        dtype = arithmetic.common_dtype(dtype, expr.dtype)
+    return ForSpec(kind=Serial(), span=span, **{k: arithmetic.cast(e, dtype, span) for k, e in exprs.items()})
+
+
+def is_empty(spec: ForSpec) -> bool:
+    """Whether a loop is known to have no iteration."""
+    if not (isinstance(spec.start, Const) and isinstance(spec.stop, Const) and isinstance(spec.step, Const)):
+        return False
+    return not range(int(spec.start.value), int(spec.stop.value), int(spec.step.value))
+
+
+def _run_time_for(frame: Frame, node: ast.For, spec: ForSpec, span: Span) -> Signal:
+    if is_empty(spec):
+        return execute(frame, node.orelse)
+    frame.builder.require_body("for")
+    before = held(frame, prepare(frame, node, node))
+    var = loop_variable(frame, _target_names(node.target, 1)[0], spec.start)
+    with frame.trace.inside("for"), _loop(frame, "loop") as context, frame.builder.body() as body:
+        kept = _bind_targets(frame, node, [Scalar(var)], is_tuple=False)
+        execute(frame, node.body)
+    frame.locals.update(kept)
+    frame.builder.span = span
+    loop = For(var=var, start=spec.start, stop=spec.stop, step=spec.step, kind=spec.kind, body=tuple(body), span=span)
+    frame.builder.emit(loop)
+    _after_loop(frame, node, before, span)
+    return _otherwise(frame, node, context)
+
+
+def loop_variable(frame: Frame, name: str, bound: Expr) -> Var:
+    """A fresh loop variable with the dtype of the loop's bounds."""
+    return frame.builder.var(name, bound.dtype, "loop")
+
+
+def _target_names(target: ast.expr, count: int) -> list[str]:
+    """Names for the loop variables: the author's where the target is plain names."""
+    names = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    found = [n.id if isinstance(n, ast.Name) and n.id != "_" else "i" for n in names]
+    return found if len(found) == count else [f"i{axis}" for axis in range(count)]
+
+
+def _bind_targets(frame: Frame, node: ast.For, values: list[Scalar], *, is_tuple: bool) -> dict[str, Variable]:
+    """Binds the loop variables. A target that is read after the loop is stored at the top of each iteration, and stays the loop's
+    own variable inside; those variables are returned, to be put back after the loop."""
+    target = node.target
+    targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    if len(targets) != len(values):
+        if is_tuple and isinstance(target, ast.Name):
+            frame.locals[target.id] = tuple(values)
+            return {}
+        given = f"{len(values)} loop variables for {len(targets)} names"
+        raise catalogue.E136.error(frame.here(target), message=given)
+    assigned_inside: set[str] = set()
+    for statement in node.body:
+        assigned_inside |= frame.flow.assigned(statement)
+    kept: dict[str, Variable] = {}
+    for single, value in zip(targets, values):
+        frame.here(single)
+        current = frame.locals.get(single.id, MISSING) if isinstance(single, ast.Name) else MISSING
+        if isinstance(single, ast.Name) and not isinstance(current, (Variable, Pending)):
+            frame.locals[single.id] = value
+            continue
+        assign(frame, single, value, None)
+        if isinstance(single, ast.Name) and single.id not in assigned_inside:
+            kept[single.id] = frame.locals[single.id]
+            frame.locals[single.id] = value
+    return kept
+
+
+def _grid(frame: Frame, node: ast.For, spec: GridSpec, span: Span) -> Signal:
+    if any(isinstance(e, Const) and e.value <= 0 for e in spec.extents):
+        return execute(frame, node.orelse)
+    frame.builder.require_body("for")
+    before = held(frame, prepare(frame, node, node))
+    names = _target_names(node.target, len(spec.extents))
+    variables = [loop_variable(frame, name, extent) for name, extent in zip(names, spec.extents)]
+    with frame.trace.inside("for"), _loop(frame, "grid" if len(variables) > 1 else "loop") as context, frame.builder.body() as body:
+        kept = _bind_targets(frame, node, [Scalar(v) for v in variables], is_tuple=True)
+        execute(frame, node.body)
+    frame.locals.update(kept)
+    frame.builder.span = span
+    nested = tuple(body)
+    for var, extent in zip(reversed(variables), reversed(spec.extents)):
+        zero, one = const(0, var.dtype, span), const(1, var.dtype, span)
+        nested = (For(var=var, start=zero, stop=extent, step=one, kind=Serial(), body=nested, span=span),)
+    frame.builder.emit(nested[0])
+    _after_loop(frame, node, before, span)
+    return _otherwise(frame, node, context)
+
+
+def _persistent(frame: Frame, node: ast.For, spec: PersistentSpec, span: Span) -> Signal:
+    """Waves of tiles: tile number ``wave * wave_size + index``, in panels of ``group_size`` along the last dimension."""
+    frame.builder.require_body("for")
+    before = held(frame, prepare(frame, node, node))
+
+    def binary(op: Any, left: Any, right: Any) -> Expr:
+        return arithmetic.binary(op, left, right, span)
+
+    total: Expr = const(1, INT32, span)
+    for extent in spec.domain:
+        total = binary("mul", total, extent)
+    rounded = binary("add", total, binary("sub", spec.wave_size, 1))
+    waves = binary("floordiv", rounded, spec.wave_size)
+    var = loop_variable(frame, "wave", waves)
+    with frame.trace.inside("for"), frame.trace.inside("if"), _loop(frame, "loop") as context, frame.builder.body() as loop_body:
+        builder = frame.builder
+        tile = bind("tile", binary("add", binary("mul", var, spec.wave_size), spec.index))
+        with builder.body() as body:
+            coordinates = _panel(spec, tile, binary)
+            kept = _bind_targets(frame, node, coordinates, is_tuple=True)
+            execute(frame, node.body)
+        builder.span = span
+        builder.emit(If(condition=arithmetic.compare("lt", tile, total, span), then=tuple(body), span=span))
+    frame.locals.update(kept)
+    zero, one = const(0, var.dtype, span), const(1, var.dtype, span)
+    frame.builder.emit(For(var=var, start=zero, stop=waves, step=one, kind=Persistent(), body=tuple(loop_body), span=span))
+    _after_loop(frame, node, before, span)
+    return _otherwise(frame, node, context)
+
+
+def _panel(spec: PersistentSpec, tile: Scalar, binary: Callable[[Any, Any, Any], Expr]) -> list[Scalar]:
+    last = spec.domain[-1]
+    leading: Expr = const(1, INT32)
+    for extent in spec.domain[:-1]:
+        leading = binary("mul", leading, extent)
+    group = const(spec.group_size, last.dtype)
+    size = binary("mul", leading, group)
+    panel = bind("panel", binary("floordiv", tile, size))
+    within = bind("within", binary("floormod", tile, size))
+    first = bind("first", binary("mul", panel, group))
+    width = bind("width", binary("min", group, binary("sub", last, first)))
+    rest: Any = bind("rest", binary("floordiv", within, width))
+    column = bind("column", binary("add", first, binary("floormod", within, width)))
+    coordinates = [column]
+    for axis in range(len(spec.domain) - 2, -1, -1):
+        extent = spec.domain[axis]
+        coordinates.insert(0, bind(f"row{axis}", rest.expr if axis == 0 else binary("floormod", rest, extent)))
+        if axis:
+            rest = bind("rest", binary("floordiv", rest, extent))
+    return coordinates
+
+
+# ---- T.Parallel
+
+
+def _map(frame: Frame, node: ast.For, spec: MapSpec, span: Span) -> Signal:
+    """Independent points. A variable from outside that a point assigns is the point's own inside: it begins with the outer value."""
+    builder = frame.builder
+    builder.require_body("T.Parallel")
+    names = sorted(frame.flow.assigned(node) - frame.flow.outer_names)
+    before = held(frame, names)
+    variables = [
+        loop_variable(frame, name, extent) for name, extent in zip(_target_names(node.target, len(spec.extents)), spec.extents)
+    ]
+    with frame.trace.inside("map"), _loop(frame, "map"), builder.body() as body:
+        points = Points(tuple(variables), spec.extents, builder.depth)
+        builder.points.append(points)
+        builder.point_depths.append(builder.depth)
+        try:
+            for name in names:
+                _make_private(frame, node, name, before[name])
+            _bind_targets(frame, node, [Scalar(v) for v in variables], is_tuple=len(variables) > 1)
+            execute(frame, node.body)
+        finally:
+            builder.point_depths.pop()
+            builder.points.pop()
+    builder.span = span
+    ends = [end() for end in points.at_end]
+    for ahead, _ in ends:
+        splice(frame, ahead)
+    statement = Map(axes=tuple(variables), extents=spec.extents, body=tuple(body), vector_width=spec.vector_width, span=span)
+    builder.emit(statement)
+    for _, behind in ends:
+        splice(frame, behind)
+    for name in names:
+        new, old = frame.locals.get(name, MISSING), before[name]
+        if new is old or new is MISSING or same_object(new, old):
+            put(frame, name, old)
+        else:
+            reason = "is assigned in T.Parallel, where each point has its own, and is read after it"
+            frame.locals[name] = Hidden(reason, "E115", old if isinstance(old, Variable) else None)
+    return execute(frame, node.orelse)
+
+
+def _make_private(frame: Frame, node: ast.For, name: str, value: Any) -> None:
+    if isinstance(value, Pending):
+        frame.locals.pop(name)
+    elif isinstance(value, Variable):
+        is_read_first = frame.flow.is_read_before_assigned(node, name)
+        zero: Any = 0.0 if value.dtype.is_float else 0
+        frame.locals[name] = declare(name, value.dtype, value if is_read_first else zero, is_implied=value.is_implied)
+
+

@@ -1,0 +1,301 @@
+"""The styles in which the decorated function itself is the kernel: eager (T.const, T.empty, annotations in the body) and direct (a
+tutorial's
+function whose parameters are annotated or take their shape from the call).
+
+In: the function, and what a call gives for each parameter. Out: a traced kernel, and :class:`Recipe`, by which the next call finds out
+without
+tracing whether the same kernel serves it. A ``T.const`` size starts as a variable; as soon as every such variable stands alone
+in the shape of some tensor, the trace begins anew with their values.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from zellige.diagnostics import catalogue
+from zellige.dtypes import DType
+from zellige.frontend.builder import Builder
+from zellige.frontend.parameters import GivenTensor, PendingTensor, declare_parameter, scalar_dtype
+from zellige.frontend.primfunc import KernelFunction, TracedKernel, trace_kernel
+from zellige.frontend.scopes import Frame, Trace
+from zellige.frontend.specs import PointerSpec, TensorSpec
+from zellige.frontend.values import Tile
+from zellige.ir.expr import Expr, Var
+from zellige.ir.stmt import TensorParam
+
+ParameterKind = Literal["tensor", "number", "open"]
+
+
+class _Solved(BaseException):
+    """Ends a trace: every T.const size met so far has a value now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantSource:
+    """Where the value of a T.const size is read: a dimension of a tensor parameter's shape or strides (in elements)."""
+
+    parameter: str
+    what: Literal["shape", "strides"]
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a call's tensors choose the kernel: the sources of its constants in order, and the tensors whose shape and dtype it was made
+    for.
+    """
+
+    constants: tuple[tuple[str, ConstantSource], ...]
+    shaped: tuple[str, ...]
+
+    def key(self, given: Mapping[str, GivenTensor | None]) -> tuple[Any, ...] | None:
+        """What identifies the kernel for these tensors; None where one of them lacks what the recipe needs."""
+        values: list[Any] = []
+        for _, source in self.constants:
+            tensor = given.get(source.parameter)
+            numbers = None if tensor is None else tensor.shape if source.what == "shape" else tensor.strides
+            if numbers is None or source.dimension >= len(numbers):
+                return None
+            values.append(numbers[source.dimension])
+        for name in self.shaped:
+            tensor = given.get(name)
+            if tensor is None:
+                return None
+            values.append((tensor.shape, tensor.dtype.name))
+        return tuple(values)
+
+
+@dataclass(frozen=True, eq=False)
+class EagerTrace:
+    """A traced kernel with its recipe and the names of the parameters that a caller passes to it, in order."""
+
+    traced: TracedKernel
+    recipe: Recipe
+    arguments: tuple[str, ...]
+
+
+def described_in_body(function: KernelFunction) -> frozenset[str]:
+    """Names of parameters that the body annotates or hands to T.make_tensor: tensors, whatever a call gives."""
+    names = set(function.signature.parameters)
+    found: set[str] = set()
+    for node in ast.walk(function.source.node):
+        if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
+            called = node.func
+            if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "make_tensor":
+                found.add(node.args[0].id)
+    return frozenset(found & names)
+
+
+def opens_kernel(function: KernelFunction) -> bool:
+    """Whether the function's own body shows that it is a kernel: T.Kernel, T.const, T.empty, or an annotated tensor."""
+    if described_in_body(function):
+        return True
+    for parameter in function.signature.parameters.values():
+        if isinstance(parameter.annotation, (TensorSpec, PointerSpec)):
+            return True
+        if isinstance(parameter.annotation, str) and parameter.annotation.split("(")[0].split("[")[0].split(".")[-1] in _TENSOR_WORDS:
+            return True
+    for node in ast.walk(function.source.node):
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name in ("Kernel", "const", "empty"):
+                return True
+    return False
+
+
+_TENSOR_WORDS: Final = frozenset(("Tensor", "StridedTensor", "Buffer", "ptr"))
+
+
+def holds_prim_func(function: KernelFunction) -> bool:
+    """Whether the function defines a prim_func inside: the lazy style."""
+    for node in ast.walk(function.source.node):
+        if isinstance(node, ast.FunctionDef) and node is not function.source.node:
+            for decorator in node.decorator_list:
+                target = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if (target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")) == "prim_func":
+                    return True
+    return False
+
+
+@dataclass(frozen=True, eq=False)
+class EagerFunction:
+    """A kernel function of the eager or direct style. ``kinds`` says for each parameter whether the call's value is a tensor, a number
+    given at
+    run time, or decided by what the call gives."""
+
+    function: KernelFunction
+    kinds: Mapping[str, ParameterKind]
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, function: KernelFunction) -> EagerFunction:
+        in_body = described_in_body(function)
+        kinds: dict[str, ParameterKind] = {}
+        annotations: dict[str, Any] = {}
+        for name in function.signature.parameters:
+            annotation = _annotation(function, name)
+            annotations[name] = annotation
+            if name in in_body or isinstance(annotation, (TensorSpec, PointerSpec, Tile)):
+                kinds[name] = "tensor"
+            elif isinstance(annotation, DType) or (
+                annotation is not inspect.Parameter.empty and not isinstance(annotation, (type, str)) and scalar_dtype(annotation) is not
+                None
+            ):
+                kinds[name] = "number"
+            else:
+                kinds[name] = "open"
+        return cls(function, kinds, annotations)
+
+    def trace(
+        self,
+        constants: Mapping[str, Any],
+        given: Mapping[str, GivenTensor | None],
+        sizes: Mapping[str, int],
+        outputs: frozenset[str],
+    ) -> EagerTrace:
+        """Traces the function. ``constants`` are values of parameters fixed while compiling, ``given`` says which parameters are tensors
+        and what
+        a call gave for them, ``sizes`` are T.const values given by name. E250: a T.const size that nothing gives; E160: a shape that
+        nothing gives.
+        """
+        solved: dict[str, int] = dict(sizes)
+        sources: dict[str, ConstantSource] = {}
+        while True:
+            attempt = _Attempt(self, constants, given, solved, sources, outputs)
+            try:
+                return attempt.run()
+            except _Solved:
+                continue
+
+
+def _annotation(function: KernelFunction, name: str) -> Any:
+    annotation = function.signature.parameters[name].annotation
+    if not isinstance(annotation, str):
+        return annotation
+    return function.annotation(function.frame(Trace(Builder(function.name, function.span))), name)
+
+
+class _Attempt:
+    """One run of the trace with the T.const values known so far."""
+
+    def __init__(
+        self,
+        owner: EagerFunction,
+        constants: Mapping[str, Any],
+        given: Mapping[str, GivenTensor | None],
+        solved: dict[str, int],
+        sources: dict[str, ConstantSource],
+        outputs: frozenset[str],
+    ) -> None:
+        self.owner = owner
+        self.constants = constants
+        self.given = given
+        self.solved = solved
+        self.sources = sources
+        self.outputs = outputs
+        self.pending: dict[str, PendingTensor] = {}
+        self.builder = Builder(owner.function.name, owner.function.span)
+        self.builder.constants = dict(solved)
+        self.builder.unsolved = {}
+        self.builder.before_launch = self.settle
+        self.builder.after_placement = self.try_to_solve
+
+    def run(self) -> EagerTrace:
+        traced = trace_kernel(self.owner.function, self.builder, self.bind, before_end=self.settle)
+        shaped = tuple(name for name, tensor in self.pending.items() if tensor.is_from_call)
+        used = self.builder.used_constants
+        unknown = sorted(set(self.solved) - used)
+        if unknown:
+            raise catalogue.E157.error(
+                self.owner.function.span,
+                function=self.owner.function.name,
+                message=f"got an unexpected keyword argument {unknown[0]!r}",
+                signature=f"{self.owner.function.name}{self.owner.function.signature}",
+            )
+        recipe = Recipe(constants=tuple(self.sources.items()), shaped=shaped)
+        names = tuple(n for n in self.owner.function.signature.parameters if n not in self.constants)
+        return EagerTrace(traced, recipe, names)
+
+    def bind(self, frame: Frame) -> list[PendingTensor]:
+        function = self.owner.function
+        for name in function.signature.parameters:
+            if name in self.constants:
+                frame.locals[name] = self.constants[name]
+                continue
+            span = function.parameter_span(name)
+            annotation = self.owner.annotations[name]
+            if self.owner.kinds[name] == "open":
+                annotation = inspect.Parameter.empty
+            value = declare_parameter(self.builder, name, annotation, given=self.given.get(name), span=span)
+            if isinstance(value, PendingTensor):
+                value.is_output = name in self.outputs
+                self.pending[name] = value
+                if self.owner.kinds[name] == "open" and value.given is not None:
+                    frame.locals[name] = value.tile()
+                    continue
+            frame.locals[name] = value
+        return list(self.pending.values())
+
+    def places(self) -> dict[Var, ConstantSource]:
+        """The dimensions in which a T.const size stands alone, the first for each."""
+        found: dict[Var, ConstantSource] = {}
+        names = [n for n in self.owner.function.signature.parameters if n not in self.constants]
+        for name, param in zip(names, self.builder.params):
+            if not isinstance(param, TensorParam):
+                continue
+            lists: list[tuple[Literal["shape", "strides"], tuple[Expr, ...]]] = [
+                ("shape", param.buffer.shape),
+                ("strides", param.buffer.strides or ()),
+            ]
+            for what, exprs in lists:
+                for dimension, expr in enumerate(exprs):
+                    if isinstance(expr, Var):
+                        found.setdefault(expr, ConstantSource(parameter=name, what=what, dimension=dimension))
+        return found
+
+    def try_to_solve(self) -> None:
+        """Begins anew when every open T.const size can be read from a tensor that the call gave."""
+        unsolved = self.builder.unsolved or {}
+        if not unsolved:
+            return
+        places = self.places()
+        values: dict[str, int] = {}
+        for name, var in unsolved.items():
+            source = places.get(var)
+            value = None if source is None else self._read(source)
+            if source is None or value is None:
+                return
+            self.sources[name] = source
+            values[name] = value
+        self.solved.update(values)
+        raise _Solved
+
+    def _read(self, source: ConstantSource) -> int | None:
+        tensor = self.given.get(source.parameter)
+        numbers = None if tensor is None else tensor.shape if source.what == "shape" else tensor.strides
+        return numbers[source.dimension] if numbers is not None and source.dimension < len(numbers) else None
+
+    def settle(self) -> None:
+        """Before the first T.Kernel block and at the end: every T.const size must have a value. E160: a tensor that would give it is
+        missing; E250.
+        """
+        unsolved = self.builder.unsolved or {}
+        if not unsolved:
+            return
+        self.try_to_solve()
+        places = self.places()
+        for name, var in unsolved.items():
+            source = places.get(var)
+            if source is None:
+                raise catalogue.E250.error(var.span, name=name)
+            if self.given.get(source.parameter) is None:
+                raise catalogue.E160.error(
+                    self.owner.function.parameter_span(source.parameter), function=self.owner.function.name, name=source.parameter
+                )

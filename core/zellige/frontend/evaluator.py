@@ -1,0 +1,117 @@
+"""The evaluator's core: hands each node of a function's syntax tree to what evaluates or executes it, and locates errors.
+
+A kernel function is not run by Python. Its tree is interpreted once, statement by statement: what is known while compiling is plain
+Python, what is known only when the kernel runs becomes tile IR through the builder. The handlers live by theme in expressions, calls,
+assignments, statements, control and matching; :mod:`zellige.frontend.functions` starts an interpretation.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from zellige.diagnostics import Diagnostic, InternalError, Note, ZelligeError, catalogue
+from zellige.frontend.scopes import Frame, Signal, Trace
+
+ExpressionHandler = Callable[[Frame, Any], Any]
+StatementHandler = Callable[[Frame, Any], Signal]
+H = TypeVar("H", bound=Callable[..., Any])
+
+_expressions: dict[type[ast.AST], ExpressionHandler] = {}
+_statements: dict[type[ast.AST], StatementHandler] = {}
+
+
+def evaluates(*kinds: type[ast.AST]) -> Callable[[H], H]:
+    """Registers a handler for kinds of expression: ``handler(frame, node) -> value``."""
+
+    def register(handler: H) -> H:
+        for kind in kinds:
+            _expressions[kind] = handler
+        return handler
+
+    return register
+
+
+def executes(*kinds: type[ast.AST]) -> Callable[[H], H]:
+    """Registers a handler for kinds of statement: ``handler(frame, node) -> Signal``."""
+
+    def register(handler: H) -> H:
+        for kind in kinds:
+            _statements[kind] = handler
+        return handler
+
+    return register
+
+
+def evaluate(frame: Frame, node: ast.expr) -> Any:
+    """The value of an expression; E111 for a kind that has no meaning in a kernel."""
+    handler = _expressions.get(type(node))
+    if handler is None:
+        raise catalogue.E111.error(frame.here(node), what=_words(node), instead="kernels are plain loops, conditions and calls")
+    return handler(frame, node)
+
+
+def execute(frame: Frame, statements: Sequence[ast.stmt]) -> Signal:
+    """Runs statements in order until one of them jumps; says how they ended."""
+    for node in statements:
+        handler = _statements.get(type(node))
+        if handler is None:
+            raise catalogue.E111.error(frame.here(node), what=_words(node), instead="move it out of the kernel")
+        signal = handler(frame, node)
+        if signal is not Signal.NEXT:
+            return signal
+    return Signal.NEXT
+
+
+_WORDS = {
+    "Await": "await",
+    "Yield": "yield",
+    "YieldFrom": "yield from",
+    "AsyncFor": "async for",
+    "AsyncWith": "async with",
+    "AsyncFunctionDef": "a coroutine",
+    "ClassDef": "a class",
+    "TryStar": "except*",
+    "TypeAlias": "a type alias",
+}
+
+
+def _words(node: ast.AST) -> str:
+    name = type(node).__name__
+    return _WORDS.get(name, name)
+
+
+@contextmanager
+def located(trace: Trace) -> Iterator[None]:
+    """Gives every error that leaves the trace the user's place and the calls that led there.
+
+    An error of this package keeps its code; any other exception becomes E110, a RecursionError E122.
+    """
+    try:
+        yield
+    except ZelligeError as error:
+        raise _with_place(error, trace).with_traceback(error.__traceback__) from error.__cause__
+    except InternalError:
+        raise
+    except RecursionError as error:
+        raise _with_place(catalogue.E122.error(None, what="calls", limit="the interpreter goes"), trace) from error
+    except Exception as error:
+        message = str(error) or "no message"
+        found = catalogue.E110.error(None, kind=type(error).__name__, message=message.splitlines()[0])
+        raise _with_place(found, trace) from error
+
+
+def _with_place(error: ZelligeError, trace: Trace) -> ZelligeError:
+    calls = tuple(Note(message=f"in {name}, called from here", span=span) for name, span in reversed(trace.calls))
+
+    def located_one(diagnostic: Diagnostic) -> Diagnostic:
+        span = diagnostic.span
+        if (span is None or diagnostic.is_place_of_call) and trace.builder.span is not None:
+            span = trace.builder.span
+        notes = diagnostic.notes if any(n.message.startswith("in ") for n in diagnostic.notes) else diagnostic.notes + calls
+        return replace(diagnostic, span=span, notes=notes, is_place_of_call=False)
+
+    return type(error)(*(located_one(d) for d in error.diagnostics))

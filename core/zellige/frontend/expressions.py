@@ -1,0 +1,420 @@
+"""Expressions with Python's meaning; where an operand is known only when the kernel runs, the operators make tile IR.
+
+``and``, ``or``, ``not``, comparisons, ``in`` and ``x if c else y`` decide while compiling where they can, and otherwise evaluate both
+sides:
+a side that only computes becomes part of the expression, a side that does more (a macro that stores) is put under an If.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from zellige.diagnostics import Span, catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.evaluator import evaluate, evaluates
+from zellige.frontend.parameters import PendingTensor
+from zellige.frontend.scopes import Frame, Hidden, Pending
+from zellige.frontend.suggest import closest
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_volatile
+from zellige.ir.expr import BOOL, Const, Expr
+from zellige.ir.stmt import Bind, If, Stmt
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.BitAnd: operator.and_,
+    ast.MatMult: operator.matmul,
+}
+
+_IN_PLACE: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.iadd,
+    ast.Sub: operator.isub,
+    ast.Mult: operator.imul,
+    ast.Div: operator.itruediv,
+    ast.FloorDiv: operator.ifloordiv,
+    ast.Mod: operator.imod,
+    ast.Pow: operator.ipow,
+    ast.LShift: operator.ilshift,
+    ast.RShift: operator.irshift,
+    ast.BitOr: operator.ior,
+    ast.BitXor: operator.ixor,
+    ast.BitAnd: operator.iand,
+    ast.MatMult: operator.imatmul,
+}
+
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+
+
+def run_time(value: Any) -> bool:
+    """Whether a value is a number known only when the kernel runs."""
+    return isinstance(value, Scalar) and not isinstance(value.expr, Const)
+
+
+def plain(value: Any) -> Any:
+    """A constant scalar as the Python number it holds; anything else as it is."""
+    return value.expr.value if isinstance(value, Scalar) and isinstance(value.expr, Const) else value
+
+
+def settled(value: Any) -> Any:
+    """The value that a name or a container keeps: what later statements cannot change."""
+    return bind("value", value) if isinstance(value, Scalar) and is_volatile(value) else value
+
+
+def apply_binary(op: ast.operator, left: Any, right: Any, *, in_place: bool = False) -> Any:
+    """``left op right``, in place where Python's objects do so. E202: a whole tile is no number."""
+    for operand in (left, right):
+        if isinstance(operand, (Tile, TileRegion)):
+            raise catalogue.E202.error(given=operand.described)
+    return (_IN_PLACE if in_place else _BINARY)[type(op)](left, right)
+
+
+@evaluates(ast.Constant)
+def _constant(frame: Frame, node: ast.Constant) -> Any:
+    return node.value
+
+
+@evaluates(ast.Name)
+def _name(frame: Frame, node: ast.Name) -> Any:
+    value = frame.locals.get(node.id, frame)
+    if value is frame or isinstance(value, (Pending, Hidden)):
+        frame.here(node)
+        value = frame.lookup(node.id)
+    return value.resolved or value if isinstance(value, PendingTensor) else value
+
+
+@evaluates(ast.Attribute)
+def _attribute(frame: Frame, node: ast.Attribute) -> Any:
+    owner = evaluate(frame, node.value)
+    frame.here(node)
+    return attribute(frame, owner, node.attr)
+
+
+def attribute(frame: Frame, owner: Any, name: str) -> Any:
+    """``owner.name``; E117 with the closest existing name where there is none."""
+    try:
+        return getattr(owner, name)
+    except AttributeError as error:
+        described = getattr(owner, "described", None)
+        words = described if isinstance(described, str) else getattr(owner, "__name__", None) or f"a {type(owner).__name__}"
+        message = str(error)
+        instead = "" if "has no attribute" in message else message
+        raise catalogue.E117.error(
+            frame.builder.span, owner=words, name=name, suggestion=closest(name, dir(owner)), instead=instead
+        ) from error
+
+
+@evaluates(ast.Subscript)
+def _subscript(frame: Frame, node: ast.Subscript) -> Any:
+    owner = evaluate(frame, node.value)
+    position = index_value(frame, node.slice)
+    frame.here(node)
+    return owner[position]
+
+
+def index_value(frame: Frame, node: ast.expr) -> Any:
+    """What stands between the brackets; run-time values in it stay expressions."""
+    if isinstance(node, ast.Tuple):
+        return tuple(_index_items(frame, node.elts))
+    return plain(evaluate(frame, node))
+
+
+def _index_items(frame: Frame, nodes: list[ast.expr]) -> Iterator[Any]:
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            yield from evaluate(frame, node.value)
+        else:
+            yield plain(evaluate(frame, node))
+
+
+@evaluates(ast.Slice)
+def _slice(frame: Frame, node: ast.Slice) -> slice:
+    parts = [None if part is None else plain(evaluate(frame, part)) for part in (node.lower, node.upper, node.step)]
+    return slice(*parts)
+
+
+@evaluates(ast.BinOp)
+def _binary(frame: Frame, node: ast.BinOp) -> Any:
+    chain: list[ast.BinOp] = []  # a sum of thousands of terms nests to the left
+    at: ast.expr = node
+    while isinstance(at, ast.BinOp):
+        chain.append(at)
+        at = at.left
+    left = evaluate(frame, at)
+    for step in reversed(chain):
+        mark = frame.builder.mark()
+        right = evaluate(frame, step.right)
+        left = _kept(frame, left, mark)
+        frame.here(step)
+        left = apply_binary(step.op, left, right)
+    return left
+
+
+def _kept(frame: Frame, value: Any, mark: Any) -> Any:
+    """An operand whose value must be taken before what the next operand did since ``mark``."""
+    if not frame.builder.changed_since(mark) or not is_volatile(value):
+        return value
+    variable = frame.builder.var("value", value.expr.dtype, "value")
+    frame.builder.insert(mark, Bind(var=variable, value=value.expr, span=frame.builder.span))
+    return Scalar(variable)
+
+
+@evaluates(ast.UnaryOp)
+def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
+    value = evaluate(frame, node.operand)
+    span = frame.here(node)
+    if isinstance(value, (Tile, TileRegion)):
+        code = catalogue.E104 if isinstance(node.op, ast.Not) else catalogue.E202
+        raise code.error(span, given=value.described)
+    if isinstance(node.op, ast.Not):
+        return negation(frame, value)
+    if isinstance(node.op, ast.USub):
+        return -value
+    if isinstance(node.op, ast.UAdd):
+        return +value
+    return ~value
+
+
+def negation(frame: Frame, value: Any) -> Any:
+    """``not value``."""
+    return Scalar(arithmetic.unary("not", value, frame.builder.span)) if run_time(value) else not plain(value)
+
+
+@evaluates(ast.BoolOp)
+def _boolean(frame: Frame, node: ast.BoolOp) -> Any:
+    is_and = isinstance(node.op, ast.And)
+    value = evaluate(frame, node.values[0])
+    for following in node.values[1:]:
+        value = combine(frame, is_and, value, partial(evaluate, frame, following), node)
+        if not run_time(value) and bool(plain(value)) != is_and:
+            return value
+    return value
+
+
+def combine(frame: Frame, is_and: bool, left: Any, right: Callable[[], Any], node: ast.expr) -> Any:
+    """``left and right`` or ``left or right``; the right side is evaluated only where the left does not decide."""
+    if not run_time(left):
+        frame.here(node)
+        return right() if bool(plain(left)) == is_and else left
+    value, statements = aside(frame, right)
+    span = frame.here(node)
+    if not run_time(value) and not statements and isinstance(value, (bool, int, float)):
+        if bool(value) == is_and:  # x and True, x or False
+            return Scalar(arithmetic.truth(left, span))
+        return value if not is_and or isinstance(value, bool) else Scalar(arithmetic.truth(value, span))
+    if not any(not isinstance(s, Bind) for s in statements):
+        splice(frame, statements)
+        return Scalar(arithmetic.binary("and" if is_and else "or", left, value, span))
+    variable = declare("condition", BOOL, Scalar(arithmetic.truth(left, span)))
+    with frame.builder.body() as body:
+        body.extend(statements)
+        variable.assign(Scalar(arithmetic.truth(value, span)))
+    guard: Expr = variable.expr if is_and else arithmetic.unary("not", variable, span)
+    frame.builder.emit(If(condition=guard, then=tuple(body), span=span))
+    return variable.value()
+
+
+def constantly(value: Any) -> Callable[[], Any]:
+    """A function of no arguments that gives ``value``: a right side that is evaluated already."""
+    return lambda: value
+
+
+def aside(frame: Frame, make: Callable[[], Any]) -> tuple[Any, list[Stmt]]:
+    """The value of ``make()`` and the statements it emitted, kept apart."""
+    if not frame.builder.is_inside_launch:
+        return make(), []
+    with frame.builder.body() as statements:
+        value = make()
+    return value, statements
+
+
+def splice(frame: Frame, statements: list[Stmt]) -> None:
+    """Emits statements that were kept apart."""
+    for statement in statements:
+        frame.builder.emit(statement)
+
+
+@evaluates(ast.Compare)
+def _comparison(frame: Frame, node: ast.Compare) -> Any:
+    left = evaluate(frame, node.left)
+    result: Any = True
+    for position, (op, right_node) in enumerate(zip(node.ops, node.comparators)):
+        mark = frame.builder.mark()
+        right = evaluate(frame, right_node)
+        left = _kept(frame, left, mark)
+        frame.here(node)
+        outcome = compare(frame, op, left, right)
+        if position == 0:
+            result = outcome
+        else:
+            result = combine(frame, True, result, constantly(outcome), node)
+        if not run_time(result) and not plain(result):
+            return result
+        left = right
+    return result
+
+
+def compare(frame: Frame, op: ast.cmpop, left: Any, right: Any) -> Any:
+    """One comparison; ``in`` looks for a run-time value among the elements."""
+    if isinstance(op, (ast.In, ast.NotIn)):
+        found = _contains(frame, left, right)
+        return negation(frame, found) if isinstance(op, ast.NotIn) else found
+    return _COMPARE[type(op)](left, right)
+
+
+def _contains(frame: Frame, item: Any, container: Any) -> Any:
+    if isinstance(container, (Tile, TileRegion, Scalar)):
+        raise catalogue.E106.error(frame.builder.span, given=container.described)
+    if not run_time(item) and not (isinstance(container, (list, tuple)) and any(run_time(c) for c in container)):
+        return plain(item) in container
+    span = frame.builder.span
+    found: Any = False
+    for candidate in container:
+        same = item == candidate
+        if not run_time(same):
+            if same is True:
+                return True
+            continue
+        found = same if found is False else Scalar(arithmetic.binary("or", found, same, span))
+    return found
+
+
+@evaluates(ast.IfExp)
+def _conditional(frame: Frame, node: ast.IfExp) -> Any:
+    condition = evaluate(frame, node.test)
+    span = frame.here(node)
+    if not run_time(condition):
+        return evaluate(frame, node.body if plain(condition) else node.orelse)
+    then, then_statements = aside(frame, lambda: evaluate(frame, node.body))
+    otherwise, else_statements = aside(frame, lambda: evaluate(frame, node.orelse))
+    frame.here(node)
+    if not any(isinstance(s, Bind) is False for s in (*then_statements, *else_statements)):
+        splice(frame, then_statements)
+        splice(frame, else_statements)
+        return choose(condition, then, otherwise, span)
+    if then is otherwise and not isinstance(then, Scalar):
+        frame.builder.emit(
+            If(condition=arithmetic.truth(condition, span), then=tuple(then_statements), otherwise=tuple(else_statements), span=span)
+        )
+        return then
+    _must_be_numbers(then, otherwise, span)
+    left, right = arithmetic.meet(then, otherwise, span)
+    variable = declare("choice", left.dtype, 0)
+    bodies = []
+    for statements, value in ((then_statements, left), (else_statements, right)):
+        with frame.builder.body() as body:
+            body.extend(statements)
+            variable.assign(Scalar(value))
+        bodies.append(tuple(body))
+    frame.builder.emit(If(condition=arithmetic.truth(condition, span), then=bodies[0], otherwise=bodies[1], span=span))
+    return variable.value()
+
+
+def choose(condition: Any, then: Any, otherwise: Any, span: Span) -> Any:
+    """``then if condition else otherwise`` of a run-time condition; E134 for two different things that are no numbers."""
+    if isinstance(then, tuple) and isinstance(otherwise, tuple) and len(then) == len(otherwise):
+        return tuple(choose(condition, a, b, span) for a, b in zip(then, otherwise))
+    if not _is_number(then) or not _is_number(otherwise):
+        if then is otherwise or (type(then) is type(otherwise) and isinstance(then, (str, type(None))) and then == otherwise):
+            return then
+    _must_be_numbers(then, otherwise, span)
+    return Scalar(arithmetic.select(condition, then, otherwise, span))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, Scalar))
+
+
+def _must_be_numbers(then: Any, otherwise: Any, span: Span) -> None:
+    if not _is_number(then) or not _is_number(otherwise):
+        raise catalogue.E134.error(span, left=arithmetic.describe(then), right=arithmetic.describe(otherwise))
+
+
+# ---- displays
+
+
+def _items(frame: Frame, nodes: list[ast.expr]) -> list[Any]:
+    """The elements of a display; each keeps the value it has now."""
+    values: list[Any] = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            values.extend(evaluate(frame, node.value))
+            continue
+        value = evaluate(frame, node)
+        if isinstance(value, Scalar) and not (isinstance(value, Variable) and isinstance(node, ast.Call)):
+            frame.here(node)
+            value = settled(value)
+        values.append(value)
+    return values
+
+
+@evaluates(ast.Tuple)
+def _tuple(frame: Frame, node: ast.Tuple) -> tuple[Any, ...]:
+    return tuple(_items(frame, node.elts))
+
+
+@evaluates(ast.List)
+def _list(frame: Frame, node: ast.List) -> Any:
+    return frame.trace.remember(_items(frame, node.elts))
+
+
+@evaluates(ast.Set)
+def _set(frame: Frame, node: ast.Set) -> Any:
+    return frame.trace.remember(set(_items(frame, node.elts)))
+
+
+@evaluates(ast.Dict)
+def _dict(frame: Frame, node: ast.Dict) -> Any:
+    result: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values):
+        if key is None:
+            result.update(evaluate(frame, value))
+        else:
+            name = plain(evaluate(frame, key))
+            result[name] = _items(frame, [value])[0]
+    return frame.trace.remember(result)
+
+
+# ---- text
+
+
+@evaluates(ast.JoinedStr)
+def _joined(frame: Frame, node: ast.JoinedStr) -> str:
+    return "".join(str(evaluate(frame, part)) for part in node.values)
+
+
+_CONVERSIONS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
+
+
+@evaluates(ast.FormattedValue)
+def _formatted(frame: Frame, node: ast.FormattedValue) -> str:
+    value = plain(evaluate(frame, node.value))
+    if isinstance(value, (Scalar, Tile, TileRegion)):
+        value = value.described
+    if node.conversion != -1:
+        value = _CONVERSIONS[chr(node.conversion)](value)
+    specification = "" if node.format_spec is None else str(evaluate(frame, node.format_spec))
+    frame.here(node)
+    return format(value, specification)
+

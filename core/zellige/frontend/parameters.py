@@ -1,0 +1,191 @@
+"""Parameters: from annotations to the parameters of a kernel.
+
+In: a parameter's name and what its annotation says (a TensorSpec, a PointerSpec, an element type, Python's int, float, bool), or nothing.
+Out: the value that the name has in the body, and a parameter of the tile IR in its place. A tensor without annotation stays
+:class:`PendingTensor` until the body annotates it, ``T.make_tensor`` gives its shape, or the call's argument does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zellige.diagnostics import Span, catalogue
+from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import Builder
+from zellige.frontend.scopes import Trace
+from zellige.frontend.specs import PointerSpec, TensorSpec
+from zellige.frontend.values import Scalar, Tile
+from zellige.ir.expr import INT32, Buffer, Const, Expr, Var, const
+from zellige.ir.stmt import Param, ScalarParam, TensorParam
+
+_PYTHON_NUMBERS: Final = {int: "int32", float: "float32", bool: "bool"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenTensor:
+    """What a call's argument says about an unannotated tensor."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(eq=False)
+class PendingTensor:
+    """A tensor parameter whose shape is not known yet. ``position`` is its place among the kernel's parameters."""
+
+    name: str
+    position: int
+    builder: Builder
+    span: Span | None
+    given: GivenTensor | None = None
+    resolved: Tile | None = None
+    is_output: bool = False
+    is_from_call: bool = False  # its shape and dtype are those of the call's argument
+
+    @property
+    def described(self) -> str:
+        return f"{self.name}, a tensor whose shape is not given yet"
+
+    def tile(self) -> Tile:
+        """The tensor with the shape and dtype of the call's argument. E125 where there is none."""
+        if self.resolved is None:
+            if self.given is None and self.is_output:
+                raise catalogue.E284.error(self.span, name=self.name)
+            if self.given is None:
+                raise catalogue.E125.error(self.span, name=self.name, what="shape and element type")
+            self.is_from_call = True
+            self.resolved = place(self, TensorSpec(shape=self.given.shape, dtype=self.given.dtype))
+        return self.resolved
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.tile(), name)
+
+    def __getitem__(self, position: Any) -> Any:
+        return self.tile()[position]
+
+    def __setitem__(self, position: Any, value: Any) -> None:
+        self.tile()[position] = value
+
+    def __len__(self) -> int:
+        return len(self.tile())
+
+
+class _Vacant:
+    """Holds the place of a tensor among the parameters until its shape is known."""
+
+
+def declare_parameter(
+    builder: Builder, name: str, annotation: Any, *, given: GivenTensor | None, span: Span | None
+) -> Any:
+    """Adds one parameter and returns its value in the body. E125: the annotation is missing or says nothing about the kernel."""
+    builder.span = span
+    if isinstance(annotation, TensorSpec) and annotation.shape is not None:
+        pending = _pending(builder, name, given, span)
+        return place(pending, annotation)
+    if isinstance(annotation, Tile):
+        pending = _pending(builder, name, given, span)
+        return place(pending, TensorSpec(shape=annotation.shape, dtype=annotation.dtype))
+    if annotation is inspect.Parameter.empty or isinstance(annotation, (TensorSpec, PointerSpec)):
+        return _pending(builder, name, given, span)
+    dtype = scalar_dtype(annotation)
+    if dtype is None:
+        raise catalogue.E125.error(span, name=name, what=f"type that a kernel knows ({arithmetic.describe(annotation)} is none)")
+    var = Var(name=builder.unique(name), dtype=dtype, kind="scalar", span=span)
+    builder.params.append(ScalarParam(var=var))
+    return Scalar(var)
+
+
+def scalar_dtype(annotation: Any) -> DType | None:
+    """The element type of a number parameter annotated so, None where the annotation names none."""
+    if isinstance(annotation, type) and annotation in _PYTHON_NUMBERS:
+        return as_dtype(_PYTHON_NUMBERS[annotation])
+    if isinstance(annotation, Scalar) and isinstance(annotation.expr, Var):
+        return annotation.dtype
+    if callable(annotation) and not isinstance(annotation, (type, DType)):
+        annotation = _called(annotation)
+    try:
+        return as_dtype(as_dtype(annotation).name)
+    except UnknownDType:
+        return None
+
+
+def _called(factory: Callable[[], Any]) -> Any:
+    try:
+        made = factory()
+    except TypeError:
+        return factory
+    return getattr(made, "dtype", made)
+
+
+def _pending(builder: Builder, name: str, given: GivenTensor | None, span: Span | None) -> PendingTensor:
+    builder.params.append(_Vacant())  # type: ignore[arg-type]
+    return PendingTensor(name, len(builder.params) - 1, builder, span, given)
+
+
+def place(pending: PendingTensor, spec: TensorSpec) -> Tile:
+    """Gives a tensor parameter its shape, dtype and strides. E126 where it has them already."""
+    builder = pending.builder
+    if not isinstance(builder.params[pending.position], _Vacant):
+        raise catalogue.E126.error(builder.span, name=pending.name, reason="is annotated twice")
+    if spec.shape is None:
+        raise catalogue.E125.error(builder.span or pending.span, name=pending.name, what="shape")
+    buffer = Buffer(
+        name=builder.unique(pending.name),
+        dtype=as_dtype(spec.dtype.name),
+        shape=tuple(_size(builder, s) for s in spec.shape),
+        strides=None if spec.strides is None else tuple(_size(builder, s) for s in spec.strides),
+        space="global",
+        span=builder.span or pending.span,
+    )
+    builder.params[pending.position] = TensorParam(buffer=buffer)
+    pending.resolved = Tile(buffer)
+    if builder.after_placement is not None:
+        builder.after_placement()
+    return pending.resolved
+
+
+def _size(builder: Builder, value: Any) -> Expr:
+    if isinstance(value, Const):
+        value = value.value
+    return const(value, INT32) if type(value) is int and -(2**31) <= value < 2**31 else arithmetic.index(value, builder.span)
+
+
+def annotate(trace: Trace, name: str, current: Any, specification: Any) -> Tile:
+    """``name: T.Tensor[...]`` in the body. E126: ``name`` is no tensor parameter, or has its shape already."""
+    builder = trace.builder
+    if not isinstance(specification, TensorSpec):
+        raise catalogue.E126.error(builder.span, name=name, reason=f"cannot be {arithmetic.describe(specification)}")
+    if isinstance(current, PendingTensor):
+        return place(current, specification)
+    if isinstance(current, Tile) and any(isinstance(p, TensorParam) and p.buffer is current.node for p in builder.params):
+        if current.dtype == specification.dtype and _same_shape(builder, current, specification):
+            return current
+        raise catalogue.E126.error(builder.span, name=name, reason="is annotated twice, and differently")
+    raise catalogue.E126.error(builder.span, name=name, reason="is no parameter of the kernel")
+
+
+def _same_shape(builder: Builder, tile: Tile, spec: TensorSpec) -> bool:
+    if spec.shape is None:
+        return True
+    return len(spec.shape) == tile.ndim and all(a == _size(builder, b) for a, b in zip(tile.node.shape, spec.shape))
+
+
+def close_parameters(builder: Builder, pending: list[PendingTensor]) -> None:
+    """Ends the declaration of parameters: a tensor that the body never mentions takes the shape of the call's argument. E125 without one.
+    """
+    for tensor in pending:
+        if isinstance(builder.params[tensor.position], _Vacant):
+            builder.span = tensor.span
+            tensor.tile()
+
+
+def tensor_parameters(params: list[Param]) -> list[int]:
+    """The positions of tensors among the parameters."""
+    return [i for i, p in enumerate(params) if isinstance(p, TensorParam)]

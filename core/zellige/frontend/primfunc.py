@@ -1,0 +1,240 @@
+"""``@T.prim_func``: a function with annotated parameters becomes a kernel of the tile IR when it is defined.
+
+:func:`trace_kernel` is the one way from a Python function to tile IR; the styles of :mod:`zellige.jit` use it too.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zellige.diagnostics import Span, catalogue
+from zellige.dtypes import UnknownDType, dtype as as_dtype
+from zellige.frontend import arithmetic, comprehensions, control, matching, statements
+from zellige.frontend.builder import Builder
+from zellige.frontend.evaluator import evaluate, execute, located
+from zellige.frontend.functions import Closure, defining_names, node_flow
+from zellige.frontend.parameters import PendingTensor, close_parameters, declare_parameter
+from zellige.frontend.scopes import Frame, Trace
+from zellige.frontend.source import FunctionSource, function_source
+from zellige.frontend.values import Tile
+from zellige.ir.stmt import Kernel, TensorParam
+from zellige.ir.verify import check
+
+HANDLERS = (comprehensions, control, matching, statements)
+"""The modules whose handlers the evaluator needs; importing them registers the handlers."""
+
+
+@dataclass(eq=False)
+class KernelFunction:
+    """A Python function that can be traced: its source, the names around it, its signature."""
+
+    function: types.FunctionType
+    source: FunctionSource
+    closure: Mapping[str, Any]
+    signature: inspect.Signature
+
+    @classmethod
+    def of(cls, function: Any, decorator: str) -> KernelFunction:
+        """E129: not a Python function; E116: its source is not available."""
+        if isinstance(function, (staticmethod, classmethod)):
+            function = function.__func__
+        if not isinstance(function, types.FunctionType):
+            raise catalogue.E129.error(None, decorator=decorator, given=arithmetic.describe(function))
+        source = function_source(function)
+        closure = Closure(function, defining_names(function, source))
+        return cls(function, source, closure, inspect.signature(function))
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def span(self) -> Span:
+        return self.source.text.span(self.source.node)
+
+    def parameter_span(self, name: str) -> Span:
+        """Where a parameter stands in the signature."""
+        arguments = self.source.node.args
+        for argument in (*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg):
+            if argument is not None and argument.arg == name:
+                return self.source.text.span(argument)
+        return self.span
+
+    def frame(self, trace: Trace) -> Frame:
+        """A fresh frame for the function's body."""
+        return Frame(
+            name=self.name,
+            trace=trace,
+            text=self.source.text,
+            flow=node_flow(self.source.node),
+            global_names=self.function.__globals__,
+            closure=self.closure,
+            kind="kernel",
+        )
+
+    def annotation(self, frame: Frame, name: str) -> Any:
+        """The annotation of a parameter; one that is text (``from __future__ import annotations``) is evaluated now."""
+        annotation = self.signature.parameters[name].annotation
+        if not isinstance(annotation, str):
+            return annotation
+        arguments = self.source.node.args
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if argument.arg == name and argument.annotation is not None:
+                outside = self.frame(frame.trace)
+                outside.kind = "comprehension"  # annotations see the names around the function, not its locals
+                return _evaluated_text(outside, evaluate(outside, argument.annotation))
+        return annotation
+
+
+def _evaluated_text(frame: Frame, annotation: Any) -> Any:
+    """An annotation that is itself text: the name of an element type, or an expression."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return as_dtype(annotation)
+    except UnknownDType:
+        pass
+    try:
+        return evaluate(frame, ast.parse(annotation, mode="eval").body)
+    except SyntaxError:
+        return annotation
+
+
+@dataclass(frozen=True, eq=False)
+class TracedKernel:
+    """A kernel and the settings that its body gave (T.annotate_pass_configs and the like)."""
+
+    kernel: Kernel
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def trace_kernel(
+    function: KernelFunction,
+    builder: Builder,
+    bind: Callable[[Frame], list[PendingTensor]],
+    *,
+    before_end: Callable[[], None] | None = None,
+) -> TracedKernel:
+    """Interprets ``function`` with the parameters that ``bind`` declares and returns the verified kernel.
+
+    ``bind`` fills the frame's names and returns the tensors whose shape is still open; ``before_end`` is called when the body is done.
+    Errors carry the user's place.
+    """
+    trace = Trace(builder)
+    builder.trace = trace
+    with located(trace), builder.active():
+        builder.span = function.span
+        frame = function.frame(trace)
+        pending = bind(frame)
+        execute(frame, function.source.node.body)
+        _results(builder, frame.returned)
+        close_parameters(builder, pending)
+        if before_end is not None:
+            before_end()
+        builder.span = function.span
+        kernel = builder.kernel()
+        check(kernel)
+    return TracedKernel(kernel, dict(builder.settings))
+
+
+def _results(builder: Builder, returned: Any) -> None:
+    """The tensors that the kernel returns must be those that T.empty made."""
+    if returned is None:
+        return
+    made = {p.buffer for p in builder.params if isinstance(p, TensorParam) and p.role == "workspace"}
+    values = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    for value in values:
+        if not isinstance(value, Tile) or value.node not in made:
+            raise catalogue.E127.error(builder.span, given=arithmetic.describe(value))
+        if value.node in builder.results:
+            raise catalogue.E127.error(builder.span, given=f"{value.node.name} twice")
+        builder.results.append(value.node)
+
+
+class PrimFunc:
+    """A kernel made by ``@T.prim_func``: ``kernel`` is its verified tile IR. It is compiled by ``zl.compile`` or returned from a jit
+    function.
+    """
+
+    def __init__(self, function: KernelFunction, traced: TracedKernel) -> None:
+        self._function = function
+        self.kernel = traced.kernel
+        self.settings = traced.settings
+        self.name = function.name
+        self.signature = function.signature
+        self.__name__ = function.name
+        self.__doc__ = function.function.__doc__
+        self.__wrapped__ = function.function
+
+    @property
+    def params(self) -> tuple[Any, ...]:
+        """The parameters of the tile IR."""
+        return self.kernel.params
+
+    def script(self) -> str:
+        """The tile IR as text."""
+        from zellige.ir.printer import print_kernel
+
+        return print_kernel(self.kernel)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}{self.signature}>"
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        raise catalogue.E155.error(self._function.span, function=self.name)
+
+
+def prim_func(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Traces a function whose parameters are annotated, in the signature or in the body, and gives a :class:`PrimFunc`.
+
+    ``check_well_formed``, ``private`` and ``is_stir``, options of older programs, are accepted and mean nothing here. E125: a parameter
+    without a type; E128: a parameter of a kind that kernels do not have.
+    """
+    unknown = set(options) - {"check_well_formed", "private", "is_stir"}
+    if unknown:
+        raise TypeError(f"prim_func has no option {sorted(unknown)[0]!r}")
+    if function is None:
+        return prim_func
+    if isinstance(function, PrimFunc):
+        return function
+    source = KernelFunction.of(function, "@T.prim_func")
+    return PrimFunc(source, trace_prim_func(source))
+
+
+def trace_prim_func(source: KernelFunction) -> TracedKernel:
+    """The kernel of a function whose parameters are described by annotations alone."""
+    builder = Builder(source.name, source.span)
+
+    def bind(frame: Frame) -> list[PendingTensor]:
+        pending: list[PendingTensor] = []
+        for name, parameter in source.signature.parameters.items():
+            check_kind(source, parameter)
+            span = source.parameter_span(name)
+            builder.span = span
+            annotation = source.annotation(frame, name)
+            if parameter.default is not inspect.Parameter.empty and annotation is inspect.Parameter.empty:
+                frame.locals[name] = parameter.default
+                continue
+            value = declare_parameter(builder, name, annotation, given=None, span=span)
+            if isinstance(value, PendingTensor):
+                pending.append(value)
+            frame.locals[name] = value
+        return pending
+
+    return trace_kernel(source, builder, bind)
+
+
+def check_kind(source: KernelFunction, parameter: inspect.Parameter) -> None:
+    """E128 for ``*args``, ``**kwargs`` and positional-only parameters."""
+    words = {
+        inspect.Parameter.VAR_POSITIONAL: "a *parameter",
+        inspect.Parameter.VAR_KEYWORD: "a **parameter",
+        inspect.Parameter.POSITIONAL_ONLY: "positional-only",
+    }
+    if parameter.kind in words:
+        raise catalogue.E128.error(source.parameter_span(parameter.name), name=parameter.name, kind=words[parameter.kind])

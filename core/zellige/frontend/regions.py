@@ -1,0 +1,127 @@
+"""How operands of tile operations become regions, and stores to slices.
+
+In: tiles, slices, elements as the author wrote them. Out: regions of the tile IR whose extents agree, apart from extents of 1. A
+start point (one element) takes the other side's extents.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any, Final
+
+from zellige.diagnostics import Span, catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder
+from zellige.frontend.values import Element, NamedElement, Tile, TileRegion, here, shape_text
+from zellige.frontend.vectors import Vector
+from zellige.ir.expr import INT32, Const, Expr, Load, Region, const
+from zellige.ir.stmt import Copy, Fill, Store, whole
+
+_POINTWISE: Final = 64  # the largest slice that a point of T.Parallel stores element by element
+
+
+def place_of(value: Any) -> Any:
+    """The element whose value a name was given, for what takes places; anything else as it is."""
+    return value.place if isinstance(value, NamedElement) else value
+
+
+def region_of(value: Any, operation: str) -> Region:
+    """The region that an operand names: a whole tile, a slice of one, or one element; E222 for anything else."""
+    value = place_of(value)
+    if isinstance(value, Tile):
+        return whole(value.node, here())
+    if isinstance(value, TileRegion):
+        return value.region
+    if isinstance(value, Element):
+        return Region(buffer=value.buffer, offsets=value.indices, extents=(const(1, INT32),) * len(value.indices), span=here())
+    tile = getattr(value, "tile", None)  # a tensor parameter whose shape the call's argument gives
+    if callable(tile):
+        return whole(tile().node, here())
+    raise catalogue.E222.error(here(), operation=operation, given=arithmetic.describe(value))
+
+
+def significant(extents: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The extents without those that are 1."""
+    return tuple(e for e in extents if not (isinstance(e, Const) and e.value == 1))
+
+
+def agree(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> bool:
+    """Whether extents are the same wherever they are constants."""
+    return len(left) == len(right) and all(
+        not (isinstance(a, Const) and isinstance(b, Const)) or a.value == b.value for a, b in zip(left, right)
+    )
+
+
+def _grown(place: Element, extents: tuple[Expr, ...], operation: str) -> Region:
+    """A start point with the other side's extents: aligned at the last dimensions, unit dimensions dropped where the ranks differ."""
+    rank = len(place.indices)
+    wanted = extents if len(extents) <= rank else significant(extents)
+    if len(wanted) > rank:
+        raise catalogue.E223.error(here(), operation=operation, left=shape_text(extents), right=f"{place.buffer.name} of rank {rank}")
+    padded = (const(1, INT32),) * (rank - len(wanted)) + wanted
+    return Region(buffer=place.buffer, offsets=place.indices, extents=padded, span=here())
+
+
+def paired_regions(src: Any, dst: Any, operation: str) -> tuple[Region, Region]:
+    """The regions of a movement: a start point takes the other side's extents, then extents must match without their 1s (E223)."""
+    src, dst = place_of(src), place_of(dst)
+    if isinstance(src, Element) and not isinstance(dst, Element):
+        target = region_of(dst, operation)
+        source = _grown(src, target.extents, operation)
+    elif isinstance(dst, Element) and not isinstance(src, Element):
+        source = region_of(src, operation)
+        target = _grown(dst, source.extents, operation)
+    else:
+        source, target = region_of(src, operation), region_of(dst, operation)
+    if not agree(significant(source.extents), significant(target.extents)):
+        raise catalogue.E223.error(here(), operation=operation, left=shape_text(source.extents), right=shape_text(target.extents))
+    return source, target
+
+
+def constant_extents(region: Region) -> tuple[int, ...] | None:
+    """The extents as Python ints, None where one is known only at run time."""
+    if not all(isinstance(e, Const) for e in region.extents):
+        return None
+    return tuple(int(e.value) for e in region.extents if isinstance(e, Const))
+
+
+def positions(region: Region, extents: tuple[int, ...], span: Span | None) -> list[tuple[Expr, ...]]:
+    """The indices of every element of a region of constant extents, in row-major order."""
+    return [
+        tuple(arithmetic.binary("add", offset, step, span) for offset, step in zip(region.offsets, steps))
+        for steps in product(*(range(extent) for extent in extents))
+    ]
+
+
+def store_region(place: TileRegion, value: Any) -> None:
+    """``tile[a:b] = value``: a copy from a tile or slice, a vector's lanes one by one, or a number into every element.
+
+    In a point of T.Parallel, which has no tile operations, a slice of at most 64 elements is stored element by element. E223: shapes.
+    """
+    builder = current_builder("a store")
+    span = builder.span
+    extents = constant_extents(place.region)
+    is_pointwise = bool(builder.point_depths) and extents is not None and math.prod(extents) <= _POINTWISE
+    if isinstance(value, (Tile, TileRegion)):
+        source, target = paired_regions(value, place, "an assignment")
+        if not is_pointwise:
+            builder.emit(Copy(src=source, dst=target, span=span))
+            return
+        given = constant_extents(source)
+        if given is None or math.prod(given) != math.prod(extents or ()):
+            raise catalogue.E223.error(span, operation="an assignment", left=shape_text(source.extents), right=shape_text(target.extents))
+        value = Vector.of([Load(buffer=source.buffer, indices=at, span=span) for at in positions(source, given, span)])
+    if isinstance(value, Vector):
+        if extents is None or math.prod(extents) != len(value):
+            raise catalogue.E223.error(span, operation="an assignment", left=value.described, right=shape_text(place.region.extents))
+        values: list[Any] = list(value)
+    elif is_pointwise:
+        values = [value] * math.prod(extents or ())
+    else:
+        fitted = arithmetic.stored(value, place.dtype, span)
+        builder.emit(Fill(dst=place.region, value=fitted, span=span))
+        return
+    for at, item in zip(positions(place.region, extents or (), span), values):
+        fitted = arithmetic.stored(item, place.dtype, span)
+        builder.emit(Store(buffer=place.buffer, indices=at, value=fitted, span=span))

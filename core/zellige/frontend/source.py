@@ -1,0 +1,238 @@
+"""Finds the syntax tree of a Python function that is already defined.
+
+In: a function object. Out: its ``ast`` node whose lines and columns are those of the file that a user sees, and a :class:`SourceText` that
+turns nodes into spans. Sources are files and notebook cells (through ``linecache``), the text after ``python -c``, a file
+given on the standard input, and the lines of an interactive session; E116 says why there is none.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import linecache
+import os
+import stat
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from zellige.diagnostics import Span, catalogue
+
+_COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
+
+
+@dataclass(eq=False)
+class SourceText:
+    """One text that holds functions: the name it is shown under, its lines, its tree."""
+
+    file: str
+    lines: list[str]
+    tree: ast.Module
+    functions: dict[str, list[ast.FunctionDef]] = field(default_factory=dict)
+
+    def span(self, node: ast.AST) -> Span:
+        """Where ``node`` stands; computed once a node."""
+        found: Span | None = getattr(node, "zellige_span", None)
+        if found is None:
+            found = self._span(node)
+            node.zellige_span = found  # type: ignore[attr-defined]
+        return found
+
+    def _span(self, node: ast.AST) -> Span:
+        line = getattr(node, "lineno", 1)
+        end_line = getattr(node, "end_lineno", None)
+        column = self._characters(line, getattr(node, "col_offset", 0))
+        end_column = getattr(node, "end_col_offset", None)
+        if isinstance(node, _COMPOUND):
+            end_line, end_column = line, len(self._line(line).rstrip("\n").rstrip())  # the head, not the body
+        elif end_column is not None and end_line is not None:
+            end_column = self._characters(end_line, end_column)
+        return Span(self.file, line, column, end_line, end_column)
+
+    def _line(self, number: int) -> str:
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+
+    def _characters(self, line: int, offset: int) -> int:
+        """Columns of ``ast`` count UTF-8 bytes, those of spans characters."""
+        text = self._line(line)
+        return offset if text.isascii() else len(text.encode()[:offset].decode(errors="replace"))
+
+    def named(self, name: str) -> list[ast.FunctionDef]:
+        """Every function definition of that name, in order."""
+        if not self.functions:
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.FunctionDef):
+                    self.functions.setdefault(node.name, []).append(node)
+        return self.functions.get(name, [])
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionSource:
+    """A function's definition and the text it stands in."""
+
+    node: ast.FunctionDef
+    text: SourceText
+
+
+_texts: dict[tuple[str, str], SourceText] = {}
+_found: dict[types.CodeType, FunctionSource] = {}
+
+
+def function_source(function: types.FunctionType) -> FunctionSource:
+    """The definition of ``function``. E116: no source; E129: a lambda or a coroutine; E135: it nests too deeply to be parsed."""
+    code = function.__code__
+    known = _found.get(code)
+    if known is not None:
+        return known
+    if code.co_name == "<lambda>":
+        raise catalogue.E129.error(None, decorator="a kernel", given="a lambda")
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR):
+        raise catalogue.E129.error(None, decorator="a kernel", given=f"the coroutine or generator {code.co_name}")
+    reason = "there is no text for " + code.co_filename
+    for file, lines, offset in _candidates(code):
+        try:
+            text = _parse(file, lines)
+        except SyntaxError:
+            reason = f"{file} does not parse: it was changed since it was loaded"
+            continue
+        node = _definition(text, code, offset)
+        if node is not None:
+            found = FunctionSource(node, text)
+            _found[code] = found
+            return found
+        reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
+    raise catalogue.E116.error(None, name=function.__qualname__, reason=reason)
+
+
+def _parse(file: str, lines: list[str]) -> SourceText:
+    content = "".join(lines)
+    key = (file, hashlib.sha256(content.encode()).hexdigest())
+    if key not in _texts:
+        try:
+            tree = ast.parse(content, filename=file)
+        except (RecursionError, MemoryError) as error:
+            raise catalogue.E135.error(Span(file, 1)) from error
+        _texts[key] = SourceText(file, lines, tree)
+    return _texts[key]
+
+
+def _candidates(code: types.CodeType) -> Iterator[tuple[str, list[str], int | None]]:
+    """Texts that may hold the code: the name to show, the lines, and the line where its definition begins (None: as the code says)."""
+    file = code.co_filename
+    linecache.checkcache(file)
+    lines = linecache.getlines(file)
+    if lines:
+        yield file, lines, None
+    if file == "<string>":
+        text = _command_text()
+        if text is not None:
+            yield _remember("<command line>", text), text.splitlines(keepends=True), None
+    if file == "<stdin>":
+        text = _standard_input_text()
+        if text is not None:
+            yield _remember("<standard input>", text), text.splitlines(keepends=True), None
+        yield from _interactive_blocks(code)
+
+
+def _remember(name: str, text: str) -> str:
+    """Makes ``text`` readable for diagnostics under ``name``."""
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    return name
+
+
+def _command_text() -> str | None:
+    """The program given with ``python -c``."""
+    arguments = sys.orig_argv
+    for at, word in enumerate(arguments[1:], start=1):
+        if word == "-c":
+            return arguments[at + 1] if at + 1 < len(arguments) else None
+        if word.startswith("-") and not word.startswith("--") and word.endswith("c") and at + 1 < len(arguments):
+            return arguments[at + 1]
+        if not word.startswith("-"):
+            return None
+    return None
+
+
+def _standard_input_text() -> str | None:
+    """The program given as ``python < file``; read beside the interpreter's own position. A pipe cannot be read again."""
+    try:
+        descriptor = sys.__stdin__.fileno() if sys.__stdin__ is not None else -1
+        if descriptor < 0 or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode()
+    except (OSError, ValueError):
+        return None
+
+
+def _interactive_blocks(code: types.CodeType) -> Iterator[tuple[str, list[str], int | None]]:
+    """Statements of an interactive session that define a function of this name, the latest first."""
+    history = _history()
+    for start in range(len(history) - 1, -1, -1):
+        if not history[start] or history[start][0].isspace() or history[start].lstrip().startswith("#"):
+            continue
+        stop = start + 1
+        while stop < len(history) and (history[stop][:1] in (" ", "\t", ")", "") or history[stop].startswith(("def ", "@", "else",
+        "elif"))):
+            stop += 1
+        block = "\n".join(history[start:stop]) + "\n"
+        if f"def {code.co_name}" not in block:
+            continue
+        try:
+            ast.parse(block)
+        except SyntaxError:
+            continue
+        name = f"<interactive {start + 1}>"
+        yield _remember(name, block), block.splitlines(keepends=True), None
+
+
+def _history() -> list[str]:
+    readline = sys.modules.get("readline")
+    if readline is None:
+        return []
+    return [readline.get_history_item(i) or "" for i in range(1, readline.get_current_history_length() + 1)]
+
+
+def _definition(text: SourceText, code: types.CodeType, offset: int | None) -> ast.FunctionDef | None:
+    """The definition that compiled to ``code``: the one that begins on its line, checked against the code itself where there is doubt."""
+    first = code.co_firstlineno if offset is None else offset
+    exact = [node for node in text.named(code.co_name) if first_line(node) == first]
+    if len(exact) == 1 and text.file == code.co_filename and not text.file.startswith("<"):
+        return exact[0]
+    compiled = _compiled(text)
+    for node in exact:
+        if any(_same_code(code, other) for other in compiled if other.co_firstlineno == first_line(node)):
+            return node
+    return None
+
+
+def first_line(node: ast.FunctionDef) -> int:
+    """The line of the first decorator or of ``def``: what a code object calls its first line."""
+    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+
+
+def _compiled(text: SourceText) -> list[types.CodeType]:
+    pending = [compile("".join(text.lines), text.file, "exec", dont_inherit=True)]
+    result = []
+    while pending:
+        code = pending.pop()
+        result.append(code)
+        pending.extend(c for c in code.co_consts if isinstance(c, types.CodeType))
+    return result
+
+
+def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
+    pending = [(a, b)]
+    while pending:
+        x, y = pending.pop()
+        if (x.co_name, x.co_varnames, x.co_names, x.co_freevars) != (y.co_name, y.co_varnames, y.co_names, y.co_freevars):
+            return False
+        if len(x.co_consts) != len(y.co_consts):
+            return False
+        for p, q in zip(x.co_consts, y.co_consts):
+            if isinstance(p, types.CodeType) and isinstance(q, types.CodeType):
+                pending.append((p, q))
+            elif type(p) is not type(q) or repr(p) != repr(q):
+                return False
+    return True

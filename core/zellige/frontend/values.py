@@ -1,0 +1,490 @@
+"""What a kernel author handles while a kernel is traced: scalars, mutable variables, tiles and regions of tiles.
+
+Each wraps a node of the tile IR; operators and indexing make new nodes at the place where the evaluator is (the
+builder's span). Nothing here knows the language's operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from zellige.diagnostics import Span, catalogue
+from zellige.dtypes import DType
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder, tracing
+from zellige.frontend.operators import Operators
+from zellige.ir.expr import INT32, BinaryOp, Buffer, CompareOp, Const, Expr, Load, Region, Var, const
+from zellige.ir.stmt import Assign, Bind, Store
+from zellige.ir.traverse import walk
+
+
+def here() -> Span | None:
+    """The place in the user's source that is being traced."""
+    builder = tracing()
+    return builder.span if builder is not None else None
+
+
+class LaneWise(Operators):
+    """What stands for several elements at once: operators give a vector, lane by lane (:mod:`zellige.frontend.vectors`)."""
+
+    __slots__ = ()
+
+    def operate(self, op: BinaryOp, left: Any, right: Any) -> Any:
+        from zellige.frontend.vectors import apply
+
+        return apply(lambda a, b: Scalar(arithmetic.binary(op, a, b, here())), left, right)
+
+
+class Scalar(Operators):
+    """A number known only when the kernel runs. Operators follow :mod:`zellige.frontend.arithmetic`."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def operate(self, op: BinaryOp, left: Any, right: Any) -> Any:
+        if isinstance(left, LaneWise) or isinstance(right, LaneWise):
+            return NotImplemented  # the vector's own operator works lane by lane
+        return Scalar(arithmetic.binary(op, left, right, here()))
+
+    @property
+    def dtype(self) -> DType:
+        return self.expr.dtype
+
+    @property
+    def described(self) -> str:
+        return f"a run-time {self.expr.dtype} value"
+
+    @property
+    def constant(self) -> bool | int | float | None:
+        """The value where it is known while compiling."""
+        return self.expr.value if isinstance(self.expr, Const) else None
+
+    def astype(self, dtype: Any) -> Scalar:
+        from zellige.dtypes import dtype as as_dtype
+
+        return Scalar(arithmetic.cast(self.expr, as_dtype(dtype), here()))
+
+    def __repr__(self) -> str:
+        return f"<{self.described}>"
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __bool__(self) -> bool:
+        if isinstance(self.expr, Const):
+            return bool(self.expr.value)
+        raise catalogue.E104.error(here() or self.expr.span, given=self.described)
+
+    def __index__(self) -> int:
+        if isinstance(self.expr, Const) and not self.expr.dtype.is_float:
+            return int(self.expr.value)
+        raise catalogue.E105.error(here() or self.expr.span, given=self.described)
+
+    def __int__(self) -> int:
+        if isinstance(self.expr, Const):
+            return int(self.expr.value)
+        raise catalogue.E105.error(here() or self.expr.span, given=self.described)
+
+    def __float__(self) -> float:
+        if isinstance(self.expr, Const):
+            return float(self.expr.value)
+        raise catalogue.E105.error(here() or self.expr.span, given=self.described)
+
+    def __iter__(self) -> NoReturn:
+        raise catalogue.E106.error(here() or self.expr.span, given=self.described)
+
+    def __neg__(self) -> Scalar:
+        return Scalar(arithmetic.unary("neg", self, here()))
+
+    def __pos__(self) -> Scalar:
+        return self
+
+    def __invert__(self) -> Scalar:
+        return Scalar(arithmetic.unary("invert", self, here()))
+
+    def __abs__(self) -> Scalar:
+        from zellige.ir.expr import Math
+
+        return Scalar(Math(function="abs", args=(self.expr,), dtype=self.expr.dtype, span=here()))
+
+    def __pow__(self, other: Any) -> Scalar:
+        return power(self, other)
+
+    def __rpow__(self, other: Any) -> Scalar:
+        return power(other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return _compare("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _compare("ne", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return _compare("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _compare("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compare("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _compare("ge", self, other)
+
+
+def _compare(op: CompareOp, left: Any, right: Any) -> Any:
+    if right is None or isinstance(right, str):
+        return op == "ne"
+    return Scalar(arithmetic.compare(op, left, right, here()))
+
+
+def power(base: Any, exponent: Any) -> Scalar:
+    """``base ** exponent``."""
+    return Scalar(arithmetic.power(base, exponent, here()))
+
+
+class Variable(Scalar):
+    """A scalar that is assigned again: ``T.alloc_var`` or a name rebound under run-time control. Reading it takes the value it has then.
+
+    ``is_implied`` marks the second kind: its dtype comes from the first value and does not change silently. ``depth`` is the number
+    of the body that declares it.
+    """
+
+    __slots__ = ("is_implied", "depth")
+    expr: Var
+
+    def __init__(self, expr: Var, *, is_implied: bool = False, depth: int = 0) -> None:
+        super().__init__(expr)
+        self.is_implied = is_implied
+        self.depth = depth
+
+    @property
+    def described(self) -> str:
+        return f"the {self.expr.dtype} variable {self.expr.name}"
+
+    def assign(self, value: Any) -> None:
+        """Stores ``value``, cast to the variable's dtype; E206 where the variable is implied and the value's dtype is another one."""
+        builder = current_builder("an assignment")
+        expr = arithmetic.as_expr(value, builder.span, self.expr.dtype)
+        if any(depth > self.depth for depth in builder.point_depths):
+            reason = "belongs to all points of T.Parallel and cannot be assigned in one of them"
+            raise catalogue.E115.error(builder.span, name=self.expr.name, reason=reason)
+        if self.is_implied and not _keeps_dtype(value, expr.dtype, self.expr.dtype):
+            raise catalogue.E206.error(builder.span, name=self.expr.name, old=self.expr.dtype, new=expr.dtype)
+        stored = arithmetic.stored(value, self.expr.dtype, builder.span)
+        builder.emit(Assign(var=self.expr, value=stored, span=builder.span))
+
+    def __getitem__(self, position: Any) -> Scalar:
+        if position not in (0, (0,)):
+            raise catalogue.E207.error(here(), name=self.expr.name)
+        return self
+
+    def __setitem__(self, position: Any, value: Any) -> None:
+        if position not in (0, (0,)):
+            raise catalogue.E207.error(here(), name=self.expr.name)
+        self.assign(value)
+
+    def value(self) -> Scalar:
+        """The value it has now, as a name of its own."""
+        return bind(self.expr.name, self)
+
+
+def _keeps_dtype(value: Any, given: DType, declared: DType) -> bool:
+    """Whether a value of dtype ``given`` goes into an implied variable: the same dtype, a bool, or a Python number that the dtype holds."""
+    if given == declared or given.is_bool:
+        return True
+    return isinstance(value, (int, float)) and (declared.is_float or (declared.is_integer and isinstance(value, int)))
+
+
+def is_volatile(value: Any) -> bool:
+    """Whether reading ``value`` later may give something else: it loads from memory or reads a mutable variable."""
+    if not isinstance(value, Scalar):
+        return False
+    return any(isinstance(n, Load) or (isinstance(n, Var) and n.is_mutable) for n in walk(value.expr))
+
+
+def bind(name: str, value: Any) -> Scalar:
+    """Gives ``value`` a name, so that expressions stay small; constants and immutable variables are names already.
+
+    Outside T.Kernel nothing runs: sizes stay the expressions that they are.
+    """
+    expr = arithmetic.as_expr(value, here())
+    if isinstance(expr, Const) or (isinstance(expr, Var) and not expr.is_mutable):
+        return Scalar(expr)
+    builder = current_builder("an assignment")
+    if not builder.is_inside_launch:
+        return Scalar(expr)
+    var = builder.var(name, expr.dtype, "value")
+    builder.emit(Bind(var=var, value=expr, span=builder.span))
+    if isinstance(value, Element) and not any(is_volatile(Scalar(i)) for i in value.indices):
+        return NamedElement(var, value)
+    return Scalar(var)
+
+
+def declare(name: str, dtype: DType, initial: Any, *, depth: int | None = None, is_implied: bool = False) -> Variable:
+    """A mutable variable with a first value; declared in the open body number ``depth`` when given (then ``initial`` is a number)."""
+    builder = current_builder("a variable")
+    var = builder.var(builder.name_for(name), dtype, "mutable")
+    expr = arithmetic.stored(initial, dtype, builder.span)
+    statement = Bind(var=var, value=expr, span=builder.span)
+    builder.emit(statement) if depth is None else builder.emit_at(depth, statement)
+    return Variable(var, is_implied=is_implied, depth=builder.depth if depth is None else depth)
+
+
+class Element(Scalar):
+    """``tile[i, j]``: the value of one element; where an operation takes a place it is that element's position."""
+
+    __slots__ = ()
+    expr: Load
+
+    @property
+    def described(self) -> str:
+        return f"an element of {self.expr.buffer.name}"
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.expr.buffer
+
+    @property
+    def indices(self) -> tuple[Expr, ...]:
+        return self.expr.indices
+
+
+class NamedElement(Scalar):
+    """The value that an element had when it was given a name. Where an operation takes a place it is still that element's position."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, expr: Var, place: Element) -> None:
+        super().__init__(expr)
+        self.place = place
+
+
+class ElementReference(Variable, Element):
+    """An element passed for a macro's T.Ref parameter: assigning to the parameter stores to the element."""
+
+    __slots__ = ()
+    expr: Load  # type: ignore[assignment]
+
+    def __init__(self, expr: Load) -> None:
+        Scalar.__init__(self, expr)
+        self.is_implied = False
+        self.depth = 0
+
+    @property
+    def described(self) -> str:
+        return f"an element of {self.expr.buffer.name}"
+
+    def assign(self, value: Any) -> None:
+        store(self, value)
+
+    def value(self) -> Scalar:
+        return bind(self.expr.buffer.name, Scalar(self.expr))
+
+
+class TileRegion(LaneWise):
+    """``tile[a:b, i, :]``: a box of a tile. ``kept`` marks the dimensions given by slices (the others have one index)."""
+
+    __slots__ = ("region", "kept")
+
+    def __init__(self, region: Region, kept: tuple[bool, ...]) -> None:
+        self.region = region
+        self.kept = kept
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.region.buffer
+
+    @property
+    def dtype(self) -> DType:
+        return self.region.buffer.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(from_expr(e) for e, keep in zip(self.region.extents, self.kept) if keep)
+
+    @property
+    def described(self) -> str:
+        return f"a region of {self.region.buffer.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self.described}>"
+
+    def __bool__(self) -> bool:
+        raise catalogue.E104.error(here(), given=self.described)
+
+
+class Tile:
+    """A tensor or an on-chip buffer as the author sees it."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Buffer) -> None:
+        self.node = node
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes: Python ints where they are known, scalars otherwise."""
+        return tuple(from_expr(e) for e in self.node.shape)
+
+    @property
+    def strides(self) -> tuple[Any, ...]:
+        """Strides in elements; those of dense row-major storage where none were declared."""
+        if self.node.strides is not None:
+            return tuple(from_expr(e) for e in self.node.strides)
+        result: list[Any] = []
+        step: Any = 1
+        for size in reversed(self.shape):
+            result.append(step)
+            step = step * size
+        return tuple(reversed(result))
+
+    @property
+    def ndim(self) -> int:
+        return self.node.rank
+
+    def scope(self) -> str:
+        """The memory space: global, shared, fragment, local ..."""
+        return self.node.space
+
+    @property
+    def described(self) -> str:
+        return f"{self.node.name}, a {self.node.space} {self.node.dtype} tile of shape {shape_text(self.node.shape)}"
+
+    def __repr__(self) -> str:
+        return f"<{self.described}>"
+
+    def __bool__(self) -> bool:
+        raise catalogue.E104.error(here(), given=self.described)
+
+    def __len__(self) -> int:
+        size = self.shape[0] if self.node.shape else 0
+        if not isinstance(size, int):
+            raise catalogue.E105.error(here(), given=f"the length of {self.node.name}")
+        return size
+
+    def __iter__(self) -> NoReturn:
+        raise catalogue.E106.error(here(), given=self.described)
+
+    def __getitem__(self, position: Any) -> Element | TileRegion:
+        return locate(self, position)
+
+    def __setitem__(self, position: Any, value: Any) -> None:
+        store(locate(self, position), value)
+
+
+def from_expr(expr: Expr) -> Any:
+    """A Python number for a constant, a Scalar for anything else."""
+    return expr.value if isinstance(expr, Const) else Scalar(expr)
+
+
+def shape_text(shape: tuple[Expr, ...]) -> str:
+    """A shape for messages: ``(128, M)``."""
+    names = [str(e.value) if isinstance(e, Const) else e.name if isinstance(e, Var) else "..." for e in shape]
+    return "(" + ", ".join(names) + ("," if len(names) == 1 else "") + ")"
+
+
+def locate(tile: Tile, position: Any) -> Element | TileRegion:
+    """What ``tile[position]`` names: an element when every dimension has an index, else a region.
+
+    A negative constant index counts from the end; missing dimensions are taken whole; ``...`` fills up. E208: too many
+    indices; E209: a slice with a step.
+    """
+    span = here()
+    buffer = tile.node
+    items = list(position) if isinstance(position, (tuple, list)) else [position]
+    if any(item is Ellipsis for item in items):
+        at = next(i for i, item in enumerate(items) if item is Ellipsis)
+        items[at : at + 1] = [slice(None)] * (buffer.rank - len(items) + 1)
+    if len(items) > buffer.rank:
+        raise catalogue.E208.error(span, name=buffer.name, rank=buffer.rank, given=len(items))
+    items += [slice(None)] * (buffer.rank - len(items))
+    offsets: list[Expr] = []
+    extents: list[Expr] = []
+    kept: list[bool] = []
+    for item, size in zip(items, buffer.shape):
+        if isinstance(item, slice):
+            offset, extent = _slice(item, size, buffer, span)
+        else:
+            offset, extent = _from_end(item, size, span), const(1, INT32, span)
+        offsets.append(offset)
+        extents.append(extent)
+        kept.append(isinstance(item, slice))
+    if not any(kept):
+        return Element(Load(buffer=buffer, indices=tuple(offsets), span=span))
+    return TileRegion(Region(buffer=buffer, offsets=tuple(offsets), extents=tuple(extents), span=span), tuple(kept))
+
+
+def _from_end(item: Any, size: Expr, span: Span | None) -> Expr:
+    expr = arithmetic.index(item, span)
+    if isinstance(expr, Const) and expr.value < 0:
+        return arithmetic.binary("add", size, expr, span)
+    return expr
+
+
+def _slice(item: slice, size: Expr, buffer: Buffer, span: Span | None) -> tuple[Expr, Expr]:
+    if item.step is not None and (isinstance(item.step, Scalar) or item.step != 1):
+        raise catalogue.E209.error(span, name=buffer.name)
+    start = const(0, INT32, span) if item.start is None else _from_end(item.start, size, span)
+    stop = size if item.stop is None else _from_end(item.stop, size, span)
+    return start, difference(stop, start, span)
+
+
+def difference(stop: Expr, start: Expr, span: Span | None) -> Expr:
+    """``stop - start`` with the common case ``x + n - x`` folded, so that extents stay constants where the author wrote them so."""
+    from zellige.ir.expr import Binary
+
+    def split(e: Expr) -> tuple[Expr | None, int]:
+        if isinstance(e, Const):
+            return None, int(e.value)
+        if isinstance(e, Binary) and e.op == "add" and isinstance(e.right, Const):
+            return e.left, int(e.right.value)
+        if isinstance(e, Binary) and e.op == "add" and isinstance(e.left, Const):
+            return e.right, int(e.left.value)
+        return e, 0
+
+    (a, m), (b, n) = split(stop), split(start)
+    if a == b:
+        return const(m - n, INT32, span)
+    # (i + 1) * n - i * n
+    if isinstance(stop, Binary) and isinstance(start, Binary) and stop.op == start.op == "mul":
+        for x, y in ((stop.left, stop.right), (stop.right, stop.left)):
+            for u, v in ((start.left, start.right), (start.right, start.left)):
+                if isinstance(y, Const) and y == v:
+                    (p, m), (q, n) = split(x), split(u)
+                    if p == q:
+                        return const((m - n) * int(y.value), INT32, span)
+    return arithmetic.binary("sub", stop, start, span)
+
+
+def store(place: Element | TileRegion, value: Any) -> None:
+    """``place = value``: one element, or a slice by a copy from a tile or a fill with a number."""
+    builder = current_builder("a store")
+    span = builder.span
+    if isinstance(place, TileRegion):
+        from zellige.frontend.regions import store_region
+
+        store_region(place, value)
+        return
+    if place.buffer in builder.reducers and builder.reducers[place.buffer].takes(place, value):
+        return
+    if place.dtype.lanes > 1:
+        from zellige.frontend.vectors import lanes_of, scalar_view
+
+        lanes = lanes_of(value, place.dtype.lanes)
+        scalars = scalar_view(place.buffer)
+        for position, lane in enumerate(lanes):
+            indices = (*place.indices, const(position, INT32))
+            builder.emit(Store(buffer=scalars, indices=indices, value=arithmetic.stored(lane, scalars.dtype, span), span=span))
+        return
+    builder.emit(Store(buffer=place.buffer, indices=place.indices, value=arithmetic.stored(value, place.dtype, span), span=span))

@@ -1,0 +1,1 @@
+"""The tile IR: what the user wrote, with no target in it."""

@@ -1,0 +1,180 @@
+"""Symbolic sizes: which variables a kernel has, and their values from the shapes of the tensors given to it.
+
+In: a kernel; at a call, the extents and strides of its tensor arguments and the values of its scalars. Out: a value
+for each size variable, and the places where a given tensor contradicts its declaration.
+
+Each dimension of an argument is an equation ``given extent == declared expression``. A declared extent that is
+just a variable (``M``) gives that variable its value, the first such place in the order of the parameters wins, extents before
+strides; all other equations (``M * 2``, a second ``M``, 128) are checked afterwards. Sizes are evaluated in unbounded integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from zellige.ir.arithmetic import INTEGER_OPS, compare, exact
+from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Select, Unary, Var
+from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
+from zellige.ir.traverse import children, walk
+
+
+class SizeError(ValueError):
+    """An expression cannot be evaluated as a size: it holds an unknown variable or an operation that sizes do not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeEquation:
+    """The extent or stride of dimension ``dimension`` of ``kernel.params[param]`` equals ``expr``.
+
+    ``solves`` is the variable that takes its value from here, None where the equation is only checked.
+    """
+
+    param: int
+    dimension: int
+    what: Literal["extent", "stride"]
+    expr: Expr
+    solves: Var | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeMismatch:
+    """A given tensor has ``given`` where its declaration, with the sizes that were solved, says ``expected``."""
+
+    equation: SizeEquation
+    expected: int
+    given: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeSystem:
+    """The equations of a kernel, made once by :meth:`of` and solved at each call.
+
+    ``variables`` is :func:`size_vars`; ``unsolved`` are those of them that no argument gives directly.
+    """
+
+    variables: tuple[Var, ...]
+    equations: tuple[SizeEquation, ...]
+    unsolved: tuple[Var, ...]
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> SizeSystem:
+        variables = size_vars(kernel)
+        open_variables = set(variables)
+        equations: list[SizeEquation] = []
+        for what, index, dimension, expr in _declarations(kernel):
+            if kernel.params[index].role != "argument":  # type: ignore[union-attr]
+                continue
+            solves = expr if isinstance(expr, Var) and expr in open_variables else None
+            if solves is not None:
+                open_variables.remove(solves)
+            equations.append(SizeEquation(param=index, dimension=dimension, what=what, expr=expr, solves=solves))
+        return cls(variables=variables, equations=tuple(equations), unsolved=tuple(v for v in variables if v in open_variables))
+
+    def solve(
+        self,
+        shapes: Mapping[int, Sequence[int]],
+        strides: Mapping[int, Sequence[int]],
+        scalars: Mapping[Var, int],
+    ) -> tuple[dict[Var, int], tuple[SizeMismatch, ...]]:
+        """The values of the size variables and the contradictions.
+
+        ``shapes`` and ``strides`` (in elements) are keyed by index into ``kernel.params`` and have the declared rank; strides are
+        needed only of parameters that declare them. ``scalars`` holds the values of scalar parameters that sizes mention.
+        Raises :class:`SizeError` when ``unsolved`` is not empty or a scalar is missing.
+        """
+        if self.unsolved:
+            raise SizeError(f"no argument gives the size {self.unsolved[0].name}")
+        values = dict(scalars)
+        for equation in self.equations:
+            if equation.solves is not None:
+                values[equation.solves] = int(_given(equation, shapes, strides))
+        mismatches: list[SizeMismatch] = []
+        for equation in self.equations:
+            if equation.solves is None:
+                expected, given = evaluate_size(equation.expr, values), int(_given(equation, shapes, strides))
+                if expected != given:
+                    mismatches.append(SizeMismatch(equation=equation, expected=expected, given=given))
+        return {v: values[v] for v in self.variables}, tuple(mismatches)
+
+
+def _given(equation: SizeEquation, shapes: Mapping[int, Sequence[int]], strides: Mapping[int, Sequence[int]]) -> int:
+    return (shapes if equation.what == "extent" else strides)[equation.param][equation.dimension]
+
+
+def _declarations(kernel: Kernel) -> Iterator[tuple[Literal["extent", "stride"], int, int, Expr]]:
+    tensors = [(index, param.buffer) for index, param in enumerate(kernel.params) if isinstance(param, TensorParam)]
+    for index, buffer in tensors:
+        yield from (("extent", index, dimension, expr) for dimension, expr in enumerate(buffer.shape))
+    for index, buffer in tensors:
+        yield from (("stride", index, dimension, expr) for dimension, expr in enumerate(buffer.strides or ()))
+
+
+def size_vars(kernel: Kernel) -> tuple[Var, ...]:
+    """The symbolic sizes in order of first appearance: in the shapes of the tensor parameters, then in their strides.
+
+    A variable that is also a scalar parameter is not among them: its value is passed as that scalar.
+    """
+    scalars = {param.var for param in kernel.params if isinstance(param, ScalarParam)}
+    found: dict[Var, None] = {}
+    for _, _, _, expr in _declarations(kernel):
+        for node in walk(expr):
+            if isinstance(node, Var) and node.kind == "size" and node not in scalars:
+                found.setdefault(node)
+    return tuple(found)
+
+
+def evaluate_size(expr: Expr, values: Mapping[Var, int]) -> int:
+    """The value of a size expression in unbounded integers.
+
+    Raises :class:`SizeError` where ``expr`` holds a variable without a value, a load, a float or a math function.
+    """
+    if isinstance(expr, Const) and not isinstance(expr.value, float):
+        return int(expr.value)
+    if isinstance(expr, Var) and expr in values:
+        return values[expr]
+    done: dict[int, int] = {}
+    pending: list[tuple[ExprNode, bool]] = [(expr, False)]
+    while pending:
+        node, is_ready = pending.pop()
+        if id(node) in done:
+            continue
+        if is_ready:
+            done[id(node)] = _evaluated(node, [done[id(child)] for child in children(node)], values)
+        else:
+            pending.append((node, True))
+            pending.extend((child, False) for child in children(node) if isinstance(child, ExprNode))
+    return done[id(expr)]
+
+
+def _evaluated(node: ExprNode, operands: list[int], values: Mapping[Var, int]) -> int:
+    match node:
+        case Const(value=bool() | int()):
+            return int(node.value)
+        case Var():
+            if node not in values:
+                raise SizeError(f"the size {node.name} has no value")
+            return values[node]
+        case Unary(op="neg"):
+            return -operands[0]
+        case Unary(op="invert"):
+            return ~operands[0]
+        case Unary(op="not"):
+            return int(not operands[0])
+        case Binary(op="and"):
+            return operands[1] if operands[0] else 0
+        case Binary(op="or"):
+            return operands[0] or operands[1]
+        case Binary() if node.op in INTEGER_OPS:
+            return exact(node.op, operands[0], operands[1])
+        case Compare():
+            return int(compare(node.op, operands[0], operands[1]))
+        case Select():
+            return operands[1] if operands[0] else operands[2]
+        case Cast() if node.dtype.is_integer:
+            return operands[0]
+        case Cast() if node.dtype.is_bool:
+            return int(operands[0] != 0)
+        case _:
+            raise SizeError(f"{type(node).__name__} does not belong in a size")

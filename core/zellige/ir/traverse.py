@@ -1,0 +1,169 @@
+"""Walking and rewriting the IR, without recursion: one place for all traversal.
+
+``children`` yields the nodes directly under a node (expressions, regions, hints; with bodies also statements); ``walk`` yields all of
+them, parents first; ``rewrite`` rebuilds bottom up and returns the same object where nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any, Final, TypeVar
+
+from zellige.dtypes import DType
+from zellige.ir.expr import Buffer, ExprNode, Load, Node, Var
+
+N = TypeVar("N", bound=Node)
+
+_DERIVED: Final = ("span", "structural_hash")
+_LABELS: Final = (*_DERIVED, "name")
+
+
+def _child_fields(node: Node, *, bodies: bool) -> tuple[str, ...]:
+    names = type(node).CHILDREN
+    return names + getattr(type(node), "BODIES", ()) if bodies else names
+
+
+def children(node: Node, *, bodies: bool = True) -> Iterator[Node]:
+    """The nodes directly under ``node``, in the order of its fields."""
+    for name in _child_fields(node, bodies=bodies):
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            yield from value
+        elif value is not None:
+            yield value
+
+
+def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
+    """``node`` and everything under it, parents before children, left to right; a shared sub-expression once."""
+    seen: set[int] = set()
+    pending: list[Node] = [node]
+    while pending:
+        top = pending.pop()
+        if id(top) in seen:
+            continue
+        seen.add(id(top))
+        yield top
+        below: list[Node] = []
+        for name in _child_fields(top, bodies=bodies):
+            value = getattr(top, name)
+            if isinstance(value, tuple):
+                below.extend(value)
+            elif value is not None:
+                below.append(value)
+        below.reverse()
+        pending.extend(below)
+
+
+def loads_in(node: Node) -> list[Load]:
+    """Every Load in the expressions of ``node``, nested statements apart."""
+    return [n for n in walk(node, bodies=False) if isinstance(n, Load)]
+
+
+def buffers_in(node: Node) -> list[Buffer]:
+    """Every buffer named under ``node`` (bodies included), each once, in order of appearance."""
+    seen: dict[Buffer, None] = {}
+    for n in walk(node):
+        buffer = getattr(n, "buffer", None)
+        if isinstance(buffer, Buffer):
+            seen.setdefault(buffer)
+    return list(seen)
+
+
+def rebuilt(node: N, **changes: Any) -> N:
+    """``node`` with other field values; derived fields are computed anew."""
+    return replace(node, **changes)  # type: ignore[type-var]
+
+
+def rewrite(node: N, visit: Callable[[Any], Any], *, bodies: bool = True) -> N:
+    """``node`` with ``visit`` applied to every node under it, children first, then to itself.
+
+    ``visit`` returns its argument to keep it or another node of the same sort. For a statement in a body it may return a
+    tuple of statements, which takes its place (an empty one removes it). Shared sub-expressions are visited once.
+    """
+    done: dict[int, Any] = {}
+    alive: list[Node] = []  # ids in `done` stay valid while the nodes live
+    pending: list[tuple[Node, bool]] = [(node, False)]
+    while pending:
+        top, is_ready = pending.pop()
+        if id(top) in done:
+            continue
+        if not is_ready:
+            pending.append((top, True))
+            pending.extend((child, False) for child in children(top, bodies=bodies) if id(child) not in done)
+            continue
+        changes: dict[str, Any] = {}
+        for name in _child_fields(top, bodies=bodies):
+            old = getattr(top, name)
+            if old is None:
+                continue
+            if not isinstance(old, tuple):
+                new: Any = done[id(old)]
+                if new is not old:
+                    changes[name] = new
+                continue
+            items: list[Any] = []
+            for child in old:
+                replacement = done[id(child)]
+                items.extend(replacement) if isinstance(replacement, tuple) else items.append(replacement)
+            if len(items) != len(old) or any(a is not b for a, b in zip(items, old)):
+                changes[name] = tuple(items)
+        kept = rebuilt(top, **changes) if changes else top
+        alive.append(top)
+        done[id(top)] = visit(kept)
+    result: N = done[id(node)]
+    return result
+
+
+def substitute(node: N, values: Mapping[Var, ExprNode], buffers: Mapping[Buffer, Buffer] | None = None) -> N:
+    """``node`` with variables replaced by expressions and, where given, buffers by buffers."""
+    swaps = buffers or {}
+
+    def visit(n: Node) -> Node:
+        if isinstance(n, Var):
+            return values.get(n, n)
+        buffer = getattr(n, "buffer", None)
+        if isinstance(buffer, Buffer) and buffer in swaps:
+            return rebuilt(n, buffer=swaps[buffer])
+        return n
+
+    return rewrite(node, visit)
+
+
+def same_structure(left: Node, right: Node) -> bool:
+    """Whether two programs are the same up to spans and the names and identity of variables and buffers.
+
+    Each variable or buffer of one must stand for exactly one of the other; everything else of them (dtype, kind, shape,
+    strides, space, alias) must agree.
+    """
+    renamed: dict[int, int] = {}
+    reverse: dict[int, int] = {}
+    compared: set[tuple[int, int]] = set()
+    pending: list[tuple[Any, Any]] = [(left, right)]
+    while pending:
+        a, b = pending.pop()
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            if len(a) != len(b):
+                return False
+            pending.extend(zip(a, b))
+            continue
+        if type(a) is not type(b):
+            if isinstance(a, DType) and isinstance(b, DType) and a == b:  # the language's own kind of it
+                continue
+            return False
+        if isinstance(a, (Var, Buffer)) and (renamed.setdefault(id(a), id(b)) != id(b) or reverse.setdefault(id(b), id(a)) != id(a)):
+            return False
+        if not isinstance(a, Node):
+            if a != b and not (a != a and b != b):
+                return False
+            if isinstance(a, float) and repr(a) != repr(b):
+                return False
+            continue
+        if (id(a), id(b)) in compared:  # shared sub-expressions: 60 self-doublings have 2**60 paths
+            continue
+        compared.add((id(a), id(b)))
+        skipped = _LABELS if isinstance(a, (Var, Buffer)) else _DERIVED
+        pending.extend((getattr(a, f.name), getattr(b, f.name)) for f in fields(a) if f.name not in skipped)  # type: ignore[arg-type]
+    return True
+
+

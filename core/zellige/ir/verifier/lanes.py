@@ -1,0 +1,36 @@
+"""Invariants 28 and 29: what may not stand in lane-dependent code.
+
+In: a launch with lane variables and the :class:`Context`. Out: diagnostics in the context.
+"""
+
+from __future__ import annotations
+
+from zellige.ir.lanes import lane_dependence
+from zellige.ir.stmt import Barrier, Launch, Map, ReducerFinalize, ReducerInit, Stmt, Vote
+from zellige.ir.verifier.context import Context
+
+
+def check_lanes(context: Context, launch: Launch) -> None:
+    """Reports collective statements that some lanes do not reach and uses of fragments that differ between lanes."""
+    found = lane_dependence(launch)
+    for statement in found.partial:
+        context.report(28, statement.span, f"{_name(statement)} is reached by some lanes only")
+    for use in found.fragments:
+        if use.is_index:
+            context.report(29, use.span, f"fragment {use.buffer.name} is indexed by a value that differs between lanes")
+        else:
+            context.report(29, use.span, f"fragment {use.buffer.name} is used in a T.Parallel that each lane runs for itself")
+
+
+def _name(statement: Stmt) -> str:
+    match statement:
+        case Map():
+            return "T.Parallel"
+        case Barrier() | Vote():
+            return f"{type(statement).__name__.lower()} of the {statement.scope}"
+        case ReducerInit():
+            return f"initialisation of reducer {statement.buffer.name}"
+        case ReducerFinalize():
+            return f"finalisation of reducer {statement.buffer.name}"
+        case _:
+            return f"{type(statement).__name__.lower()}, a tile operation,"

@@ -1,0 +1,544 @@
+"""Compiling and calling kernels: ``zl.jit``, ``zl.compile``, ``zl.par_compile``.
+
+In: a Python function or a :class:`~zellige.frontend.primfunc.PrimFunc`, a target, options. Out: :class:`~zellige.kernel.JITKernel`
+objects, or
+the results of a call. A function decorated with ``jit`` has one of three styles:
+
+* lazy: it returns a prim_func; calling it with Python values gives the compiled kernel;
+* eager: its body is the kernel, with annotations, ``T.const`` and ``T.empty``; calling it with tensors runs it;
+* direct: the same with tensors annotated in the signature, or described by the call's arguments alone.
+
+A kernel is compiled again when something that the function depends on has changed, and found again by its program otherwise.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from zellige.analysis.lint import lint
+from zellige.diagnostics import CompileError, catalogue
+from zellige.diagnostics.warn import warn
+from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
+from zellige.frontend import arithmetic
+from zellige.frontend.dependencies import Dependencies, Same, plain_function
+from zellige.frontend.eager import EagerFunction, Recipe, holds_prim_func, opens_kernel
+from zellige.frontend.parameters import GivenTensor
+from zellige.frontend.primfunc import KernelFunction, PrimFunc
+from zellige.frontend.results import name_outputs
+from zellige.frontend.specs import PointerSpec, TensorSpec
+from zellige.ir.stmt import Kernel
+from zellige.kernel import JITKernel
+from zellige.options import CompileOptions, options as process_options
+from zellige.pass_configs import flags, option_fields
+from zellige.plugin.registry import registry
+from zellige.runtime.arrays import UnusableArray, view_of
+from zellige.target import AUTO, Target, parse_target
+
+OutIndex = int | Sequence[int] | None
+TargetLike = str | Target | Mapping[str, Any] | None
+
+_IGNORED: Final = ("execution_backend", "target_host", "force_compile", "cached")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JITOptions:
+    """What ``jit`` and ``compile`` are told beside the function.
+
+    ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` of other programs are accepted: there is one way to run
+    a kernel, and a changed kernel is always compiled.
+    """
+
+    out_idx: OutIndex = None
+    target: TargetLike = None
+    verbose: bool | None = None
+    pass_configs: Mapping[Any, Any] | None = None
+    debug_root_path: str | Path | None = None
+    compile_flags: Sequence[str] | str | None = None
+
+    def resolved_target(self) -> Target:
+        """The target as given, or the process's default."""
+        return parse_target(_target_text(self.target))
+
+    def compile_options(self, settings: Mapping[str, Any], target: Target) -> CompileOptions:
+        """The options of one compilation; what the kernel's body says gives way to what was given here."""
+        configs = {**dict(settings.get("pass_configs", {})), **dict(self.pass_configs or {})}
+        concrete = target if target.name != AUTO else registry().resolve(target)
+        fields = option_fields(configs, concrete) if configs else {}
+        inner = tuple(settings.get("compile_flags", ()))
+        fields["compile_flags"] = (*inner, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
+        root = self.debug_root_path
+        return CompileOptions(is_verbose=bool(self.verbose), debug_root=None if root is None else Path(root).absolute(), **fields)
+
+
+def _target_text(target: TargetLike) -> str | Target:
+    if target is None:
+        return process_options().target
+    if isinstance(target, Mapping):
+        entries = dict(target)
+        kind = entries.pop("kind", None)
+        if not isinstance(kind, str):
+            raise catalogue.E159.error(option="target", reason="a dictionary names its target under 'kind'")
+        return " ".join([kind, *(f"-{key}={value}" for key, value in entries.items())])
+    return target if isinstance(target, Target) else str(target)
+
+
+def _options(values: Mapping[str, Any], function: str) -> JITOptions:
+    """JITOptions from keyword arguments. E159: an option that does not exist."""
+    known = {k: v for k, v in values.items() if k not in _IGNORED}
+    try:
+        return JITOptions(**known)
+    except TypeError:
+        unknown = next(k for k in known if k not in JITOptions.__dataclass_fields__)
+        raise catalogue.E159.error(option=unknown, reason=f"zl.{function} has no such option") from None
+
+
+# ---- compile
+
+
+def compile(func: Any = None, out_idx: OutIndex = None, **options: Any) -> JITKernel:
+    """Compiles a prim_func. ``out_idx`` names the parameters that calls return instead of taking them.
+
+    Options: ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``compile_flags``, ``debug_root_path``.
+    E156: not a
+    prim_func; E151, E152, E158: a wrong ``out_idx``; E251: an output whose size no input gives.
+    """
+    return _compile(func, _options({"out_idx": out_idx, **options}, "compile"))
+
+
+def _compile(func: Any, options: JITOptions, device: str | int | None = None) -> JITKernel:
+    if isinstance(func, JITFunction):
+        return func.compile()
+    if not isinstance(func, PrimFunc):
+        raise catalogue.E156.error(function="zl.compile", given=arithmetic.describe(func))
+    kernel = name_outputs(func.kernel, options.out_idx)
+    _report(kernel)
+    target = options.resolved_target()
+    return JITKernel(kernel, target, options.compile_options(func.settings, target), prim_func=func, device=device)
+
+
+def _report(kernel: Kernel) -> None:
+    """Shows what published kernels get wrong: warnings where the kernel may be meant so, an error where it cannot."""
+    found = lint(kernel)
+    errors = [d for d in found if d.severity == "error"]
+    if errors:
+        raise CompileError(*errors)
+    for diagnostic in found:
+        warn(diagnostic)
+
+
+def par_compile(
+    funcs: Iterable[Any], out_idx: OutIndex = None, *, num_workers: int | None = None, ignore_error: bool = False, **options: Any
+) -> list[JITKernel | None]:
+    """Compiles several prim_funcs at the same time, in the order given. With ``ignore_error`` one that fails is None, and a warning says
+    why.
+    """
+    chosen = _options({"out_idx": out_idx, **options}, "par_compile")
+    return _in_parallel([partial(_compile, f, chosen) for f in funcs], num_workers, ignore_error)
+
+
+def _in_parallel(
+    jobs: Sequence[Callable[[], JITKernel]], num_workers: int | None, ignore_error: bool
+) -> list[JITKernel | None]:
+    def attempt(job: Callable[[], JITKernel]) -> JITKernel | None:
+        try:
+            return job()
+        except CompileError as error:
+            if not ignore_error:
+                raise
+            warn(replace(error.diagnostics[0], severity="warning"))
+            return None
+
+    if not jobs:
+        return []
+    with ThreadPoolExecutor(num_workers or min(len(jobs), 8), "zellige-compile") as pool:
+        return list(pool.map(attempt, jobs))
+
+
+# ---- jit
+
+
+@dataclass(eq=False)
+class _Entry:
+    """The kernels of one set of constant arguments. ``recipe`` is None until the first trace."""
+
+    state: tuple[Any, ...]
+    recipe: Recipe | None = None
+    kernels: dict[tuple[Any, ...], JITKernel] = field(default_factory=dict)
+
+
+class JITFunction:
+    """A function decorated with ``jit``. Calls of several threads may overlap."""
+
+    def __init__(self, function: Any, options: JITOptions) -> None:
+        self.options = options
+        self._lock = threading.RLock()
+        self._entries: dict[Any, _Entry] = {}
+        self._is_lazy: bool | None = None
+        self._prim_func: PrimFunc | None = function if isinstance(function, PrimFunc) else None
+        if self._prim_func is not None:
+            self.function: Any = self._prim_func.__wrapped__
+            self._kernel_function = None
+        else:
+            self._kernel_function = KernelFunction.of(function, "@zl.jit")
+            self.function = self._kernel_function.function
+        self.signature = inspect.signature(self.function)
+        self.__wrapped__ = self.function
+        self.__name__ = self.function.__name__
+        self.__doc__ = self.function.__doc__
+        self.__module__ = self.function.__module__
+        self.__qualname__ = self.function.__qualname__
+        self._eager: EagerFunction | None = None
+        self._dependencies: Dependencies | None = None
+        self._output_names: tuple[str, ...] = ()
+        if self._kernel_function is not None:
+            if holds_prim_func(self._kernel_function):
+                self._is_lazy = True
+            elif opens_kernel(self._kernel_function):
+                self._is_lazy = False
+
+    def __repr__(self) -> str:
+        return f"<jit function {self.__name__}{self.signature}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else BoundJITFunction(self, instance)
+
+    # ---- calls
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Lazy style: the compiled kernel for these Python values. Other styles: compiles where needed, runs, and returns the outputs."""
+        if self._prim_func is not None:
+            return self._of_prim_func(args)(*args, **named)
+        if self._style(args, named):
+            return self._lazy_kernel(args, named)
+        kernel, passed = self._eager_kernel(args, named)
+        missing = next((name for name, value in passed.items() if value is inspect.Parameter.empty), None)
+        if missing is not None:
+            raise self._misfit(f"missing a required argument: {missing!r}")
+        return kernel(*passed.values())
+
+    def compile(self, *args: Any, **named: Any) -> JITKernel:
+        """The compiled kernel for these arguments. A tensor may be given as ``T.Tensor(shape, dtype)``, a T.const size by its name."""
+        if self._prim_func is not None:
+            return self._of_prim_func(args)
+        if self._style(args, named):
+            return self._lazy_kernel(args, named)
+        return self._eager_kernel(args, named)[0]
+
+    def get_kernel_source(self, *args: Any, **named: Any) -> str:
+        """The lowered program for these arguments."""
+        return self.compile(*args, **named).get_kernel_source()
+
+    def get_tir(self, *args: Any, **named: Any) -> PrimFunc:
+        """The kernel for these arguments before it is compiled."""
+        if self._prim_func is not None:
+            return self._prim_func
+        if self._style(args, named):
+            return self._traced_lazily(args, named)
+        constants, given, sizes, _ = self._split(args, named)
+        eager = self._eager_function()
+        traced = eager.trace(constants, given, sizes, frozenset(self._output_names))
+        return PrimFunc(eager.function, traced.traced)
+
+    def par_compile(
+        self, configs: Iterable[Mapping[str, Any] | Sequence[Any]], num_workers: int | None = None, ignore_error: bool = False
+    ) -> list[JITKernel | None]:
+        """Compiles one kernel for each configuration: a dictionary of keyword arguments or a tuple of positional ones."""
+
+        def job(config: Mapping[str, Any] | Sequence[Any]) -> Callable[[], JITKernel]:
+            return partial(self.compile, **config) if isinstance(config, Mapping) else partial(self.compile, *config)
+
+        return _in_parallel([job(config) for config in configs], num_workers, ignore_error)
+
+    @property
+    def out_idx(self) -> OutIndex:
+        """The outputs as given to jit."""
+        return self.options.out_idx
+
+    # ---- styles
+
+    def _style(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+        """Whether the function is of the lazy style. Where its source does not say, tensors among the arguments do."""
+        if self._is_lazy is None:
+            self._is_lazy = not any(_given(v) is not None for v in (*args, *named.values()))
+        return self._is_lazy
+
+    def _of_prim_func(self, args: tuple[Any, ...]) -> JITKernel:
+        with self._lock:
+            entry = self._entries.setdefault((), _Entry(state=()))
+            if () not in entry.kernels:
+                assert self._prim_func is not None
+                entry.kernels[()] = _compile(self._prim_func, self.options, _device(args))
+            return entry.kernels[()]
+
+    # ---- lazy
+
+    def _lazy_kernel(self, args: tuple[Any, ...], named: dict[str, Any]) -> JITKernel:
+        bound = self._bound(args, named)
+        key = tuple((name, freeze(self.__name__, name, value)) for name, value in bound.arguments.items())
+        with self._lock:
+            state = self._state()
+            entry = self._entries.get(key)
+            if entry is None or entry.state != state:
+                prim_func = self._traced_lazily(args, named)
+                entry = _Entry(state=state)
+                entry.kernels[()] = _compile(prim_func, self.options)
+                self._entries[key] = entry
+            return entry.kernels[()]
+
+    def _traced_lazily(self, args: tuple[Any, ...], named: dict[str, Any]) -> PrimFunc:
+        self._bound(args, named)
+        made = self.function(*args, **named)
+        if isinstance(made, JITFunction) and made._prim_func is not None:
+            made = made._prim_func
+        if not isinstance(made, PrimFunc):
+            span = None if self._kernel_function is None else self._kernel_function.span
+            raise catalogue.E154.error(span, function=self.__name__, given=arithmetic.describe(made))
+        return made
+
+    def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> inspect.BoundArguments:
+        try:
+            bound = self.signature.bind(*args, **named)
+        except TypeError as error:
+            raise self._misfit(str(error)) from error
+        bound.apply_defaults()
+        return bound
+
+    def _misfit(self, message: str) -> CompileError:
+        span = None if self._kernel_function is None else self._kernel_function.span
+        error = catalogue.E157.error(span, function=self.__name__, message=message, signature=f"{self.__name__}{self.signature}")
+        assert isinstance(error, CompileError)
+        return error
+
+    def _state(self) -> tuple[Any, ...]:
+        """What the function depends on now. The places are found anew when a function among them was exchanged."""
+        if self._dependencies is None:
+            self._dependencies = Dependencies.of(self.function)
+        found = Dependencies.of(self.function) if self._has_changed_functions() else self._dependencies
+        self._dependencies = found
+        return found.state()
+
+    def _has_changed_functions(self) -> bool:
+        assert self._dependencies is not None
+        held = {id(f) for f in self._dependencies.codes}
+        for names, name in self._dependencies.names:
+            function = plain_function(names.get(name))
+            if function is not None and id(function) not in held and not str(function.__module__).startswith("zellige"):
+                return True
+        return False
+
+    # ---- eager and direct
+
+    def _eager_function(self) -> EagerFunction:
+        if self._eager is None:
+            assert self._kernel_function is not None
+            self._eager = EagerFunction.of(self._kernel_function)
+            self._output_names = self._named_outputs(self._eager)
+        return self._eager
+
+    def _named_outputs(self, eager: EagerFunction) -> tuple[str, ...]:
+        """The parameters that ``out_idx`` names, in its order. It counts tensors and run-time numbers, not constants."""
+        if self.options.out_idx is None:
+            return ()
+        names = [n for n, kind in eager.kinds.items() if kind != "open" or self.signature.parameters[n].default is inspect.Parameter.empty]
+        names = [n for n in names if not _is_python_annotation(eager.annotations[n])]
+        chosen = self.options.out_idx
+        indices = [chosen] if isinstance(chosen, int) else list(chosen)
+        for index in indices:
+            if not isinstance(index, int) or not -len(names) <= index < len(names):
+                raise catalogue.E151.error(eager.function.span, given=index, function=self.__name__, count=len(names))
+        return tuple(names[index] for index in indices)
+
+    def _split(
+        self, args: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, GivenTensor | None], dict[str, int], dict[str, Any]]:
+        """The call's values by what they are: constants, tensors, T.const sizes given by name; and the values that the kernel takes."""
+        eager = self._eager_function()
+        values = self._matched(args, named)
+        sizes = {name: value for name, value in values.items() if name not in self.signature.parameters}
+        for name, value in sizes.items():
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise self._misfit(f"got an unexpected keyword argument {name!r}")
+        constants: dict[str, Any] = {}
+        given: dict[str, GivenTensor | None] = {}
+        passed: dict[str, Any] = {}
+        for name, parameter in self.signature.parameters.items():
+            value = values.get(name, parameter.default)
+            kind = eager.kinds[name]
+            if name in self._output_names:
+                given[name] = None
+                continue
+            tensor = _given(value)
+            if kind == "tensor" or (kind == "open" and tensor is not None):
+                given[name] = tensor
+                passed[name] = value
+            elif kind == "number":
+                passed[name] = value
+            elif value is inspect.Parameter.empty:
+                raise self._misfit(f"missing a required argument: {name!r}")
+            else:
+                constants[name] = value
+        return constants, given, sizes, passed
+
+    def _matched(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name; positional ones skip the outputs."""
+        takes = [p for p in self.signature.parameters.values() if p.name not in self._output_names]
+        positional = [p.name for p in takes if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        if len(args) > len(positional):
+            raise self._misfit(f"takes {len(positional)} positional arguments, {len(args)} were given")
+        values = dict(zip(positional, args))
+        for name, value in named.items():
+            if name in values:
+                raise self._misfit(f"got multiple values for argument {name!r}")
+            values[name] = value
+        return values
+
+    def _eager_kernel(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[JITKernel, dict[str, Any]]:
+        """The kernel for a call, and the values that it takes, in its order."""
+        constants, given, sizes, passed = self._split(args, named)
+        kinds = tuple(sorted(given))
+        frozen = tuple((name, freeze(self.__name__, name, value)) for name, value in constants.items())
+        key = (frozen, kinds, tuple(sorted(sizes.items())))
+        with self._lock:
+            state = self._state()
+            entry = self._entries.get(key)
+            if entry is None or entry.state != state:
+                entry = self._entries[key] = _Entry(state=state)
+            tensors = None if entry.recipe is None else entry.recipe.key(given)
+            kernel = None if tensors is None else entry.kernels.get(tensors)
+            if kernel is None:
+                kernel = self._compile_eagerly(entry, constants, given, sizes, args)
+        return kernel, passed
+
+    def _compile_eagerly(
+        self,
+        entry: _Entry,
+        constants: Mapping[str, Any],
+        given: Mapping[str, GivenTensor | None],
+        sizes: Mapping[str, int],
+        args: tuple[Any, ...],
+    ) -> JITKernel:
+        eager = self._eager_function()
+        made = eager.trace(constants, given, sizes, frozenset(self._output_names))
+        out_idx = None if self.options.out_idx is None else [made.arguments.index(name) for name in self._output_names]
+        prim_func = PrimFunc(eager.function, made.traced)
+        kernel = _compile(prim_func, replace(self.options, out_idx=out_idx), _device(args))
+        entry.recipe = made.recipe
+        entry.kernels[made.recipe.key(given) or ()] = kernel
+        return kernel
+
+
+def _is_python_annotation(annotation: Any) -> bool:
+    """Whether an annotation is one of Python's own types, which say that a value is a constant."""
+    return isinstance(annotation, type) and annotation is not inspect.Parameter.empty
+
+
+class BoundJITFunction:
+    """A jit function taken from an instance: the instance is its first argument, a constant."""
+
+    def __init__(self, function: JITFunction, instance: Any) -> None:
+        self._function = function
+        self._instance = instance
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._function(self._instance, *args, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._function, name)
+        if name in ("compile", "get_kernel_source", "get_tir"):
+            return lambda *args, **named: attribute(self._instance, *args, **named)
+        return attribute
+
+
+def jit(func: Any = None, **options: Any) -> Any:
+    """Decorates a function that is a kernel or makes one; see the module's text for the styles.
+
+    Options: ``out_idx``, ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``debug_root_path``,
+    ``compile_flags``. E129: not a function; E159: an option that does not exist or has a wrong value.
+    """
+    chosen = _options(options, "jit")
+
+    def decorate(function: Any) -> JITFunction:
+        return JITFunction(function, chosen)
+
+    return decorate if func is None else decorate(func)
+
+
+def _given(value: Any) -> GivenTensor | None:
+    """The shape, strides and element type of a tensor or of ``T.Tensor(shape, dtype)`` in its place; None for anything else."""
+    if value is None or isinstance(value, (bool, int, float, str, DType, type, PointerSpec)):
+        return None
+    if isinstance(value, TensorSpec):
+        if value.shape is None:
+            return None
+        shape = tuple(int(s) for s in value.shape)
+        strides = _dense(shape) if value.strides is None else tuple(int(s) for s in value.strides)
+        return GivenTensor(shape=shape, dtype=as_dtype(value.dtype.name), strides=strides)
+    try:
+        view = view_of(value)
+    except UnusableArray:
+        return None
+    if view is None:
+        return None
+    return GivenTensor(shape=tuple(view.shape), dtype=view.dtype, strides=tuple(view.strides))
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= size
+    return tuple(strides)
+
+
+def _device(args: Iterable[Any]) -> str | int | None:
+    for value in args:
+        if isinstance(value, (bool, int, float, str, type(None))):
+            continue
+        try:
+            view = view_of(value)
+        except UnusableArray:
+            continue
+        if view is not None:
+            return view.device
+    return None
+
+
+def freeze(function: str, name: str, value: Any) -> Any:
+    """A constant argument as part of a key: numbers by type and value, containers by content. E150: a value that cannot be told apart."""
+    kind = type(value)
+    if kind in (bool, int, float, complex, str, bytes, type(None)):
+        return (kind.__name__, repr(value) if kind is float else value)
+    if isinstance(value, dict):
+        return ("dict", tuple((freeze(function, name, k), freeze(function, name, v)) for k, v in value.items()))
+    if isinstance(value, (list, tuple)):
+        return (kind.__name__, tuple(freeze(function, name, v) for v in value))
+    if isinstance(value, (set, frozenset)):
+        return ("set", frozenset(freeze(function, name, v) for v in value))
+    if isinstance(value, type):
+        return ("type", value)
+    try:
+        return ("dtype", as_dtype(value).name)
+    except UnknownDType:
+        pass
+    if _given(value) is not None:
+        raise catalogue.E150.error(name=name, function=function, given="a tensor")
+    own_hash: Any = getattr(kind, "__hash__", None)
+    by_identity = own_hash is getattr(object, "__hash__", None)
+    if (own_hash is not None and not by_identity) or callable(value):
+        return (kind.__name__, value)
+    attributes = getattr(value, "__dict__", None)
+    if not isinstance(attributes, dict):
+        raise catalogue.E150.error(name=name, function=function, given=f"an unhashable {kind.__name__}")
+    identity = Same(value) if by_identity else None
+    return (kind, identity, tuple((k, freeze(function, f"{name}.{k}", v)) for k, v in attributes.items()))
+
+
+__all__ = ["BoundJITFunction", "JITFunction", "JITOptions", "compile", "jit", "par_compile"]

@@ -1,0 +1,328 @@
+"""The compiled kernel that a user calls.
+
+In: a verified kernel, a target and options. Out: a :class:`JITKernel`: calling it checks the arguments, allocates the results and
+launches; other methods show what was generated, time it and compare it. Methods that belong to one backend are found through
+its manifest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from zellige import driver
+from zellige.diagnostics import ZelligeError, catalogue
+from zellige.dtypes import DType
+from zellige.ir.expr import Const
+from zellige.ir.printer import print_kernel
+from zellige.ir.stmt import Kernel, TensorParam
+from zellige.options import CompileOptions
+from zellige.plugin.contract import CompiledKernel
+from zellige.plugin.registry import BackendHandle, registry
+from zellige.runtime.arguments import Place, Signature
+from zellige.runtime.arrays import HOST
+from zellige.runtime.size_text import size_text
+from zellige.target import AUTO, Target, parse_target
+
+if TYPE_CHECKING:
+    from zellige.profiler import Profiler
+    from zellige.runtime.supply import TensorSupplyType
+
+SourceChoice = Literal["kernel", "host", "both"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelParam:
+    """A parameter as shown to users. A symbolic extent stands in ``shape`` as text; a scalar has an empty shape."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int | str, ...]
+    is_tensor: bool
+
+    def is_scalar(self) -> bool:
+        return not self.is_tensor
+
+    def is_unsigned(self) -> bool:
+        return self.dtype.kind == "uint"
+
+    def is_float8(self) -> bool:
+        return self.dtype.is_float and self.dtype.bits == 8
+
+    def is_float4(self) -> bool:
+        return self.dtype.is_float and self.dtype.bits == 4
+
+    def is_boolean(self) -> bool:
+        return self.dtype.is_bool
+
+    def torch_dtype(self) -> Any:
+        """The torch dtype of that name; raises UnknownDType where torch has none."""
+        return self.dtype.as_torch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variant:
+    """The kernel compiled for one target."""
+
+    target: Target
+    handle: BackendHandle
+    compiled: CompiledKernel
+    place: Place
+
+
+class JITKernel:
+    """A kernel compiled for a target, callable with NumPy arrays, torch tensors and anything that speaks DLPack.
+
+    With the target "auto" it is compiled at once for the target of ``device`` (where arguments will live: the name that their framework
+    gives, or a DLPack device type), without one for the target that works here; and again at the first call whose arguments live on
+    another target's device. Two threads may call it at the same time. ``latency``, ``config`` and ``ref_latency`` are set by tuning.
+    """
+
+    latency: float | None = None
+    config: dict[str, Any] | None = None
+    ref_latency: float | None = None
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        target: str | Target = AUTO,
+        options: CompileOptions | None = None,
+        *,
+        prim_func: object = None,
+        device: str | int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.prim_func = prim_func
+        self.options = options or CompileOptions()
+        self.signature = Signature(kernel)
+        self._requested = parse_target(target)
+        self._variants: dict[Target, _Variant] = {}
+        self._by_device: dict[str | int | None, _Variant] = {}
+        self._lock = threading.RLock()
+        self._scratch = threading.local()
+        self._default = self._compiled_for(registry().resolve(self._requested, device=device))
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Check the arguments (E601 to E618), allocate the results, launch and wait.
+
+        The tensors that the kernel makes are not passed. Returns None, the one result, or a list of them.
+        """
+        arguments = self.signature.read(args, keywords)
+        first = arguments.first
+        variant = self._variant(None if first is None else first.device)
+        bound = self.signature.bind(arguments, variant.place, self._workspaces())
+        with driver.internal_errors(self.kernel, variant.target):
+            variant.compiled.launch(bound.pointers, bound.scalars, bound.sizes)
+        return bound.returned()
+
+    # ---- what it is --------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def target(self) -> Target:
+        """What it was compiled for."""
+        return self._default.target
+
+    @property
+    def device(self) -> str:
+        """The name that array frameworks give to the memory of its target."""
+        return next((d for d in self._default.place.devices if isinstance(d, str)), HOST)
+
+    @property
+    def params(self) -> list[KernelParam]:
+        """Every parameter in order, outputs included."""
+        made: list[KernelParam] = []
+        for param in self.kernel.params:
+            if isinstance(param, TensorParam):
+                shape = tuple(int(e.value) if isinstance(e, Const) else size_text(e) for e in param.buffer.shape)
+                made.append(KernelParam(name=param.buffer.name, dtype=param.buffer.dtype, shape=shape, is_tensor=True))
+            else:
+                made.append(KernelParam(name=param.var.name, dtype=param.var.dtype, shape=(), is_tensor=False))
+        return made
+
+    @property
+    def out_idx(self) -> list[int]:
+        """The positions, among the parameters, of the tensors that a call returns."""
+        return list(self.kernel.results)
+
+    @property
+    def ir_text(self) -> str:
+        """The tile IR as text, which ``zellige compile`` reads back."""
+        return print_kernel(self.kernel)
+
+    def get_tir(self) -> str:
+        """The tile IR as text."""
+        return self.ir_text
+
+    def get_kernel_source(self, kernel_only: bool = True) -> str:
+        """The lowered program as text. ``kernel_only`` is accepted: there is no host part beside it."""
+        return self._default.compiled.source()
+
+    @property
+    def kernel_source(self) -> str:
+        return self.get_kernel_source()
+
+    def get_asm(self) -> str:
+        """The machine code of the target as text. Raises Unsupported where the target has none."""
+        return self._default.compiled.assembly()
+
+    def get_host_source(self) -> str:
+        """The text of the host's part, for targets that generate one. Raises Unsupported (E440) elsewhere."""
+        return str(self._reported("get_host_source", "a host program"))
+
+    @property
+    def host_source(self) -> str:
+        return self.get_host_source()
+
+    def show_source(self, which: SourceChoice = "kernel") -> None:
+        """Print the generated text."""
+        for text in self._sources(which):
+            print(text)
+
+    def export_source(self, path: str | Path) -> None:
+        """Write the lowered program to a file; folders are made as needed."""
+        _write(Path(path), self.get_kernel_source())
+
+    def export_sources(self, kernel_path: str | Path | None = None, host_path: str | Path | None = None) -> None:
+        """Write the lowered program, the host's part, or both."""
+        if kernel_path is None and host_path is None:
+            raise ValueError("give kernel_path, host_path or both")
+        if kernel_path is not None:
+            self.export_source(kernel_path)
+        if host_path is not None:
+            _write(Path(host_path), self.get_host_source())
+
+    def print_source_code(self, which: SourceChoice = "kernel", file: str | Path | None = None) -> None:
+        """The older name of :meth:`show_source` and, with a file, of :meth:`export_source`."""
+        if file is None:
+            self.show_source(which)
+        else:
+            self.export_source(file)
+
+    def export_library(self, path: str | Path) -> None:
+        """Write what can be loaded without the compiler. Raises Unsupported (E440) where the target has no such form."""
+        self._reported("export_library", "a library", path)
+
+    @property
+    def resource_usage(self) -> Any:
+        """Registers, memory and the like, as the target's compiler reports them. Raises Unsupported (E440) where it does not."""
+        return self._reported("resource_usage", "its use of resources")
+
+    @property
+    def n_regs(self) -> int:
+        """Registers a lane. Raises Unsupported (E440) where the target does not report them."""
+        return int(self._reported("n_regs", "registers a lane"))
+
+    @property
+    def n_spills(self) -> int:
+        """Registers spilled to memory. Raises Unsupported (E440) where the target does not report them."""
+        return int(self._reported("n_spills", "spilled registers"))
+
+    @property
+    def n_max_threads(self) -> int:
+        """The most lanes of a block. Raises Unsupported (E440) where the target does not report it."""
+        return int(self._reported("n_max_threads", "the most lanes of a block"))
+
+    # ---- trying it ---------------------------------------------------------------------------------------------------------------------
+
+    def get_profiler(self, tensor_supply_type: TensorSupplyType | None = None) -> Profiler:
+        """What times the kernel and compares it; ``tensor_supply_type`` says how its tensors are filled (Auto unless given)."""
+        from zellige.profiler import Profiler, TensorSupplyType
+
+        return Profiler(self, tensor_supply_type or TensorSupplyType.Auto)
+
+    def run_once(self, func: Callable[..., Any] | None = None) -> Any:
+        """Call the kernel, or ``func``, once with made-up arguments."""
+        return self.get_profiler().run_once(func)
+
+    def update_tuner_result(self, latency: float, config: dict[str, Any], ref_latency: float | None) -> JITKernel:
+        """Note what tuning found: times in milliseconds and the configuration chosen."""
+        self.latency, self.config, self.ref_latency = latency, config, ref_latency
+        return self
+
+    def get_tuner_result(self) -> dict[str, Any]:
+        """What tuning found; ValueError for a kernel that was not tuned."""
+        if self.latency is None:
+            raise ValueError(f"{self.kernel.name} was not tuned")
+        return {"latency": self.latency, "config": self.config, "ref_latency": self.ref_latency}
+
+    def __repr__(self) -> str:
+        return f"<JITKernel {self.signature.call_text} for {self.target}>"
+
+    def __getattr__(self, name: str) -> Any:
+        """A method that the target's backend adds, such as an export of its own assembly; else AttributeError, which names its targets."""
+        if name.startswith("_"):
+            raise AttributeError(f"a compiled kernel has no attribute {name!r}")
+        default = self._default
+        if name in default.handle.manifest.inspections:
+            return partial(default.handle.inspections()[name], default.compiled)
+        owners = registry().inspection_targets(name)
+        if owners:
+            raise AttributeError(f"{name} belongs to kernels compiled for {', '.join(owners)}; this one is compiled for {default.target}")
+        raise AttributeError(f"a compiled kernel has no attribute {name!r}")
+
+    # ---- targets -----------------------------------------------------------------------------------------------------------------------
+
+    def _variant(self, device: str | int | None) -> _Variant:
+        if self._requested.name != AUTO or device is None:
+            return self._default
+        found = self._by_device.get(device)
+        if found is None:
+            found = self._by_device[device] = self._for_device(device)
+        return found
+
+    def _for_device(self, device: str | int) -> _Variant:
+        try:
+            target = registry().resolve(self._requested, device=device)
+        except ZelligeError as error:
+            if error.code == catalogue.E705.id:
+                return self._default  # no target has such a device: the check of the arguments says so with the argument's name
+            raise
+        return self._compiled_for(target)
+
+    def _compiled_for(self, target: Target) -> _Variant:
+        with self._lock:
+            if target not in self._variants:
+                handle = registry().backend(target)
+                devices: tuple[str | int, ...] = (*handle.manifest.framework_devices, *handle.manifest.dlpack_devices)
+                self._variants[target] = _Variant(
+                    target=target,
+                    handle=handle,
+                    compiled=driver.compile_kernel(self.kernel, target, self.options),
+                    place=Place(target=str(target), devices=devices),
+                )
+            return self._variants[target]
+
+    def _workspaces(self) -> dict[Any, Any]:
+        """The scratch tensors of the calling thread."""
+        kept: dict[Any, Any] | None = getattr(self._scratch, "kept", None)
+        if kept is None:
+            kept = self._scratch.kept = {}
+        return kept
+
+    def _sources(self, which: SourceChoice) -> tuple[str, ...]:
+        match which:
+            case "kernel":
+                return (self.get_kernel_source(),)
+            case "host":
+                return (self.get_host_source(),)
+            case "both":
+                return (self.get_kernel_source(), self.get_host_source())
+            case _:
+                raise ValueError(f"which is {which!r}, expected kernel, host or both")
+
+    def _reported(self, name: str, what: str, *arguments: object) -> Any:
+        handle = self._default.handle
+        if name not in handle.manifest.inspections:
+            owners = ", ".join(registry().inspection_targets(name))
+            known = f"{owners} does" if owners else "no installed backend does"
+            raise catalogue.E440.error(target=str(self.target), what=what, known=known)
+        return handle.inspections()[name](self._default.compiled, *arguments)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)

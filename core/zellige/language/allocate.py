@@ -1,0 +1,98 @@
+"""On-chip buffers, variables and workspace: T.alloc_shared, alloc_fragment, alloc_local, alloc_var, alloc_global, alloc_buffer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder
+from zellige.frontend.values import Tile, Variable, declare, here
+from zellige.frontend.vectors import VectorVariable
+from zellige.ir.expr import Buffer, Const, Expr
+from zellige.ir.stmt import TensorParam
+from zellige.language.tensors import element_type, shape_tuple
+
+_SPACES: Final = {"shared.dyn": "shared", "local.fragment": "fragment", "local.var": "var", "local.reducer": "fragment"}
+
+
+def space_of(scope: str) -> str:
+    """The memory space that a scope of TileLang names; a target's own space keeps its name."""
+    return _SPACES.get(scope, scope)
+
+
+def tile_shape(shape: Any) -> tuple[Expr, ...]:
+    """The extents of a buffer; E220 for one that is not positive."""
+    span = here()
+    extents = tuple(arithmetic.index(e, span) for e in shape_tuple(shape))
+    for extent in extents:
+        if isinstance(extent, Const) and extent.value < 1:
+            raise catalogue.E220.error(span, given=extent.value)
+    return extents
+
+
+def constant_shape(shape: Any, operation: str) -> tuple[Expr, ...]:
+    """The extents of an on-chip buffer, which are known while compiling. E105: an extent that is not; E220."""
+    extents = tile_shape(shape)
+    for extent in extents:
+        if not isinstance(extent, Const):
+            raise catalogue.E105.error(here(), given=f"an extent of the buffer of {operation}")
+    return extents
+
+
+def allocate(shape: Any, dtype: Any, space: str, default_name: str) -> Tile:
+    """A fresh on-chip buffer, named as the author is about to name it."""
+    operation = f"T.alloc_{default_name}"
+    builder = current_builder(operation)
+    builder.require_body(operation)
+    return Tile(builder.allocate(default_name, element_type(dtype), constant_shape(shape, operation), space_of(space)))
+
+
+def alloc_shared(shape: Any, dtype: Any, scope: str = "shared") -> Tile:
+    """A tile that all lanes of the block share. Elements are undefined until written. E105, E220: extents; E217: dtype."""
+    return allocate(shape, dtype, scope, "shared")
+
+
+def alloc_fragment(shape: Any, dtype: Any, scope: str = "fragment") -> Tile:
+    """A tile of the block in the lanes' registers. Elements are undefined until written. E105, E220: extents; E217: dtype."""
+    return allocate(shape, dtype, scope, "fragment")
+
+
+def alloc_local(shape: Any, dtype: Any, scope: str = "local") -> Tile:
+    """An array of a lane, or of a point inside T.Parallel; the block's where there are neither. E105, E220: extents; E217: dtype."""
+    return allocate(shape, dtype, scope, "local")
+
+
+def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global", **_: Any) -> Tile:
+    """A buffer of the space that ``scope`` names: global as :func:`alloc_global`, any other as the function of that space."""
+    space = space_of(scope)
+    return alloc_global(shape, dtype) if space == "global" else allocate(shape, dtype, space, "buffer")
+
+
+def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = None) -> Variable | VectorVariable:
+    """A mutable scalar, or vector for a vector type: assigning to its name stores. Without ``init`` it is 0.
+
+    Forms: ``(dtype)``, ``(dtype, init)``, ``(dtype, scope)``, ``(dtype, init, scope)``. E221: two initial values; E254: it does not fit.
+    """
+    builder = current_builder("T.alloc_var")
+    builder.require_body("T.alloc_var")
+    for argument in args:
+        if isinstance(argument, str):
+            continue
+        if init is not None:
+            raise catalogue.E221.error(here())
+        init = argument
+    element = element_type(dtype)
+    initial = 0 if init is None else init
+    if element.lanes > 1:
+        return VectorVariable.declare(element, initial)
+    return declare("var", element, initial)
+
+
+def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Tile:
+    """Global memory that all blocks of the call share; made by the runtime, undefined until written. Sizes follow from the arguments."""
+    builder = current_builder("T.alloc_global")
+    name = builder.unique(builder.name_for("workspace"))
+    buffer = Buffer(name=name, dtype=element_type(dtype), shape=tile_shape(shape), space="global", span=builder.span)
+    builder.params.append(TensorParam(buffer=buffer, role="workspace"))
+    return Tile(buffer)

@@ -1,0 +1,68 @@
+"""Looking into a kernel: T.print, T.device_assert, T.assume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder
+from zellige.frontend.values import Tile, TileRegion, here
+from zellige.frontend.vectors import Vector
+from zellige.ir.expr import Const, Expr, Load, Var
+from zellige.ir.stmt import Assert, Assume, Print, Stmt, whole
+from zellige.ir.traverse import walk
+
+
+def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0, **named: Any) -> None:
+    """Writes a message and a value, or every element of a tile, to the standard output when the kernel runs. E202 for anything else."""
+    builder = current_builder("T.print")
+    message = str(msg)
+    if isinstance(obj, Tile):
+        value: Any = whole(obj.node, here())
+    elif isinstance(obj, TileRegion):
+        value = obj.region
+    elif isinstance(obj, Vector):
+        for position, lane in enumerate(obj):
+            builder.emit(Print(value=lane.expr, message=f"{message}[{position}]", span=builder.span))
+        return
+    elif isinstance(obj, str):
+        value, message = None, f"{message}{obj}"
+    else:
+        value = None if obj is None else arithmetic.as_expr(obj, here())
+    builder.emit(Print(value=value, message=message, span=builder.span))
+
+
+def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) -> None:
+    """Stops the launch with an error that names this line when the condition is false."""
+    builder = current_builder("T.device_assert")
+    builder.emit(Assert(condition=arithmetic.truth(condition, builder.span), message=str(msg), span=builder.span))
+
+
+def assume(cond: Any, **named: Any) -> None:
+    """The author's promise that the condition holds; the compiler may leave out bounds tests that follow from it.
+
+    A promise about sizes and scalar parameters alone is checked when the kernel is launched (E620). E118: it is false while compiling.
+    """
+    builder = current_builder("T.assume")
+    condition = arithmetic.truth(cond, builder.span)
+    if isinstance(condition, Const):
+        if not condition.value:
+            raise catalogue.E118.error(builder.span, message="T.assume of a condition that is false")
+        return
+    statements: list[Stmt] = [Assume(condition=condition, span=builder.span)]
+    if _is_known_at_launch(condition):
+        statements.insert(0, Assert(condition=condition, message="T.assume does not hold", span=builder.span))
+    if builder.is_inside_launch:
+        for statement in statements:
+            builder.emit(statement)
+    else:
+        builder.deferred.extend(statements)
+
+
+def _is_known_at_launch(condition: Expr) -> bool:
+    return not any(isinstance(n, Load) or (isinstance(n, Var) and n.kind not in ("size", "scalar")) for n in walk(condition))
+
+
+def evaluate(value: Any, **named: Any) -> None:
+    """Nothing: an expression has no effect of its own. Calls of the language act where they stand."""

@@ -1,0 +1,155 @@
+"""Wishes about code generation that never change the meaning, and the safe value, which does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import LaunchDraft, current_builder
+from zellige.frontend.values import Scalar, Tile, here
+from zellige.ir.expr import INT32, Buffer, Var
+from zellige.ir.stmt import LayoutHint, NamedHint, RasterHint, SafeValue
+from zellige.layout import Fragment, Layout, PartialFragment
+
+_CHECKED: Final = 1 << 17  # the largest tile whose layout is tried on every element
+
+NAMES: Final = frozenset(
+    (
+        "use_swizzle", "annotate_layout", "annotate_l2_hit_ratio", "annotate_min_blocks_per_sm", "annotate_restrict_buffers",
+        "annotate_compile_flags", "likely", "Layout", "Fragment", "PartialFragment", "GemmWarpPolicy",
+    )
+)  # fmt: skip
+"""Names of the language that are wishes only."""
+
+
+def _launch(operation: str) -> LaunchDraft:
+    builder = current_builder(operation)
+    builder.require_body(operation)
+    assert builder.launch is not None
+    return builder.launch
+
+
+def _buffer(value: Any, operation: str) -> Buffer:
+    pending = getattr(value, "tile", None)
+    tile = pending() if callable(pending) else value
+    if not isinstance(tile, Tile):
+        raise catalogue.E222.error(here(), operation=operation, given=arithmetic.describe(value))
+    return tile.node
+
+
+def _positive(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} as {what}")
+    return value
+
+
+def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> None:
+    """The wish to walk the grid in panels of ``panel_size`` blocks, so that neighbours share the cache. Orders: row, column, mlx.
+
+    E244: another order; E245: no count.
+    """
+    if order not in ("row", "column", "col", "mlx"):
+        raise catalogue.E244.error(here(), given=repr(order))
+    panel = _positive(panel_size, "panel_size")
+    launch = _launch("T.use_swizzle")
+    if enable:
+        launch.hints.append(RasterHint(panel=panel, order="column" if order in ("column", "col") else "row"))
+
+
+def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
+    """The wish to store tiles by the given layouts: ``{tile: T.Layout(...) | T.Fragment(...) | make_swizzled_layout(tile) | callable}``.
+
+    E246: no layout, or one of the wrong sort; E247: another rank, or two elements in one place.
+    """
+    launch = _launch("T.annotate_layout")
+    builder = current_builder("T.annotate_layout")
+    for tile, layout in layout_map.items():
+        buffer = _buffer(tile, "T.annotate_layout")
+        chosen = Layout(Tile(buffer).shape, layout) if callable(layout) and not isinstance(layout, Layout) else layout
+        if not isinstance(chosen, Layout):
+            raise catalogue.E246.error(here(), given=arithmetic.describe(layout))
+        if buffer in builder.reducers and not isinstance(chosen, PartialFragment):
+            raise catalogue.E246.error(
+                here(), given=f"{chosen!r} for a reducer", hint="a reducer takes a T.PartialFragment: where its partial results live"
+            )
+        launch.hints.append(layout_hint(buffer, chosen))
+
+
+def layout_hint(buffer: Buffer, layout: Layout) -> LayoutHint:
+    """A layout as a hint of the IR; E247 where it does not fit the buffer."""
+    if len(layout.shape) != buffer.rank:
+        raise catalogue.E247.error(here(), name=buffer.name, reason=f"has {len(layout.shape)} dimensions, the tile has {buffer.rank}")
+    if layout.kind != "map":
+        return LayoutHint(buffer=buffer, kind=layout.kind)
+    axes = tuple(Var(name=f"i{n}", dtype=INT32, kind="loop") for n in range(buffer.rank))
+    points = [Scalar(axis) for axis in axes]
+    lane = None
+    if isinstance(layout, Fragment):
+        lane_value, index = layout.place(*points)
+        lane = arithmetic.index(lane_value, here())
+        forward = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+    else:
+        _check_injective(buffer, layout)
+        forward = layout.index(*points)
+    return LayoutHint(
+        buffer=buffer,
+        kind="map",
+        axes=axes,
+        forward=tuple(arithmetic.index(e, here()) for e in forward),
+        lane=lane,
+        replicate=layout.copies if isinstance(layout, Fragment) else 1,
+    )
+
+
+def _check_injective(buffer: Buffer, layout: Layout) -> None:
+    """E247 where two elements of a tile of moderate, constant size get one place."""
+    if not all(isinstance(n, int) for n in layout.shape) or math.prod(layout.shape) > _CHECKED:
+        return
+    found = layout.collision()
+    if found is not None:
+        first, second, place = found
+        raise catalogue.E247.error(
+            here(), name=buffer.name, reason=f"is not one to one: elements {first} and {second} both get the place {place}"
+        )
+
+
+def annotate_safe_value(safe_value_map: Mapping[Any, Any]) -> None:
+    """What elements of tensors outside their shape read as, instead of 0. E222: no tile; E254: a number that does not fit."""
+    launch = _launch("T.annotate_safe_value")
+    for tile, value in safe_value_map.items():
+        buffer = _buffer(tile, "T.annotate_safe_value")
+        launch.safe_values.append(SafeValue(buffer=buffer, value=arithmetic.stored(value, buffer.dtype, here())))
+
+
+def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:
+    """The wish to keep this share of a tensor in the last-level cache."""
+    launch = _launch("T.annotate_l2_hit_ratio")
+    for tile, ratio in l2_hit_ratio_map.items():
+        launch.hints.append(NamedHint(name="l2_hit_ratio", value=float(ratio), buffer=_buffer(tile, "T.annotate_l2_hit_ratio")))
+
+
+def annotate_min_blocks_per_sm(n: int) -> None:
+    """The wish for at least ``n`` resident blocks a core. E245: no count."""
+    _launch("T.annotate_min_blocks_per_sm").hints.append(NamedHint(name="min_blocks_per_core", value=_positive(n, "the number of blocks")))
+
+
+def annotate_restrict_buffers(*buffers: Any) -> None:
+    """Names tensors that may share memory with others."""
+    launch = _launch("T.annotate_restrict_buffers")
+    for tile in buffers:
+        launch.hints.append(NamedHint(name="may_alias", value=True, buffer=_buffer(tile, "T.annotate_restrict_buffers")))
+
+
+def annotate_compile_flags(flags: str | list[str]) -> None:
+    """Flags for the target's own compiler, where it has one."""
+    builder = current_builder("T.annotate_compile_flags")
+    builder.settings.setdefault("compile_flags", []).extend([flags] if isinstance(flags, str) else list(flags))
+
+
+def annotate_pass_configs(configs: Mapping[Any, Any]) -> None:
+    """Pass configs of this kernel; those given to jit take precedence."""
+    builder = current_builder("T.annotate_pass_configs")
+    builder.settings.setdefault("pass_configs", {}).update(dict(configs))

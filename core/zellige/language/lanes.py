@@ -1,0 +1,258 @@
+"""The lane extension: thread queries, barriers, shuffles, votes. A launch that uses one has exactly ``threads`` lanes."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from zellige.diagnostics import catalogue
+from zellige.dtypes import dtype as as_dtype
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import LaunchDraft, current_builder
+from zellige.frontend.values import Scalar, bind, from_expr, here
+from zellige.ir.expr import BOOL, INT32, Var, const
+from zellige.ir.stmt import Barrier, Scope, Shuffle, Vote
+from zellige.language import elementwise
+
+WARP: Final = 32
+"""The lanes of a warp in the language: shuffles, votes and warp reductions work on groups of this many unless told otherwise."""
+
+_DIMENSIONS: Final = 3
+
+
+def _launch(operation: str) -> LaunchDraft:
+    builder = current_builder(operation)
+    builder.require_body(operation)
+    assert builder.launch is not None
+    return builder.launch
+
+
+def _axis(dim: Any, count: int, what: str) -> int:
+    if not isinstance(dim, int) or isinstance(dim, bool) or not 0 <= dim < count:
+        raise catalogue.E241.error(here(), what=what, given=arithmetic.describe(dim), count=count)
+    return dim
+
+
+def get_thread_binding(dim: int = 0) -> Scalar:
+    """The lane's number along dimension ``dim`` of ``threads``; 0 along one that was not given. E241: no dimension from 0 to 2."""
+    return get_thread_bindings()[_axis(dim, _DIMENSIONS, "thread dimension")]
+
+
+def get_thread_bindings() -> list[Scalar]:
+    """The lane's numbers along the three dimensions of ``threads``."""
+    lanes = [Scalar(var) for var in _launch("T.get_thread_binding").lanes()]
+    return lanes + [Scalar(const(0, INT32))] * (_DIMENSIONS - len(lanes))
+
+
+def get_block_binding(dim: int = 0) -> Scalar:
+    """The block's number along grid dimension ``dim``. E241: the grid has no such dimension."""
+    grid = _launch("T.get_block_binding").grid_vars
+    return Scalar(grid[_axis(dim, len(grid), "grid dimension")])
+
+
+def get_block_bindings() -> list[Scalar]:
+    """The block's numbers along every grid dimension."""
+    return [Scalar(var) for var in _launch("T.get_block_bindings").grid_vars]
+
+
+def get_thread_extent(dim: int = 0) -> Any:
+    """The number of lanes along a dimension of ``threads``; 1 along one that was not given. E241: no dimension from 0 to 2."""
+    return get_thread_extents()[_axis(dim, _DIMENSIONS, "thread dimension")]
+
+
+def get_thread_extents() -> list[Any]:
+    """The numbers of lanes along the three dimensions of ``threads``."""
+    extents = [from_expr(e) for e in _launch("T.get_thread_extent").threads or ()]
+    return extents + [1] * (_DIMENSIONS - len(extents))
+
+
+def get_block_extent(dim: int = 0) -> Any:
+    """The grid's extent along a dimension; 1 along one that it does not have. E241: no dimension from 0 to 2."""
+    return get_block_extents()[_axis(dim, _DIMENSIONS, "grid dimension")]
+
+
+def get_block_extents() -> list[Any]:
+    """The grid's extents along three dimensions."""
+    extents = [from_expr(e) for e in _launch("T.get_block_extent").grid]
+    return extents + [1] * (_DIMENSIONS - len(extents))
+
+
+def linear_lane() -> Scalar:
+    """The lane's number in the block, the first dimension of ``threads`` fastest."""
+    launch = _launch("a lane operation")
+    lanes = launch.lanes()
+    result = Scalar(lanes[0])
+    step: Any = Scalar((launch.threads or ())[0])
+    for var, extent in zip(lanes[1:], (launch.threads or ())[1:]):
+        result = result + Scalar(var) * step
+        step = step * Scalar(extent)
+    return result
+
+
+def get_lane_idx(warp_size: Any = None) -> Scalar:
+    """The lane's number in its warp."""
+    return Scalar(arithmetic.binary("floormod", linear_lane(), WARP if warp_size is None else warp_size, here()))
+
+
+def get_warp_idx(warp_size: Any = None) -> Scalar:
+    """The number of the lane's warp in the block."""
+    return Scalar(arithmetic.binary("floordiv", linear_lane(), WARP if warp_size is None else warp_size, here()))
+
+
+get_warp_idx_sync = get_warp_idx
+
+
+def shuffle_elect(thread_extent: int) -> Scalar:
+    """Whether the lane is the first of its group of ``thread_extent`` lanes; of the whole block for 0. E245: no count."""
+    if not isinstance(thread_extent, int) or isinstance(thread_extent, bool) or thread_extent < 0:
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(thread_extent)} as thread_extent")
+    lane = linear_lane()
+    return Scalar(arithmetic.compare("eq", lane % thread_extent if thread_extent else lane, 0, here()))
+
+
+def _barrier(scope: Scope, operation: str) -> None:
+    launch = _launch(operation)
+    launch.has_barriers = True
+    builder = current_builder(operation)
+    builder.emit(Barrier(scope=scope, span=builder.span))
+
+
+def sync_threads(barrier_id: Any = None, arrive_count: Any = None) -> None:
+    """Every lane of the block arrives before any goes on. E242: named barriers, which belong to devices."""
+    if barrier_id is not None or arrive_count is not None:
+        raise catalogue.E242.error(here())
+    _barrier("block", "T.sync_threads")
+
+
+def sync_warp(mask: Any = None) -> None:
+    """Every lane of the warp arrives before any goes on."""
+    _barrier("warp", "T.sync_warp")
+
+
+def sync_grid() -> None:
+    """Every block arrives before any goes on."""
+    _barrier("grid", "T.sync_grid")
+
+
+def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: Any, width: Any) -> Scalar:
+    """``value`` of another lane of the group of ``width`` lanes. E243: a width that is not a power of two up to 64."""
+    size = getattr(width, "constant", width)
+    if not isinstance(size, int) or size < 1 or size & (size - 1) or size > 64:
+        raise catalogue.E243.error(here(), given=arithmetic.describe(width))
+    _launch("a shuffle").lanes()
+    builder = current_builder("a shuffle")
+    expr = arithmetic.as_expr(value, builder.span)
+    result = builder.var("shuffled", expr.dtype, "value")
+    other = arithmetic.index(operand, builder.span)
+    builder.emit(Shuffle(result=result, mode=mode, value=expr, operand=other, width=size, span=builder.span))
+    return Scalar(result)
+
+
+def shfl_xor(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
+    """The value of lane ``lane ^ delta``. E243: width."""
+    return shuffle("xor", value, delta, width)
+
+
+def shfl_up(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
+    """The value of lane ``lane - delta``, the own value where there is none. E243: width."""
+    return shuffle("up", value, delta, width)
+
+
+def shfl_down(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
+    """The value of lane ``lane + delta``, the own value where there is none. E243: width."""
+    return shuffle("down", value, delta, width)
+
+
+def shfl_sync(value: Any, srcLane: Any, width: int = WARP, mask: Any = None) -> Scalar:
+    """The value of lane ``srcLane`` of the group. E243: width."""
+    return shuffle("index", value, srcLane, width)
+
+
+def _vote(mode: Literal["any", "all", "count", "ballot"], scope: Scope, predicate: Any) -> Scalar:
+    _launch("a vote").lanes()
+    builder = current_builder("a vote")
+    dtype = {"ballot": as_dtype("uint64"), "count": INT32}.get(mode, BOOL)
+    result: Var = builder.var("vote", dtype, "value")
+    builder.emit(Vote(result=result, mode=mode, scope=scope, predicate=arithmetic.truth(predicate, builder.span), span=builder.span))
+    return Scalar(arithmetic.cast(result, INT32, builder.span) if dtype.is_bool else result)
+
+
+def any_sync(predicate: Any, mask: Any = None) -> Scalar:
+    """1 where the predicate holds in any lane of the warp, else 0."""
+    return _vote("any", "warp", predicate)
+
+
+def all_sync(predicate: Any, mask: Any = None) -> Scalar:
+    """1 where the predicate holds in all lanes of the warp, else 0."""
+    return _vote("all", "warp", predicate)
+
+
+def ballot(predicate: Any) -> Scalar:
+    """The mask of the warp's lanes in which the predicate holds (uint64)."""
+    return _vote("ballot", "warp", predicate)
+
+
+def ballot_sync(predicate: Any, mask: Any = None) -> Scalar:
+    """As :func:`ballot`."""
+    return ballot(predicate)
+
+
+def activemask() -> Scalar:
+    """The mask of the warp's lanes that run this statement (uint64)."""
+    return ballot(True)
+
+
+def syncthreads_count(predicate: Any) -> Scalar:
+    """A block barrier that gives the number of lanes in which the predicate holds."""
+    return _vote("count", "block", predicate)
+
+
+def syncthreads_and(predicate: Any) -> Scalar:
+    """A block barrier that gives 1 where the predicate holds in all lanes, else 0."""
+    return _vote("all", "block", predicate)
+
+
+def syncthreads_or(predicate: Any) -> Scalar:
+    """A block barrier that gives 1 where the predicate holds in any lane, else 0."""
+    return _vote("any", "block", predicate)
+
+
+_COMBINE: Final = {
+    "sum": lambda a, b: a + b,
+    "max": lambda a, b: elementwise.max(a, b),
+    "min": lambda a, b: elementwise.min(a, b),
+    "bitand": lambda a, b: a & b,
+    "bitor": lambda a, b: a | b,
+}
+
+
+def warp_reduce(op: Literal["sum", "max", "min", "bitand", "bitor"], value: Any) -> Scalar:
+    """The reduction of ``value`` over the warp, in every lane, as a butterfly of exchanges. E204: a bitwise one of floats."""
+    result = bind("partial", value)
+    for delta in (16, 8, 4, 2, 1):
+        result = bind("partial", _COMBINE[op](result, shfl_xor(result, delta)))
+    return result
+
+
+def warp_reduce_sum(value: Any) -> Scalar:
+    """The sum over the warp's lanes."""
+    return warp_reduce("sum", value)
+
+
+def warp_reduce_max(value: Any) -> Scalar:
+    """The maximum over the warp's lanes; NaN is ignored."""
+    return warp_reduce("max", value)
+
+
+def warp_reduce_min(value: Any) -> Scalar:
+    """The minimum over the warp's lanes; NaN is ignored."""
+    return warp_reduce("min", value)
+
+
+def warp_reduce_bitand(value: Any) -> Scalar:
+    """The bitwise and over the warp's lanes."""
+    return warp_reduce("bitand", value)
+
+
+def warp_reduce_bitor(value: Any) -> Scalar:
+    """The bitwise or over the warp's lanes."""
+    return warp_reduce("bitor", value)

@@ -1,0 +1,167 @@
+"""Loops: T.serial, T.Pipelined, T.unroll, T.vectorized, T.Parallel, T.Persistent, T.grid, and T.loop_break.
+
+Each loop function returns a specification (:mod:`zellige.frontend.loops`) that the evaluator turns into a loop of the IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder
+from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec
+from zellige.frontend.values import here
+from zellige.ir.expr import Const
+from zellige.ir.stmt import Break, LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
+from zellige.language.keywords import accept
+
+_DEFAULT_GROUP: Final = 8
+
+
+def _range(kind: LoopKind, start: Any, stop: Any, step: Any) -> ForSpec:
+    span = here()
+    if stop is None:
+        start, stop = 0, start
+    first, last = arithmetic.index(start, span), arithmetic.index(stop, span)
+    by = arithmetic.index(1 if step is None else step, span)
+    if isinstance(by, Const) and by.value == 0:
+        raise catalogue.E211.error(span)
+    dtype = arithmetic.common_dtype(arithmetic.common_dtype(first.dtype, last.dtype), by.dtype)
+    first, last, by = (arithmetic.cast(e, dtype, span) for e in (first, last, by))
+    return ForSpec(kind=kind, start=first, stop=last, step=by, span=span)
+
+
+def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> ForSpec:
+    """Iterations in order: ``range(start, stop, step)``. E211: a step of 0; E205: no integers."""
+    return _range(SerialKind(), start, stop, step)
+
+
+def unroll(
+    start: Any, stop: Any = None, step: Any = None, *, explicit: bool = False, unroll_factor: int | None = None, annotations: Any = None
+) -> ForSpec:
+    """As ``serial``; the compiler is asked to unroll, by ``unroll_factor`` where it is given.
+
+    ValueError for ``explicit`` together with ``unroll_factor``; E245: a factor below 1.
+    """
+    if explicit and unroll_factor is not None:
+        raise ValueError("T.unroll takes explicit=True (unroll all) or unroll_factor, not both")
+    return _range(Unrolled(factor=_count(unroll_factor, "unroll_factor")), start, stop, step)
+
+
+def _count(value: Any, what: str) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} as {what}")
+    return value
+
+
+def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForSpec:
+    """As ``serial``; the author promises that adjacent iterations may run as one vector operation."""
+    return _range(Vectorised(), start, stop, None)
+
+
+def Pipelined(
+    start: Any,
+    stop: Any = None,
+    num_stages: int = 0,
+    order: Sequence[int] | None = None,
+    stage: Sequence[int] | None = None,
+    annotations: Any = None,
+    **hints: Any,
+) -> ForSpec:
+    """As ``serial``; copies may run up to ``num_stages`` iterations ahead. The result never depends on ``num_stages``.
+
+    ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body. E212: no count, or a schedule that is none.
+    """
+    accept("T.Pipelined", hints, ("num_stages", "order", "stage", "group", "sync", "annotations"))
+    if not isinstance(num_stages, int) or isinstance(num_stages, bool) or num_stages < 0:
+        raise catalogue.E212.error(here(), what="num_stages", given=arithmetic.describe(num_stages))
+    entries = [_schedule(name, value) for name, value in (("order", order), ("stage", stage))]
+    if all(entries) and len(entries[0]) != len(entries[1]):
+        raise catalogue.E212.error(here(), what="the length of stage", given=f"{len(entries[1])} beside {len(entries[0])} entries of order")
+    return _range(PipelinedKind(stages=num_stages, order=entries[0], stage=entries[1]), start, stop, None)
+
+
+def _schedule(name: str, value: Any) -> tuple[int, ...]:
+    entries = tuple(value or ())
+    for entry in entries:
+        if not isinstance(entry, int) or isinstance(entry, bool) or entry < -1:
+            raise catalogue.E212.error(here(), what=f"an entry of {name}", given=arithmetic.describe(entry))
+    return entries
+
+
+def Parallel(
+    *extents: Any,
+    coalesced_width: int | None = None,
+    loop_layout: Any = None,
+    prefer_async: bool | None = None,
+    annotations: Any = None,
+    **hints: Any,
+) -> MapSpec:
+    """The points of a box, independent of each other and in any order. The keyword arguments are hints, ``coalesced_width`` in elements.
+
+    E213: no extents; E205: no integers; E245: no width.
+    """
+    accept("T.Parallel", hints, ("coalesced_width", "loop_layout", "prefer_async", "annotations"))
+    span = here()
+    if not extents:
+        raise catalogue.E213.error(span, loop="T.Parallel")
+    return MapSpec(
+        extents=tuple(arithmetic.index(e, span) for e in extents), vector_width=_count(coalesced_width, "coalesced_width"), span=span
+    )
+
+
+def grid(*extents: Any) -> GridSpec:
+    """Nested serial loops; in ``T.Kernel(T.grid(m, n))`` the grid's extents. E213: no extents."""
+    span = here()
+    if not extents:
+        raise catalogue.E213.error(span, loop="T.grid")
+    return GridSpec(extents=tuple(arithmetic.index(e, span) for e in extents), span=span)
+
+
+def Persistent(
+    domain: Sequence[Any],
+    wave_size: Any,
+    index: Any,
+    group_size: Any = _DEFAULT_GROUP,
+    num_stages: int = 0,
+    *,
+    annotations: Any = None,
+) -> PersistentSpec:
+    """The tiles of ``domain`` that block ``index`` of ``wave_size`` blocks works on, one after the other.
+
+    Tiles are numbered in panels of ``group_size`` along the last dimension (0 counts as 1). E213: no domain; E105: a group size
+    known only at run time.
+    """
+    span = here()
+    extents = tuple(domain) if isinstance(domain, (tuple, list)) else (domain,)
+    if not extents:
+        raise catalogue.E213.error(span, loop="T.Persistent")
+    group = arithmetic.index(_DEFAULT_GROUP if group_size is None else group_size, span)
+    if not isinstance(group, Const):
+        raise catalogue.E105.error(span, given="group_size of T.Persistent")
+    return PersistentSpec(
+        domain=tuple(arithmetic.index(e, span) for e in extents),
+        wave_size=arithmetic.index(wave_size, span),
+        index=arithmetic.index(index, span),
+        group_size=max(int(group.value), 1),
+        stages=num_stages,
+        span=span,
+    )
+
+
+def loop_break() -> None:
+    """Leaves the innermost run-time loop, as ``break`` does. E114: in T.Parallel; E111: outside of loops."""
+    builder = current_builder("T.loop_break")
+    loops = [c.kind for c in builder.trace.control if c.kind != "if"] if builder.trace is not None else []
+    if not loops:
+        raise catalogue.E111.error(builder.span, what="T.loop_break outside of a loop", instead="call it in the body of a loop")
+    if loops[-1] == "map":
+        raise catalogue.E114.error(builder.span, jump="T.loop_break")
+    builder.emit(Break(span=builder.span))
+
+
+Serial = serial
+Unroll = unroll
+Vectorized = vectorized

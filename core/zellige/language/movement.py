@@ -1,0 +1,111 @@
+"""Moving tiles: T.copy, T.async_copy, T.fill, T.clear, T.transpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder
+from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant
+from zellige.frontend.values import Element, Scalar, Tile, Variable, here, shape_text, store
+from zellige.frontend.vectors import VectorVariable
+from zellige.ir.stmt import Copy, Fill, Transpose
+from zellige.language.keywords import accept
+
+_HINTS = ("coalesced_width", "swizzle", "eviction_policy", "annotations", "loop_layout")
+
+
+def copy(
+    src: Any, dst: Any, *, coalesced_width: int | None = None, swizzle: str | None = None, eviction_policy: str | None = None, **hints: Any
+) -> None:
+    """``dst[...] = src``, cast to dst's dtype. Operands: tiles, slices, or a start point that takes the other side's extents.
+
+    What lies outside src reads as its safe value, what lies outside dst is not written. Two elements are one store. The keyword
+    arguments are hints. E222: not a tile; E223: extents other than 1 differ.
+    """
+    accept("T.copy", hints, _HINTS)
+    if _is_scalar_copy(src, dst):
+        _assign(dst, src, "T.copy")
+        return
+    source, target = paired_regions(src, dst, "T.copy")
+    builder = current_builder("T.copy")
+    width = _width(coalesced_width)
+    builder.emit(Copy(src=source, dst=target, swizzle=swizzle, vector_width=width, eviction=eviction_policy, span=builder.span))
+
+
+def async_copy(src: Any, dst: Any, *, coalesced_width: int | None = None, **hints: Any) -> None:
+    """As :func:`copy`; it may complete late and is waited for before the first use of its elements."""
+    accept("T.async_copy", hints, _HINTS)
+    source, target = paired_regions(src, dst, "T.async_copy")
+    builder = current_builder("T.async_copy")
+    builder.emit(Copy(src=source, dst=target, vector_width=_width(coalesced_width), is_async=True, span=builder.span))
+
+
+def _width(value: Any) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} as coalesced_width")
+    return value
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, (Variable, Element)) or isinstance(place_of(value), Element)
+
+
+def _is_scalar_copy(src: Any, dst: Any) -> bool:
+    """Whether both sides are one element or a variable. A number cannot be copied: it has no place."""
+    return _is_single(src) and _is_single(dst)
+
+
+def _assign(dst: Any, value: Any, operation: str) -> None:
+    """Gives one element or variable a value, cast to its dtype."""
+    if isinstance(dst, Variable):
+        dst.assign(Scalar(arithmetic.cast(arithmetic.as_expr(value, here()), dst.dtype, here())) if isinstance(value, Scalar) else value)
+        return
+    place = place_of(dst)
+    if not isinstance(place, Element):
+        raise catalogue.E222.error(here(), operation=operation, given=arithmetic.describe(dst))
+    store(place, value)
+
+
+def fill(buffer: Any, value: Any, annotations: dict[str, Any] | None = None) -> None:
+    """Every element of a tile or slice, or one element or variable, becomes ``value``, cast to its dtype; a reducer starts at it.
+
+    E222: not a tile; E254: a number that the dtype cannot hold.
+    """
+    _fill(buffer, value, "T.fill")
+
+
+def _fill(buffer: Any, value: Any, operation: str) -> None:
+    builder = current_builder(operation)
+    if isinstance(buffer, VectorVariable):
+        buffer.assign(value)
+        return
+    if _is_single(buffer):
+        _assign(buffer, value, operation)
+        return
+    target = region_of(buffer, operation)
+    if isinstance(buffer, Tile) and buffer.node in builder.reducers:
+        builder.reducers[buffer.node].start(value, "tile", operation)
+        return
+    if target.buffer.dtype.lanes > 1:
+        raise catalogue.E204.error(builder.span, operation=operation, dtype=target.buffer.dtype)
+    builder.emit(Fill(dst=target, value=arithmetic.stored(value, target.buffer.dtype, builder.span), span=builder.span))
+
+
+def clear(buffer: Any, annotations: dict[str, Any] | None = None) -> None:
+    """Every element becomes 0. A reducer starts at 0."""
+    _fill(buffer, 0, "T.clear")
+
+
+def transpose(src: Any, dst: Any, annotations: dict[str, Any] | None = None) -> None:
+    """``dst = src.T`` of two-dimensional tiles or slices, cast to dst's dtype. Leading dimensions have extent 1. E224 for other shapes."""
+    source, target = region_of(src, "T.transpose"), region_of(dst, "T.transpose")
+    left, right = source.extents, target.extents
+    is_matrix = all(len(e) >= 2 and not significant(e[:-2]) for e in (left, right))
+    if not is_matrix or not agree(left[-2:], right[-2:][::-1]):
+        raise catalogue.E224.error(here(), left=shape_text(left), right=shape_text(right))
+    builder = current_builder("T.transpose")
+    builder.emit(Transpose(src=source, dst=target, span=builder.span))

@@ -1,0 +1,73 @@
+"""Tensors and sizes that a kernel's body declares: T.empty, T.const, T.ptr, T.make_tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zellige.diagnostics import catalogue
+from zellige.dtypes import dtype as as_dtype
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder
+from zellige.frontend.parameters import PendingTensor, place
+from zellige.frontend.specs import PointerSpec, TensorSpec
+from zellige.frontend.values import Scalar, Tile, here
+from zellige.ir.expr import Var
+from zellige.language.tensors import element_type, shape_tuple
+
+
+def empty(*shape: Any, dtype: Any = None, name: str = "output") -> Tile:
+    """A tensor that each call of the kernel makes: returned by the kernel it is an output, otherwise scratch memory.
+
+    Forms: ``T.empty((M, N), dtype)``, ``T.empty(M, N, dtype=dtype)``; float32 without a dtype. Elements are undefined until written.
+    It stands before the T.Kernel blocks (E253).
+    """
+    builder = current_builder("T.empty")
+    if builder.is_inside_launch:
+        raise catalogue.E253.error(here())
+    sizes = list(shape)
+    if sizes and isinstance(sizes[0], (tuple, list)):
+        if len(sizes) == 2 and dtype is None:
+            dtype = sizes.pop()
+        sizes = list(shape_tuple(sizes[0])) + sizes[1:]
+    elif sizes and dtype is None and not isinstance(sizes[-1], (int, Scalar)):
+        dtype = sizes.pop()
+    extents = tuple(arithmetic.index(size, here()) for size in sizes)
+    element = element_type("float32" if dtype is None else dtype)
+    return Tile(builder.empty(builder.name_for(name), as_dtype(element.name), extents))
+
+
+def const(name: str, dtype: Any = "int32") -> Any:
+    """Sizes of the eager style that are constants of the compiled kernel: ``M, N = T.const("M, N")``.
+
+    Each is solved from a place where it stands alone in the shape or strides of a tensor parameter, or passed as a keyword. E153 outside
+    the eager style, E250 where nothing gives the size.
+    """
+    builder = current_builder("T.const")
+    names = [part for part in name.replace(",", " ").split() if part]
+    if not names or not all(part.isidentifier() for part in names):
+        raise catalogue.E219.error(here(), given=repr(name))
+    sizes = [builder.constant_size(part, as_dtype(element_type(dtype).name)) for part in names]
+    values = tuple(Scalar(size) if isinstance(size, Var) else size for size in sizes)
+    return values[0] if len(values) == 1 else values
+
+
+class _Pointer(PointerSpec):
+    """``T.ptr``: annotates a tensor parameter whose shape the body gives with T.make_tensor. ``T.ptr("float16")`` names the element type."""
+
+    __slots__ = ()
+
+    def __call__(self, dtype: Any = None, storage_scope: str = "global") -> PointerSpec:
+        return PointerSpec(dtype=None if dtype is None or dtype == "void" else as_dtype(element_type(dtype).name))
+
+
+ptr = _Pointer()
+
+
+def make_tensor(pointer: Any, shape: Any, dtype: Any = None, strides: Any = None) -> Tile:
+    """A tensor of the given shape, element type and strides over the memory of a ``T.ptr`` parameter. E126 where it is none."""
+    builder = current_builder("T.make_tensor")
+    if not isinstance(pointer, PendingTensor):
+        raise catalogue.E126.error(builder.span, name=arithmetic.describe(pointer), reason="is no T.ptr parameter")
+    element = element_type("float32" if dtype is None else dtype)
+    layout = None if strides is None else shape_tuple(strides)
+    return place(pointer, TensorSpec(shape=shape_tuple(shape), dtype=as_dtype(element.name), strides=layout))

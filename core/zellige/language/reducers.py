@@ -1,0 +1,70 @@
+"""Reducers: T.alloc_reducer, reducer_init, reducer_update, finalize_reducer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import current_builder
+from zellige.frontend.reducers import UPDATES, Reducer, open_loops, reducer_of
+from zellige.frontend.values import Element, Tile, here
+from zellige.language.allocate import allocate
+from zellige.language.movement import copy
+
+_BITWISE = ("bitand", "bitor", "bitxor")
+
+
+def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | None = None) -> Tile:
+    """A fragment that the points of T.Parallel update together, in any order. ``replication`` is a hint.
+
+    ``op``: sum, max, min, absmax, abssum, bitand, bitor, bitxor. It is started by :func:`reducer_init`, updated by
+    :func:`reducer_update` and read from where :func:`finalize_reducer` copies it; older code clears it, updates by ``r[i] += x`` and reads
+    it after ``T.finalize_reducer(r)``. E233: unknown operation; E204: one that is not defined for the dtype.
+    """
+    known = {name: name for name in UPDATES}
+    if op not in known:
+        raise catalogue.E233.error(here(), given=repr(op), known=", ".join(known))
+    tile = allocate(shape, dtype, "fragment", "reducer")
+    builder = current_builder("T.alloc_reducer")
+    if tile.dtype.is_bool or (op in _BITWISE and not tile.dtype.is_integer):
+        raise catalogue.E204.error(builder.span, operation=f"a {op} reducer", dtype=tile.dtype)
+    builder.reducers[tile.node] = Reducer(
+        buffer=tile.node, op=known[op], replication=replication, allocated=builder.mark(), depth=builder.depth, loops=open_loops(builder)
+    )
+    return tile
+
+
+def reducer_init(reducer: Any, init: Any = None) -> None:
+    """Starts a reducer, at the identity of its operation or at ``init``, which counts once and is taken as it is now.
+
+    E234: no reducer, or one that is started already; E235: ``init`` is of another dtype.
+    """
+    _whole(reducer, "T.reducer_init").start(init, "epoch", "T.reducer_init")
+
+
+def reducer_update(target: Any, value: Any) -> None:
+    """``target = op(target, value)`` for one element of a started reducer, in a point of T.Parallel. E234 otherwise."""
+    if not isinstance(target, Element):
+        raise catalogue.E258.error(
+            here(), operation="T.reducer_update", wanted="an element of a reducer, such as r[i]", given=arithmetic.describe(target)
+        )
+    reducer_of(target, "T.reducer_update").update(target, value, "T.reducer_update")
+
+
+def finalize_reducer(reducer: Any, dst: Any = None, batch: int = 1, annotations: Any = None) -> None:
+    """Ends the updates and copies the results to ``dst``; without ``dst`` the reducer itself is a fragment that holds them from here on.
+
+    ``batch`` is a hint. E234: not started, or ended already; E223: ``dst`` has another shape.
+    """
+    if not isinstance(batch, int) or batch < 1:
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch")
+    _whole(reducer, "T.finalize_reducer").finalize("T.finalize_reducer")
+    if dst is not None:
+        copy(reducer, dst)
+
+
+def _whole(value: Any, operation: str) -> Reducer:
+    if not isinstance(value, Tile):
+        raise catalogue.E234.error(here(), operation=operation, given=arithmetic.describe(value), reason="is no reducer")
+    return reducer_of(value, operation)

@@ -1,0 +1,102 @@
+"""Names of the language that no target serves yet, and names that belong to one target's dialect: each says so when it is used.
+
+In: a name. Out: an object that raises E401 (which targets have the name) or E402 (not available yet, what to use instead).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.values import here
+
+_EXTERN: Final = "write the function as a @T.macro"
+_SHIFT: Final = "multiply in int64 and shift: (T.cast(x, 'int64') * y) >> s"
+
+NOT_YET: Final[dict[str, str]] = {
+    "alloc_barrier": "T.Pipelined and T.copy need no barriers: the compiler derives them",
+    "call_extern": _EXTERN,
+    "call_pure_extern": _EXTERN,
+    "import_source": _EXTERN,
+    "make_tensor_from_addr": "pass the tensor as a parameter",
+    "match_buffer": "declare the tensor as a parameter: A: T.Tensor((M, N), dtype)",
+    "attr": "use the annotate_* functions",
+    "Range": "slice the tile, A[begin:end], or loop over range(begin, end)",
+    "let": "assign to a name: x = expression",
+    "q_multiply_shift": _SHIFT,
+    "q_multiply_shift_per_axis": _SHIFT,
+    "float4_e2m1_unpacked": "use T.float4_e2m1fn, or T.uint8 with the codes in its low bits",
+}
+"""The names, and what to write instead."""
+
+
+class NotAvailable:
+    """A name that no target serves yet: calling it, entering it or indexing it is E402."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def refuse(self) -> NoReturn:
+        raise catalogue.E402.error(here(), name=self._name, hint=self._hint)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        if self._name == "T.alloc_barrier":
+            check_arrivals(*args, **kwargs)
+        self.refuse()
+
+    def __getitem__(self, item: Any) -> NoReturn:
+        self.refuse()
+
+    def __enter__(self) -> NoReturn:
+        self.refuse()
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, not available yet>"
+
+
+def check_arrivals(arrive_count: Any = None, **_: Any) -> None:
+    """E245 unless every barrier is to wait for at least one arrival."""
+    for count in arrive_count if isinstance(arrive_count, (list, tuple)) else [arrive_count]:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise catalogue.E245.error(here(), given=f"{arithmetic.describe(count)} as number of arrivals")
+
+
+class DialectOnly:
+    """A name of one target's dialect that the target in use does not have: calling it, entering it or looking inside is E401."""
+
+    def __init__(self, name: str, targets: tuple[str, ...]) -> None:
+        self._name = name
+        self._targets = targets
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets that have the name."""
+        return self._targets
+
+    def _refuse(self) -> NoReturn:
+        raise catalogue.E401.error(here(), name=self._name, targets=", ".join(self._targets))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse()
+
+    def __getitem__(self, item: Any) -> NoReturn:
+        self._refuse()
+
+    def __getattr__(self, item: str) -> NoReturn:
+        if item.startswith("__") or item in ("interpret", "described"):
+            raise AttributeError(item)
+        self._refuse()
+
+    def __enter__(self) -> NoReturn:
+        self._refuse()
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"<T.{self._name}, a name of {', '.join(self._targets)}>"

@@ -1,0 +1,96 @@
+"""Vectors of a few lanes: T.extract_lane and arithmetic on packed pairs. Operators work on vectors of every length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.regions import place_of, region_of
+from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, here
+from zellige.frontend.vectors import Vector, apply, is_vector, lanes_of
+from zellige.ir.expr import INT32, BinaryOp, Load, Region, const
+from zellige.language.elementwise import call
+
+
+def extract_lane(vector: Any, lane: Any, **named: Any) -> Scalar:
+    """One lane of a vector. E258: no vector; E105: ``lane`` is not a constant; E241: there is no such lane."""
+    if not is_vector(vector):
+        raise catalogue.E258.error(here(), operation="T.extract_lane", wanted="a vector", given=arithmetic.describe(vector))
+    lanes = lanes_of(vector)
+    position = getattr(lane, "constant", lane)
+    if not isinstance(position, int) or isinstance(position, bool):
+        raise catalogue.E105.error(here(), given="the lane of T.extract_lane")
+    if not 0 <= position < len(lanes):
+        raise catalogue.E241.error(here(), what="lane", given=position, count=len(lanes))
+    return Scalar(arithmetic.as_expr(lanes[position], here()))
+
+
+def _pairwise(name: str, function: Callable[..., Any], count: int) -> Callable[..., Vector]:
+    def packed(*operands: Any) -> Vector:
+        if len(operands) != count:
+            raise TypeError(f"T.{name}() takes {count} vectors, {len(operands)} were given")
+        for operand in operands:
+            if not is_vector(operand) or len(lanes_of(operand)) != 2:
+                raise catalogue.E258.error(here(), operation=f"T.{name}", wanted="vectors of two lanes", given=arithmetic.describe(operand))
+        return apply(function, *operands)
+
+    packed.__name__ = packed.__qualname__ = name
+    packed.__doc__ = f"{name[:-1]} of the lanes of vectors of two lanes. E258 for others."
+    return packed
+
+
+def _binary(op: BinaryOp) -> Callable[[Any, Any], Scalar]:
+    return lambda a, b: Scalar(arithmetic.binary(op, a, b, here()))
+
+
+PAIRS: Final = {
+    "add2": _pairwise("add2", _binary("add"), 2),
+    "sub2": _pairwise("sub2", _binary("sub"), 2),
+    "mul2": _pairwise("mul2", _binary("mul"), 2),
+    "max2": _pairwise("max2", _binary("max"), 2),
+    "min2": _pairwise("min2", _binary("min"), 2),
+    "fma2": _pairwise("fma2", lambda a, b, c: call("fma", a, b, c), 3),
+    "abs2": _pairwise("abs2", lambda a: call("abs", a), 1),
+}
+"""Arithmetic on packed pairs, by name."""
+
+
+def address_of(obj: Any, **named: Any) -> Element:
+    """The place of an element, or of a tile's first element, for operations that take places. E222 for anything else."""
+    place = place_of(obj)
+    if isinstance(place, Tile):
+        return Element(Load(buffer=place.node, indices=(const(0, INT32),) * place.ndim, span=here()))
+    if not isinstance(place, Element):
+        raise catalogue.E222.error(here(), operation="T.address_of", given=arithmetic.describe(obj))
+    return place
+
+
+def access_ptr(
+    base: Any, access_type: str | int = "r", *extents: Any, offset: Any = 0, extent: Any = None, ignore_last_ndim: int = 0
+) -> Tile | TileRegion | Element:
+    """A tile, slice or start element as an operand; ``extents`` give a start element a size. E402: a flat offset or extent."""
+    place = place_of(base)
+    if offset != 0 or extent is not None or ignore_last_ndim:
+        hint = "slice the tile: A[i:i + n, :]"
+        raise catalogue.E402.error(here(), name="T.access_ptr with a flat offset or extent", hint=hint)
+    if not extents or not isinstance(place, Element):
+        region_of(place, "T.access_ptr")
+        return place  # type: ignore[no-any-return]
+    sizes = extents[0] if len(extents) == 1 and isinstance(extents[0], (tuple, list)) else extents
+    wanted = tuple(arithmetic.index(e, here()) for e in sizes)
+    padding = len(place.indices) - len(wanted)
+    if padding < 0:
+        raise catalogue.E208.error(here(), name=place.buffer.name, rank=len(place.indices), given=len(wanted))
+    shape = (const(1, INT32),) * padding + wanted
+    region = Region(buffer=place.buffer, offsets=place.indices, extents=shape, span=here())
+    return TileRegion(region, (True,) * len(shape))
+
+
+def read(load_or_buf: Any, index: Any = None) -> Scalar:
+    """``T.__ldg``: the value of an element, or of ``load_or_buf[index]``. E222 for anything else."""
+    place = load_or_buf[index] if index is not None else place_of(load_or_buf)
+    if not isinstance(place, Element):
+        raise catalogue.E222.error(here(), operation="T.__ldg", given=arithmetic.describe(load_or_buf))
+    return bind("value", place)

@@ -1,0 +1,44 @@
+"""What the compiler says while it works, through Python's logging.
+
+In: ``ZELLIGE_LOG`` or :func:`set_log_level`. Out: :func:`logger`, whose records go to standard error unless the program has set up logging
+for itself. At the default level a compilation that succeeds says nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import Final
+
+from zellige.options import options
+
+_NAME: Final = "zellige"
+
+
+@lru_cache(maxsize=1)
+def logger() -> logging.Logger:
+    """The logger of the package, at the level of ``ZELLIGE_LOG`` when it is first asked for."""
+    found = logging.getLogger(_NAME)
+    if not found.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s %(levelname)s: %(message)s"))
+        found.addHandler(handler)
+    found.setLevel(options().log_level.upper())
+    return found
+
+
+def told() -> logging.Logger:
+    """A logger whose messages of level info are shown whatever the level is, for what the user asked to be told (``verbose=True``)."""
+    found = logger().getChild("told")
+    found.setLevel(logging.INFO)
+    return found
+
+
+def set_log_level(level: str | int) -> None:
+    """Show messages from this level on: debug, info, warning, error, or a number of Python's logging. ValueError for another name."""
+    if isinstance(level, str):
+        names = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+        if level.upper() not in names:
+            raise ValueError(f"{level!r} is no log level: {', '.join(name.lower() for name in names)}")
+        level = level.upper()
+    logger().setLevel(level)

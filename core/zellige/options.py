@@ -1,0 +1,147 @@
+"""What a caller and the environment may change about compiling and running.
+
+In: keyword arguments of ``jit`` and ``compile``, and the process's environment variables, which are read here and nowhere else.
+Out: :class:`CompileOptions` (travels with one compilation and is part of what identifies its result) and :class:`Options` (of the process).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+from zellige.diagnostics import ZelligeWarning, catalogue
+from zellige.target import AUTO
+
+_T = TypeVar("_T")
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+_LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions:
+    """Settings of one compilation.
+
+    ``fast_math`` lets a backend use approximate mathematics functions and reassociate sums. ``specialise`` allows producer and consumer
+    roles. ``synchronise_shared`` lets the compiler insert barriers for hazards on block-shared buffers. ``index_bits`` fixes the width of
+    address arithmetic (None: chosen from the sizes). ``compile_flags`` are handed to the backend's own compiler. ``backend_configs`` are
+    pass-config keys that core does not know, as written by the user: the backend uses those it knows and warns of the others.
+    ``is_verbose`` and ``debug_root`` (where every stage is written) do not change the result.
+    """
+
+    fast_math: bool = False
+    specialise: bool = True
+    synchronise_shared: bool = True
+    index_bits: Literal[32, 64] | None = None
+    compile_flags: tuple[str, ...] = ()
+    backend_configs: tuple[tuple[str, bool | int | float | str | None], ...] = ()
+    is_verbose: bool = field(default=False, compare=False)
+    debug_root: Path | None = field(default=None, compare=False)
+
+
+def _default_cache_dir(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or "~").expanduser() / ".cache")
+    return Path(base) / "zellige"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of the process, each from one environment variable (in ``metadata``) or its default.
+
+    ``threads`` is the number of worker threads a host backend may use (0: one a core that the process may run on).
+    ``lanes`` is how many lanes the interpreter gives to a kernel whose launch does not say. ``checks`` are the interpreter's optional
+    reports: any of races, undefined, bounds.
+    """
+
+    target: str = field(default=AUTO, metadata={"variable": "ZELLIGE_TARGET"})
+    cache_dir: Path = field(default=Path("."), metadata={"variable": "ZELLIGE_CACHE_DIR"})
+    cache_enabled: bool = field(default=True, metadata={"variable": "ZELLIGE_CACHE"})
+    threads: int = field(default=0, metadata={"variable": "ZELLIGE_NUM_THREADS"})
+    lanes: int = field(default=32, metadata={"variable": "ZELLIGE_LANES"})
+    checks: frozenset[str] = field(default=frozenset(), metadata={"variable": "ZELLIGE_CHECKS"})
+    log_level: LogLevel = field(default="warning", metadata={"variable": "ZELLIGE_LOG"})
+    debug_root: Path | None = field(default=None, metadata={"variable": "ZELLIGE_DEBUG_ROOT"})
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Options:
+        """Read every variable. Raises E741 for a wrong value; warns of a ``ZELLIGE_`` variable that does not exist."""
+        known = {variable(name) for name in (f.name for f in fields(cls))}
+        for name in sorted(environ):
+            if name.startswith("ZELLIGE_") and name not in known:
+                warnings.warn(f"{name} is not a setting of zellige; it has {', '.join(sorted(known))}", ZelligeWarning, stacklevel=2)
+
+        def read(name: str, default: _T, expected: str, convert: Callable[[str], _T]) -> _T:
+            text = environ.get(variable(name))
+            if text is None or text == "":
+                return default
+            try:
+                return convert(text)
+            except (ValueError, KeyError) as error:
+                raise catalogue.E741.error(variable=variable(name), value=text, expected=expected) from error
+
+        return cls(
+            target=read("target", AUTO, "a target", str),
+            cache_dir=read("cache_dir", _default_cache_dir(environ), "a directory", _path),
+            cache_enabled=read("cache_enabled", True, "0 or 1", _switch),
+            threads=read("threads", 0, "a count of threads, 0 for one a core", _count),
+            lanes=read("lanes", 32, "a positive count of lanes", _positive),
+            checks=read("checks", frozenset(), f"a comma-separated list of {', '.join(CHECKS)}", _checks),
+            log_level=read("log_level", "warning", " or ".join(_LOG_LEVELS), _log_level),
+            debug_root=read("debug_root", None, "a directory", _path),
+        )
+
+
+CHECKS: Final = ("bounds", "races", "undefined")
+"""What the interpreter can report beside its result."""
+
+
+def variable(name: str) -> str:
+    """The environment variable that sets the field ``name`` of :class:`Options`."""
+    return str(next(f.metadata["variable"] for f in fields(Options) if f.name == name))
+
+
+@lru_cache(maxsize=1)
+def options() -> Options:
+    """The settings of this process, read from the environment at the first call. ``options.cache_clear()`` reads again."""
+    return Options.from_environment(os.environ)
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _switch(text: str) -> bool:
+    return {"0": False, "off": False, "false": False, "1": True, "on": True, "true": True}[text.strip().lower()]
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _checks(text: str) -> frozenset[str]:
+    names = frozenset(word.strip() for word in text.split(",") if word.strip())
+    if not names <= set(CHECKS):
+        raise ValueError(text)
+    return names
+
+
+def _log_level(text: str) -> LogLevel:
+    for level in _LOG_LEVELS:
+        if level == text.strip().lower():
+            return level
+    raise ValueError(text)

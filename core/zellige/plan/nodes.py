@@ -1,0 +1,272 @@
+"""The plan: what is decided for one target from its capabilities, with no vendor name and every decision with its reason.
+
+Grammar (one screen)::
+
+    PlannedKernel = (kernel, target, launches)
+    PlannedLaunch = (launch, roles, channels, placements, choices, order, decisions)
+    Role          = (name, engine, count, registers, body)                 the program of one role, in its own order
+    Channel       = (name, buffers, depth, producers, consumers, ...)      bounded, first in first out: acquire / put / get / release
+    Placement     = (buffer, space, offset, bytes, slots, alignment)
+    Choice        = (operation, executor, tiling, layouts, mechanism, is_native)
+    Decision      = (question, chosen, because, rejected)
+
+    PlanStmt      = Acquire(channel) | Put(channel) | Get(channel) | Release(channel)
+                  | Issue(operation, token) | Wait(token, leave_in_flight) | Turn(name, phase)
+                  | Slotted(operation, lags)
+    Body          = (Stmt | PlanStmt, ...)                                  For, If and While nest bodies as in the tile IR
+
+Meaning. Every role of a block runs its body; roles run at the same time and meet only at channels and turns. A channel has ``depth``
+slots, each one version of all of its buffers. A producer *acquires* the next slot (waits until all consumers have released its last
+use), writes it and *puts* it; a consumer *gets* the next slot (waits until all producers have put it), reads it and *releases* it. Slot number n of
+a channel is version ``n % depth``. Inside a role an operation that writes a channel's buffer means the slot acquired last, one that reads it the slot
+got last, or ``lag`` slots earlier where Slotted says so. Buffers of no channel have one version and belong to the roles that
+touch them; an edge between two roles is always a channel.
+
+``Issue`` starts an asynchronous operation: it may read its sources and write its destination at any time until a ``Wait`` on its token
+with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Operations of one token finish in
+order. A ``Put`` of a transaction channel completes by itself when the issued operations before it on the channel's token have finished.
+
+All synchronisation between roles is channels and turns, inside a role tokens: nothing else orders two operations of different engines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+from zellige.diagnostics.span import Span
+from zellige.ir.expr import Buffer, Node, Region
+from zellige.ir.stmt import Kernel, Launch, Stmt, StmtNode
+
+ChannelScope = Literal["role", "block", "cluster"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Channel:
+    """A bounded queue of slots between roles (or, in scope "role", inside one role that runs ahead of itself).
+
+    ``buffers`` have ``depth`` versions. ``arrivals`` is how many puts complete a slot (one a producer), ``releases`` how many releases
+    free it (one a consumer). ``is_transaction``: the slot is complete when the issued copies have landed, counted in ``bytes`` a slot.
+    ``mechanism`` is the target's own word for what implements it.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    depth: int
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
+    is_transaction: bool = False
+    bytes: int = 0
+    scope: ChannelScope = "block"
+    mechanism: str = "order"
+
+    @property
+    def arrivals(self) -> int:
+        return len(self.producers)
+
+    @property
+    def releases(self) -> int:
+        return len(self.consumers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Token:
+    """Names one sequence of asynchronous operations of a role: they finish in the order of their issue."""
+
+    name: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _PlanStmt(StmtNode):
+    @property
+    def has_effect_beyond_memory(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Acquire(_PlanStmt):
+    """Waits until the channel's next slot is free, then owns it for writing."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Put(_PlanStmt):
+    """Hands the slot acquired first and not yet put to the consumers."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Get(_PlanStmt):
+    """Waits until the channel's next slot has been put, then owns it for reading."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Release(_PlanStmt):
+    """Gives the slot got first and not yet released back to the producers."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Issue(_PlanStmt):
+    """Starts an asynchronous operation (Copy, Gemm, AtomicTile, Dialect)."""
+
+    operation: Stmt
+    token: Token
+    CHILDREN: ClassVar[tuple[str, ...]] = ("operation",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Wait(_PlanStmt):
+    """Returns when at most ``leave_in_flight`` operations of the token are unfinished."""
+
+    token: Token
+    leave_in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Turn(_PlanStmt):
+    """Roles that share the turn ``name`` pass it on in ``order``: "take" waits for one's turn, "pass" gives it to the next role."""
+
+    name: str
+    order: tuple[str, ...]
+    phase: Literal["take", "pass"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slotted(_PlanStmt):
+    """An operation (or an Issue of one) whose reads of a channel's buffers mean the slot got ``lag`` gets before the last one."""
+
+    operation: Stmt | Issue
+    lags: tuple[tuple[Channel, int], ...]
+    CHILDREN: ClassVar[tuple[str, ...]] = ("operation",)
+
+
+PlanStmt: TypeAlias = Acquire | Put | Get | Release | Issue | Wait | Turn | Slotted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Role(Node):
+    """One program of a block. ``engine`` names the capability set's engine that runs its scalar statements; ``count`` copies of the role
+    share its tiles by rows (``part`` of an operation is the target's business). ``registers`` is the budget a lane, where there is one."""
+
+    name: str
+    engine: str
+    body: tuple[Stmt | PlanStmt, ...]
+    count: int = 1
+    registers: int | None = None
+    BODIES: ClassVar[tuple[str, ...]] = ("body",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a buffer lives: ``slots`` versions of ``bytes`` each (already rounded up to ``alignment``) from ``offset`` of ``space``.
+
+    Two buffers may overlap only where their live ranges do not.
+    """
+
+    buffer: Buffer
+    space: str
+    offset: int
+    bytes: int
+    slots: int = 1
+    alignment: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """How a product is cut: blocks of m x n held in registers, steps of k, operands padded to multiples of them."""
+
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperandLayout:
+    """How one operand is stored for its consumer: ``kind`` is rows, panels (``parameters``: width, interleave), swizzled, or the user's own."""
+
+    operand: str
+    buffer: Buffer
+    kind: str
+    parameters: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What executes one tile operation: ``executor`` is a unit or engine of the capabilities, ``mechanism`` how operands arrive.
+
+    ``edge`` says which sides are predicated: "none" where every iteration is proven full, "partial" on the iterations split off for it, "always".
+    """
+
+    operation: Stmt
+    executor: str
+    mechanism: str = ""
+    tiling: Tiling | None = None
+    layouts: tuple[OperandLayout, ...] = ()
+    edge: Literal["none", "partial", "always"] = "always"
+    is_native: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One answer of the planner. ``where`` is the place in the user's source that it is about."""
+
+    question: str
+    chosen: str
+    because: str
+    rejected: tuple[tuple[str, str], ...] = ()
+    where: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once; persistent workers; splits of
+    the reduction; bytes of workspace."""
+
+    order: Literal["row", "column"] = "row"
+    panel: int = 1
+    coarsen: tuple[int, ...] = ()
+    is_persistent: bool = False
+    cluster: tuple[int, ...] | None = None
+    splits: int = 1
+    workspace_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedLaunch(Node):
+    """One launch with its roles and everything decided about it."""
+
+    launch: Launch
+    roles: tuple[Role, ...]
+    channels: tuple[Channel, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    order: LaunchPlan = field(default_factory=LaunchPlan)
+    decisions: tuple[Decision, ...] = ()
+    CHILDREN: ClassVar[tuple[str, ...]] = ("roles",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedKernel(Node):
+    """A kernel of the tile IR planned for one target."""
+
+    kernel: Kernel
+    target: str
+    launches: tuple[PlannedLaunch, ...]
+    CHILDREN: ClassVar[tuple[str, ...]] = ("launches",)
+
+
+def regions_touched(statement: Stmt | PlanStmt) -> tuple[Region, ...]:
+    """The regions that a statement itself reads or writes, an issued or slotted operation's included."""
+    inner = statement
+    while isinstance(inner, (Issue, Slotted)):
+        inner = inner.operation
+    return inner.reads() + inner.writes()
+
+

@@ -1,0 +1,1 @@
+"""How a backend joins: the contract (``contract``), the hooks as pluggy sees them (``hooks``), finding backends (``registry``)."""

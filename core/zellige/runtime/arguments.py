@@ -1,0 +1,466 @@
+"""From the arguments of a call to what a compiled kernel takes, with every check of the declaration before anything is launched.
+
+In: a kernel (:class:`Signature`, made once) and the caller's positional and keyword arguments. Out: a :class:`Bound` call:
+addresses, scalar values and symbolic sizes in the order of ``CompiledKernel.launch``, the results allocated. Errors are
+E601 to E618; each names the argument, what was expected and what was given.
+
+``None`` may stand for a tensor that the kernel neither reads nor writes; sizes that only such tensors have are then 0.
+"""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from zellige.diagnostics import ZelligeError, catalogue
+from zellige.dtypes import DType
+from zellige.ir.expr import Buffer, Load, Var
+from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size
+from zellige.ir.stmt import Alloc, Kernel, ScalarParam, StmtNode, TensorParam
+from zellige.ir.traverse import walk
+from zellige.runtime.arrays import ArrayView, NoSuchArray, UnusableArray, allocate, row_major, view_of
+from zellige.runtime.size_text import size_text
+
+Number = int | float
+
+_BYTES: Final = ("int8", "uint8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the tensors of a call must be: the device names and DLPack device types that ``target`` can reach."""
+
+    target: str
+    devices: tuple[str | int, ...]
+
+    @property
+    def text(self) -> str:
+        return " or ".join(str(d) for d in self.devices if isinstance(d, str)) or "memory of its own"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorArgument:
+    """A tensor parameter as the checks see it. ``index`` counts ``kernel.params``; ``per_cell`` elements share a cell of memory."""
+
+    index: int
+    name: str
+    buffer: Buffer
+    text: str
+    accepted: frozenset[tuple[str, int]]
+    per_cell: int
+    alignment: int
+    is_used: bool
+    is_written: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalarArgument:
+    """A number parameter as the checks see it."""
+
+    index: int
+    name: str
+    var: Var
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """What a caller gave, read but not yet compared with the declaration. ``first`` is the first tensor among them."""
+
+    given: Mapping[int, Any]
+    views: Mapping[int, ArrayView | None]
+    scalars: Mapping[Var, Number]
+    first: ArrayView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A call that passed the checks, in the terms of ``CompiledKernel.launch``. ``results`` are the arrays that the call returns."""
+
+    pointers: list[int]
+    scalars: list[Number]
+    sizes: list[int]
+    results: tuple[Any, ...]
+    alive: tuple[object, ...]
+
+    def returned(self) -> Any:
+        """What the call returns: nothing, the one result, or a list of them."""
+        if len(self.results) == 1:
+            return self.results[0]
+        return list(self.results) if self.results else None
+
+
+class Signature:
+    """The parameters of a kernel, prepared for checking calls."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        used, written = _touched(kernel)
+        self._system = SizeSystem.of(kernel)
+        parameters: list[TensorArgument | ScalarArgument] = []
+        made: list[TensorArgument] = []
+        for index, param in enumerate(kernel.params):
+            if isinstance(param, ScalarParam):
+                parameters.append(ScalarArgument(index=index, name=param.var.name, var=param.var))
+                continue
+            tensor = _tensor_argument(index, param.buffer, is_used=param.buffer in used, is_written=param.buffer in written)
+            (parameters if param.role == "argument" else made).append(tensor)
+        self.parameters: tuple[TensorArgument | ScalarArgument, ...] = tuple(parameters)
+        """What the caller passes, in order."""
+        self.made: tuple[TensorArgument, ...] = tuple(made)
+        """The outputs and workspaces that the runtime allocates."""
+        self._tensors = tuple(p for p in parameters if isinstance(p, TensorArgument))
+        self._by_index = {p.index: p for p in (*self._tensors, *made)}
+
+    @property
+    def call_text(self) -> str:
+        """How the kernel is called, for messages."""
+        return f"{self.kernel.name}({', '.join(p.name for p in self.parameters)})"
+
+    def read(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Arguments:
+        """Match the arguments with the parameters and look at each by itself (E601, E602, E603, E612, E613, E616, E618)."""
+        given = self._matched(args, keywords)
+        views: dict[int, ArrayView | None] = {}
+        scalars: dict[Var, Number] = {}
+        first: ArrayView | None = None
+        for parameter in self.parameters:
+            value = given[parameter.index]
+            if isinstance(parameter, ScalarArgument):
+                scalars[parameter.var] = _number(parameter, value)
+                continue
+            view = self._view(parameter, value)
+            views[parameter.index] = view
+            first = view if first is None else first
+        return Arguments(given=given, views=views, scalars=scalars, first=first)
+
+    def bind(self, arguments: Arguments, place: Place, workspaces: dict[Any, Any]) -> Bound:
+        """Compare the arguments with the declaration and allocate the results.
+
+        ``workspaces`` keeps the kernel's own scratch tensors from call to call; calls that may run at the same time need one each.
+        """
+        for tensor in self._tensors:
+            view = arguments.views[tensor.index]
+            if view is not None:
+                self._check_alone(tensor, view, place, arguments.first)
+        values = self._solved(arguments)
+        for tensor in self._tensors:
+            view = arguments.views[tensor.index]
+            if view is not None and view.cells:
+                self._check_memory(tensor, view)
+        pointers = {index: 0 if view is None else view.pointer for index, view in arguments.views.items()}
+        made: dict[int, Any] = {}
+        alive: list[object] = [view.owner for view in arguments.views.values() if view is not None]
+        for tensor in self.made:
+            array = self._allocated(tensor, values, arguments.first, workspaces)
+            view = view_of(array)
+            assert view is not None, "allocate returned no array"
+            made[tensor.index], pointers[tensor.index] = array, view.pointer
+            alive.append(array)
+        return Bound(
+            pointers=[pointers[index] for index in sorted(pointers)],
+            scalars=[arguments.scalars[p.var] for p in self.parameters if isinstance(p, ScalarArgument)],
+            sizes=[values[var] for var in self._system.variables],
+            results=tuple(made[i] if i in made else arguments.given[i] for i in self.kernel.results),
+            alive=tuple(alive),
+        )
+
+    def shape_of(self, index: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape, in elements, of a tensor parameter with the sizes of those names. E631 where one is missing."""
+        tensor = self._by_index[index]
+        mentioned = [node for expr in tensor.buffer.shape for node in walk(expr) if isinstance(node, Var)]
+        values = {var: sizes[var.name] for var in mentioned if var.name in sizes}
+        try:
+            return tuple(evaluate_size(expr, values) for expr in tensor.buffer.shape)
+        except SizeError as error:
+            missing = next(var.name for var in mentioned if var not in values)
+            given = ", ".join(f"{name}={value}" for name, value in sizes.items()) or "none"
+            raise catalogue.E631.error(size=missing, name=f"argument {tensor.name}", given=given) from error
+
+    def _matched(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[int, Any]:
+        names = [parameter.name for parameter in self.parameters]
+        if not keywords and len(args) == len(names):
+            return {parameter.index: value for parameter, value in zip(self.parameters, args)}
+        kernel, call = self.kernel.name, self.call_text
+        if len(args) > len(names):
+            raise catalogue.E601.error(kernel=kernel, expected=_counted(len(names)), given=str(len(args) + len(keywords)), call=call)
+        given = {parameter.index: value for parameter, value in zip(self.parameters, args)}
+        for name, value in keywords.items():
+            if name not in names:
+                made = "; it makes and returns that one itself" if any(t.name == name for t in self.made) else ""
+                raise catalogue.E602.error(kernel=kernel, reason=f"has no argument {name}{made}", call=call)
+            position = names.index(name)
+            if position < len(args):
+                raise catalogue.E602.error(kernel=kernel, reason=f"got the argument {name} twice, by position and by name", call=call)
+            given[self.parameters[position].index] = value
+        missing = [parameter.name for parameter in self.parameters if parameter.index not in given]
+        if missing:
+            without = f"{len(given)} ({', '.join(missing)} missing)"
+            raise catalogue.E601.error(kernel=kernel, expected=_counted(len(names)), given=without, call=call)
+        return given
+
+    def _view(self, tensor: TensorArgument, value: Any) -> ArrayView | None:
+        if value is None:
+            if tensor.is_used:
+                raise catalogue.E618.error(name=tensor.name, expected=tensor.text, kernel=self.kernel.name)
+            return None
+        try:
+            view = view_of(value)
+        except UnusableArray as error:
+            raise catalogue.E616.error(name=tensor.name, reason=str(error)) from error
+        if view is None:
+            raise catalogue.E603.error(name=tensor.name, expected=tensor.text, given=_described(value))
+        return view
+
+    def _check_alone(self, tensor: TensorArgument, view: ArrayView, place: Place, first: ArrayView | None) -> None:
+        """What needs no sizes: rank, element type, device, read-only memory."""
+        rank = tensor.buffer.rank
+        if len(view.shape) != rank:
+            raise catalogue.E604.error(
+                name=tensor.name, expected=tensor.text, rank=rank, given=str(view), given_rank=len(view.shape), hint=_packing_hint(tensor)
+            )
+        if (view.dtype.name, view.packing) not in tensor.accepted and not _carries(tensor.buffer.dtype, view):
+            raise catalogue.E607.error(name=tensor.name, expected=tensor.text, given=str(view), hint=_packing_hint(tensor))
+        if view.device not in place.devices:
+            raise catalogue.E608.error(name=tensor.name, expected=place.text, target=place.target, given=view.device_text)
+        if first is not None and view.device_index != first.device_index:
+            raise catalogue.E608.error(name=tensor.name, expected=first.device_text, target=place.target, given=view.device_text)
+        if tensor.is_written and not view.is_writable:
+            raise catalogue.E611.error(name=tensor.name, kernel=self.kernel.name)
+
+    def _check_memory(self, tensor: TensorArgument, view: ArrayView) -> None:
+        """Strides and alignment of a tensor that has elements. Declared strides are equations and were checked with the sizes."""
+        wanted = row_major(view.shape)
+        if tensor.buffer.strides is None:
+            if any(a != w for a, w, extent in zip(view.strides, wanted, view.shape) if extent > 1):
+                raise self._wrong_strides(tensor, view, wanted)
+        elif any(stride < 0 for stride, extent in zip(view.strides, view.shape) if extent > 1):
+            raise self._wrong_strides(tensor, view, ["0 or more"] * len(wanted))
+        if view.pointer % tensor.alignment:
+            raise catalogue.E610.error(name=tensor.name, alignment=tensor.alignment, dtype=str(tensor.buffer.dtype), address=view.pointer)
+
+    def _wrong_strides(self, tensor: TensorArgument, view: ArrayView, wanted: Sequence[int | str]) -> ZelligeError:
+        if tensor.buffer.strides is None:
+            copies = f"{tensor.name}.contiguous() or np.ascontiguousarray({tensor.name})"
+            hint = f"pass a contiguous copy ({copies}), or declare a T.StridedTensor"
+        else:
+            hint = "pass a copy, or declare symbolic strides (T.dynamic), which take any that are not negative"
+        return catalogue.E609.error(
+            name=tensor.name,
+            expected=tensor.text,
+            wanted=f"({', '.join(map(str, wanted))})",
+            actual=f"({', '.join(map(str, view.strides))})",
+            hint=hint,
+        )
+
+    def _solved(self, arguments: Arguments) -> dict[Var, int]:
+        """The values of the size variables. E605, E606, E609, E613, E614."""
+        values: dict[Var, int] = {var: value for var, value in arguments.scalars.items() if isinstance(value, int)}
+        sources: dict[Var, SizeEquation] = {}
+        for equation, given in self._given(arguments):
+            if isinstance(equation.expr, Var) and equation.expr not in values:
+                values[equation.expr] = given
+                sources[equation.expr] = equation
+        for var in self._system.variables:
+            if var not in values:
+                if var in self._system.unsolved:
+                    raise catalogue.E614.error(size=var.name, name=self._first_mention(var), kernel=self.kernel.name)
+                values[var] = 0
+            if values[var] > var.dtype.max:
+                raise catalogue.E613.error(
+                    name=f"size {var.name}", dtype=str(var.dtype), least=0, greatest=var.dtype.max, value=values[var]
+                )
+        for equation, given in self._given(arguments):
+            expected = evaluate_size(equation.expr, values)
+            if expected != given:
+                self._contradicted(equation, given, expected, arguments, values, sources)
+        return values
+
+    def _given(self, arguments: Arguments) -> Iterator[tuple[SizeEquation, int]]:
+        """Each equation of a tensor that was given, with the extent or stride found there, in elements."""
+        for equation in self._system.equations:
+            view = arguments.views[equation.param]
+            if view is None:
+                continue
+            per_cell = self._by_index[equation.param].per_cell
+            is_last = equation.dimension == len(view.shape) - 1
+            if equation.what == "extent":
+                yield equation, view.shape[equation.dimension] * (per_cell if is_last else 1)
+            else:
+                yield equation, view.strides[equation.dimension] * (1 if is_last else per_cell)
+
+    def _contradicted(
+        self,
+        equation: SizeEquation,
+        given: int,
+        expected: int,
+        arguments: Arguments,
+        values: Mapping[Var, int],
+        sources: Mapping[Var, SizeEquation],
+    ) -> None:
+        tensor = self._by_index[equation.param]
+        view = arguments.views[equation.param]
+        assert view is not None, "an equation of a missing tensor"
+        if equation.what == "stride":
+            if view.shape[equation.dimension] <= 1 or not view.cells or expected == 0:
+                return  # the stride is never multiplied by anything but 0
+            assert tensor.buffer.strides is not None, "a stride equation of a dense tensor"
+            raise self._wrong_strides(tensor, view, [evaluate_size(e, values) for e in tensor.buffer.strides])
+        if isinstance(equation.expr, Var):
+            source = sources.get(equation.expr)
+            first_place = f"the argument {equation.expr.name}" if source is None else self._place(source)
+            raise catalogue.E606.error(
+                size=f"the size {equation.expr.name}",
+                first=expected,
+                first_place=first_place,
+                second=given,
+                second_place=self._place(equation),
+            )
+        hint = _packing_hint(tensor)
+        variables = {node: None for node in walk(equation.expr) if isinstance(node, Var)}
+        if variables:
+            hint = f"{size_text(equation.expr)} is {expected} with {', '.join(f'{v.name} = {values[v]}' for v in variables)}"
+        raise catalogue.E605.error(
+            name=tensor.name, expected=tensor.text, given=str(view), axis=equation.dimension, actual=given, wanted=expected, hint=hint
+        )
+
+    def _place(self, equation: SizeEquation) -> str:
+        what = "dimension" if equation.what == "extent" else "the stride of dimension"
+        return f"{what} {equation.dimension} of {self._by_index[equation.param].name}"
+
+    def _first_mention(self, var: Var) -> str:
+        for tensor in self._by_index.values():
+            if any(node is var for expr in (*tensor.buffer.shape, *(tensor.buffer.strides or ())) for node in walk(expr)):
+                return tensor.name
+        return self.kernel.name
+
+    def _allocated(self, tensor: TensorArgument, values: Mapping[Var, int], like: ArrayView | None, workspaces: dict[Any, Any]) -> Any:
+        shape = tuple(evaluate_size(expr, values) for expr in tensor.buffer.shape)
+        for axis, (extent, expr) in enumerate(zip(shape, tensor.buffer.shape)):
+            if extent < 0:
+                raise catalogue.E615.error(name=tensor.name, axis=axis, expression=size_text(expr), value=extent)
+        param = self.kernel.params[tensor.index]
+        is_workspace = isinstance(param, TensorParam) and param.role == "workspace"
+        key = (tensor.index, shape, None if like is None else (like.framework, like.device, like.device_index))
+        if is_workspace and key in workspaces:
+            return workspaces[key]
+        try:
+            array = allocate(tensor.buffer.dtype, shape, like)
+        except NoSuchArray as error:
+            raise catalogue.E617.error(name=tensor.name, expected=tensor.text, reason=str(error)) from error
+        if is_workspace:
+            workspaces[key] = array
+        return array
+
+
+def _touched(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
+    """The buffers whose elements the kernel reads or writes, and those it writes, each by the buffer that owns the storage."""
+    used: set[Buffer] = set()
+    written: set[Buffer] = set()
+    for launch in kernel.launches:
+        for node in walk(launch):
+            if isinstance(node, Load):
+                used.add(node.buffer.root)
+            elif isinstance(node, StmtNode) and not isinstance(node, Alloc):
+                written.update(region.buffer.root for region in node.writes())
+                used.update(region.buffer.root for region in node.reads())
+    return used | written, written
+
+
+def _tensor_argument(index: int, buffer: Buffer, *, is_used: bool, is_written: bool) -> TensorArgument:
+    dtype = buffer.dtype
+    per_cell = 8 // dtype.storage_bits if dtype.storage_bits < 8 else 1
+    return TensorArgument(
+        index=index,
+        name=buffer.name,
+        buffer=buffer,
+        text=f"{dtype}[{', '.join(size_text(expr) for expr in buffer.shape)}]",
+        accepted=_accepted(dtype),
+        per_cell=per_cell,
+        alignment=1 if per_cell > 1 else dtype.scalar.itemsize,
+        is_used=is_used,
+        is_written=is_written,
+    )
+
+
+def _accepted(dtype: DType) -> frozenset[tuple[str, int]]:
+    """The element types, with their packing, that a tensor given for ``dtype`` may have."""
+    if dtype.storage_bits < 8:
+        return frozenset({(dtype.name, 8 // dtype.storage_bits), *((name, 1) for name in _BYTES)})
+    names = {dtype.name}
+    if dtype.is_bool or dtype.bits == 6:
+        names.update(_BYTES)
+    if dtype.name == "tfloat32":
+        names.add("float32")
+    return frozenset((name, 1) for name in names)
+
+
+def _carries(dtype: DType, view: ArrayView) -> bool:
+    """Whether torch has no type of that name, so that its tensors carry the bits as uint8."""
+    if view.framework != "torch" or view.dtype.name != "uint8" or dtype.storage_bits != 8 or not dtype.is_float:
+        return False
+    return not hasattr(sys.modules["torch"], dtype.name)
+
+
+def _packing_hint(tensor: TensorArgument) -> str:
+    if tensor.per_cell == 1:
+        return ""
+    return (
+        f"{tensor.buffer.dtype} lies {tensor.per_cell} to a byte: pass int8 or uint8 bytes whose last dimension is divided by "
+        f"{tensor.per_cell}, the first element in the low bits"
+    )
+
+
+def _number(scalar: ScalarArgument, value: Any) -> Number:
+    """``value`` as the parameter's dtype takes it: int for integers, bool and addresses, float for floats. E612, E613."""
+    dtype = scalar.var.dtype
+    if dtype.kind == "handle":
+        return _address(scalar, value)
+    if isinstance(value, numbers.Integral):  # Python's bool and NumPy's integers among them
+        whole = int(value)
+    elif isinstance(value, numbers.Real):
+        if dtype.is_float:
+            return float(value)
+        if not float(value).is_integer():
+            raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=_described(value))
+        whole = int(float(value))
+    elif isinstance(value, np.bool_):
+        whole = int(value)
+    else:
+        hint = "pass a Python number, for a tensor of one element value.item()" if hasattr(value, "item") else None
+        raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=_described(value), hint=hint)
+    if dtype.is_float:
+        return float(whole)
+    if not dtype.min <= whole <= dtype.max:
+        raise catalogue.E613.error(
+            name=f"argument {scalar.name}", dtype=str(dtype), least=int(dtype.min), greatest=int(dtype.max), value=whole
+        )
+    return whole
+
+
+def _address(scalar: ScalarArgument, value: Any) -> int:
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    try:
+        view = view_of(value)
+    except UnusableArray as error:
+        raise catalogue.E616.error(name=scalar.name, reason=str(error)) from error
+    if view is None:
+        raise catalogue.E603.error(name=scalar.name, expected="or its address", given=_described(value))
+    return view.pointer
+
+
+def _described(value: object) -> str:
+    """A value in a message: short values by themselves, others by their type."""
+    if value is None:
+        return "None"
+    text = repr(value)
+    kind = type(value).__name__
+    return f"{kind} {text}" if len(text) <= 40 and "\n" not in text else f"an object of type {kind}"
+
+
+def _counted(count: int) -> str:
+    return f"{count} argument" + ("" if count == 1 else "s")

@@ -1,0 +1,301 @@
+"""Arrays of any framework seen as an address, a shape, strides and an element type, without a copy.
+
+In: NumPy arrays, torch tensors, and objects with ``__dlpack__``, ``__array_interface__`` or a device's ``__<device>_array_interface__``.
+Out: an :class:`ArrayView`, which keeps its source alive; and fresh arrays of the framework that the arguments came from.
+Nothing here imports torch: an argument can only be a torch tensor when the caller has imported it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from zellige import dtypes
+from zellige.dtypes import DType, UnknownDType
+from zellige.runtime import dlpack
+
+Framework = Literal["numpy", "torch", "other"]
+
+HOST: Final = "cpu"
+"""The device name of ordinary memory, as array frameworks write it."""
+
+_DEVICE_INTERFACE: Final = re.compile(r"__([a-z0-9]+)_array_interface__")
+
+
+class UnusableArray(ValueError):
+    """The object is an array, but its memory cannot be handed to a kernel. The text says why."""
+
+
+class NoSuchArray(ValueError):
+    """The framework has no array of the wanted element type or device. The text says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayView:
+    """Memory that a caller gave.
+
+    ``shape`` and ``strides`` count cells: a cell is one element, or ``packing`` elements where the framework's type packs several
+    (torch's ``float4_e2m1fn_x2``). ``device`` is the framework's device name (``"cpu"`` is ordinary memory) or, for DLPack, the number of
+    the device type; ``device_index`` counts devices of one name. ``owner`` keeps the memory alive.
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    device: str | int
+    device_index: int
+    is_writable: bool
+    framework: Framework
+    owner: object
+    packing: int = 1
+
+    @property
+    def cells(self) -> int:
+        """The number of cells."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def device_text(self) -> str:
+        """The device in words."""
+        name = self.device if isinstance(self.device, str) else f"DLPack device type {self.device}"
+        return name if name == HOST else f"{name}:{self.device_index}"
+
+    def __str__(self) -> str:
+        packed = f" packed by {self.packing}" if self.packing > 1 else ""
+        return f"{self.dtype}{packed}[{', '.join(map(str, self.shape))}]"
+
+
+def view_of(value: object) -> ArrayView | None:
+    """The memory of an array, or None for an object that is no array. Raises :class:`UnusableArray`."""
+    if isinstance(value, np.ndarray):
+        return _numpy_view(value, value)
+    torch = sys.modules.get("torch")
+    tensor = getattr(torch, "Tensor", None)
+    if tensor is not None and isinstance(value, tensor):
+        return _torch_view(value, torch)
+    if isinstance(value, (np.generic, type)) or value is None:
+        return None
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _dlpack_view(value)
+    if hasattr(value, "__array_interface__"):
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise UnusableArray(f"its __array_interface__ cannot be read: {error}") from error
+        return _numpy_view(array, value, framework="other")
+    for name in dir(type(value)):
+        match = _DEVICE_INTERFACE.fullmatch(name)
+        if match:
+            return _device_view(value, name, match[1])
+    return None
+
+
+def first_device(values: Iterable[object]) -> str | int | None:
+    """Where the first array among ``values`` lives, as :attr:`ArrayView.device` has it; None where there is none that a kernel can use."""
+    for value in values:
+        try:
+            view = view_of(value)
+        except UnusableArray:
+            continue
+        if view is not None:
+            return view.device
+    return None
+
+
+def _strides_in_cells(byte_strides: tuple[int, ...], shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    if itemsize == 0 or any(stride % itemsize for stride, extent in zip(byte_strides, shape) if extent > 1):
+        raise UnusableArray(f"its strides {byte_strides} in bytes are no multiples of its {itemsize}-byte elements")
+    return tuple(stride // itemsize for stride in byte_strides)
+
+
+@lru_cache(maxsize=256)
+def _element_type(given: Any) -> DType:
+    """The element type of a framework's dtype or a name; asked at every call, so the answers are kept."""
+    try:
+        return dtypes.dtype(given)
+    except UnknownDType:
+        raise UnusableArray(f"its elements of type {given} have no counterpart in the kernel language") from None
+
+
+def _numpy_view(array: np.ndarray[Any, Any], owner: object, framework: Framework = "numpy") -> ArrayView:
+    if isinstance(array, np.ma.MaskedArray):
+        raise UnusableArray("it is a masked array, and a kernel would not see the mask")
+    if not array.dtype.isnative:
+        raise UnusableArray(f"its elements ({array.dtype.str}) are not in this machine's byte order")
+    pointer, is_read_only = array.__array_interface__["data"]
+    return ArrayView(
+        pointer=pointer,
+        shape=array.shape,
+        strides=_strides_in_cells(array.strides, array.shape, array.itemsize),
+        dtype=_element_type(array.dtype),
+        device=HOST,
+        device_index=0,
+        is_writable=not is_read_only,
+        framework=framework,
+        owner=(array, owner),
+    )
+
+
+def _torch_view(tensor: Any, torch: Any) -> ArrayView:
+    if tensor.layout is not torch.strided:
+        raise UnusableArray(f"its layout is {tensor.layout}, not a dense one; convert it with .to_dense()")
+    if tensor.is_neg():
+        raise UnusableArray("it is lazily negated; call .resolve_neg() first")
+    name = str(tensor.dtype)
+    device = tensor.device
+    element = _element_type(tensor.dtype)
+    try:
+        pointer = tensor.data_ptr()
+    except RuntimeError:
+        pointer = 0
+    if pointer == 0 and tensor.numel():
+        raise UnusableArray("it has no memory of its own (a fake, meta, functional or lazily made tensor)")
+    return ArrayView(
+        pointer=pointer,
+        shape=tuple(tensor.shape),
+        strides=tensor.stride(),
+        dtype=element,
+        device=device.type,
+        device_index=device.index or 0,
+        is_writable=True,
+        framework="torch",
+        owner=tensor,
+        packing=2 if name.endswith("_x2") else 1,
+    )
+
+
+def _dlpack_view(value: Any) -> ArrayView:
+    try:
+        given = dlpack.take(value)
+    except dlpack.Malformed as error:
+        raise UnusableArray(str(error)) from error
+    return ArrayView(
+        pointer=given.pointer,
+        shape=given.shape,
+        strides=given.strides,
+        dtype=_element_type(given.dtype),
+        device=HOST if given.device_type == dlpack.HOST_TYPE else given.device_type,
+        device_index=given.device_index,
+        is_writable=not given.is_read_only,
+        framework="other",
+        owner=(given.capsule, value),
+        packing=given.lanes,
+    )
+
+
+def _device_view(value: Any, attribute: str, device: str) -> ArrayView:
+    interface = getattr(value, attribute)
+    try:
+        pointer, is_read_only = interface["data"]
+        shape = tuple(interface["shape"])
+        element = np.dtype(interface["typestr"])
+        byte_strides = interface.get("strides") or _row_major(shape, element.itemsize)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnusableArray(f"its {attribute} cannot be read: {error}") from error
+    return ArrayView(
+        pointer=pointer,
+        shape=shape,
+        strides=_strides_in_cells(tuple(byte_strides), shape, element.itemsize),
+        dtype=_element_type(element),
+        device=device,
+        device_index=0,
+        is_writable=not is_read_only,
+        framework="other",
+        owner=value,
+    )
+
+
+def _row_major(shape: tuple[int, ...], unit: int) -> tuple[int, ...]:
+    strides: list[int] = []
+    for extent in reversed(shape):
+        strides.append(unit)
+        unit *= extent
+    return tuple(reversed(strides))
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of a dense row-major array."""
+    return _row_major(shape, 1)
+
+
+class _Memory:
+    """An address dressed as NumPy's array interface."""
+
+    def __init__(self, interface: dict[str, object], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def as_numpy(view: ArrayView) -> np.ndarray[Any, Any]:
+    """The memory of a view on the host as a NumPy array, without a copy. Cells of packed types come as uint8."""
+    if view.device != HOST:
+        raise NoSuchArray(f"memory of {view.device_text} cannot be read as a NumPy array")
+    held = np.dtype(np.uint8) if view.packing > 1 else view.dtype.numpy
+    if view.cells == 0:
+        return np.empty(view.shape, held)
+    interface: dict[str, object] = {
+        "data": (view.pointer, not view.is_writable),
+        "shape": view.shape,
+        "strides": tuple(stride * held.itemsize for stride in view.strides),
+        "typestr": held.str if held.isbuiltin == 1 else f"|V{held.itemsize}",
+        "version": 3,
+    }
+    raw = np.asarray(_Memory(interface, view.owner))
+    return raw if raw.dtype == held else raw.view(held)
+
+
+def cell_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a tensor of ``dtype`` as an array framework sees it: 4-bit elements lie two to a byte along the last dimension.
+
+    Raises :class:`NoSuchArray` where the last dimension of a packed type is odd or missing.
+    """
+    if dtype.storage_bits >= 8:
+        return shape
+    per_byte = 8 // dtype.storage_bits
+    if not shape or shape[-1] % per_byte:
+        raise NoSuchArray(f"{dtype} lies {per_byte} to a byte, so the last dimension of {list(shape)} must be a multiple of {per_byte}")
+    return (*shape[:-1], shape[-1] // per_byte)
+
+
+def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None) -> Any:
+    """A fresh array with undefined elements: of torch and on its device where ``like`` is a torch tensor, else of NumPy.
+
+    Raises :class:`NoSuchArray` for an element type that the framework lacks and for memory of a device that only torch can make.
+    """
+    cells = cell_shape(dtype, shape)
+    if like is not None and like.framework == "torch":
+        torch = sys.modules["torch"]
+        tensor: Any = like.owner
+        return torch.empty(cells, dtype=_torch_carrier(dtype, torch), device=tensor.device)
+    if like is not None and like.device != HOST:
+        raise NoSuchArray(f"memory of {like.device_text} can only be made from torch tensors; give the output as an argument")
+    return np.empty(cells, _numpy_carrier(dtype))
+
+
+def _numpy_carrier(dtype: DType) -> np.dtype[Any]:
+    if dtype.storage_bits < 8:
+        return np.dtype(np.int8 if dtype.kind == "int" else np.uint8)
+    try:
+        return dtype.numpy
+    except UnknownDType as error:
+        raise NoSuchArray(str(error)) from error
+
+
+def _torch_carrier(dtype: DType, torch: Any) -> Any:
+    names = {"tfloat32": "float32", "int4": "int8", "uint4": "uint8", "float4_e2m1fn": "float4_e2m1fn_x2"}
+    found = getattr(torch, names.get(dtype.name, dtype.name), None)
+    if found is None and dtype.storage_bits <= 8:
+        found = torch.uint8
+    if not isinstance(found, torch.dtype):
+        raise NoSuchArray(f"torch has no dtype {dtype}")
+    return found

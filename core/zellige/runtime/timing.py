@@ -1,0 +1,140 @@
+"""Timing a callable: how often it runs, with which clock, and with a cold or a warm cache.
+
+In: a callable and a budget in milliseconds. Out: a :class:`Measurement`, which says how it was taken. The clocks named here are the host's;
+others are the backends' own timers, found by name through their manifests.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean, median_low
+from time import perf_counter
+from typing import Final, Literal
+
+import numpy as np
+
+ReturnMode = Literal["min", "max", "mean", "median"]
+CacheState = Literal["cold", "warm"]
+Timer = Callable[[Callable[[], object], int, Callable[[], object]], list[float]]
+"""``(run, repeats, before)`` to milliseconds a run; ``before`` is called ahead of each run and not timed."""
+
+RETURN_MODES: Final[tuple[ReturnMode, ...]] = ("min", "max", "mean", "median")
+_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_DEFAULT_CACHE_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The times of single runs in milliseconds, and how they were taken.
+
+    ``cache`` is "cold" where ``flushed_bytes`` of other memory were touched before each run, "warm" where runs followed one another.
+    ``is_estimate`` says that the runs stopped early because they were slower than the baseline asked for.
+    """
+
+    times: tuple[float, ...]
+    timer: str
+    cache: CacheState
+    flushed_bytes: int = 0
+    is_estimate: bool = False
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.times)
+
+    @property
+    def median(self) -> float:
+        """The lower of the two middle runs where their number is even."""
+        return median_low(self.times)
+
+    def reduced(self, mode: ReturnMode) -> float:
+        """One number of all runs."""
+        match mode:
+            case "min":
+                return min(self.times)
+            case "max":
+                return max(self.times)
+            case "mean":
+                return self.mean
+            case "median":
+                return self.median
+
+    def quantile(self, position: float) -> float:
+        """The time that the share ``position`` of the runs does not exceed, interpolated between runs."""
+        return float(np.quantile(self.times, position))
+
+    def __str__(self) -> str:
+        flushed = f", {self.flushed_bytes >> 20} MiB flushed" if self.cache == "cold" else ""
+        runs = f"{len(self.times)} run{'' if len(self.times) == 1 else 's'}"
+        return f"{self.median:.4g} ms (median of {runs}, least {min(self.times):.4g}, timer {self.timer}, {self.cache} cache{flushed})"
+
+
+def host_timer(run: Callable[[], object], repeats: int, before: Callable[[], object]) -> list[float]:
+    """The host's clock around each run."""
+    times: list[float] = []
+    for _ in range(repeats):
+        before()
+        start = perf_counter()
+        run()
+        times.append((perf_counter() - start) * 1e3)
+    return times
+
+
+@lru_cache(maxsize=1)
+def last_level_cache_bytes() -> int:
+    """The size of the host's last-level cache, 32 MiB where the system does not tell."""
+    sizes = [_DEFAULT_CACHE_BYTES] if not _CACHES.is_dir() else []
+    for entry in sorted(_CACHES.glob("index*/size")):
+        text = entry.read_text().strip()
+        sizes.append(int(text[:-1]) * _UNITS[text[-1]] if text[-1] in _UNITS else int(text))
+    return max(sizes, default=_DEFAULT_CACHE_BYTES)
+
+
+class CacheFlush:
+    """Empties the host's caches by changing every line of a block of memory larger than the last level, with one thread a core."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._parts = np.array_split(np.zeros(max(size_bytes // 8, 1), np.int64), cores)
+        self._pool = ThreadPoolExecutor(cores)
+
+    def __call__(self) -> None:
+        list(self._pool.map(_touch, self._parts))
+
+    def __enter__(self) -> CacheFlush:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._pool.shutdown()
+
+
+def _touch(part: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    np.add(part, 1, out=part)  # not a fill: large fills bypass the caches
+
+
+def nothing() -> None:
+    """What a warm measurement does before each run."""
+
+
+def repeats_for(budget_ms: float, one_ms: float) -> int:
+    """How many runs of ``one_ms`` fit into a budget, at least one."""
+    return max(1, int(budget_ms / max(one_ms, 1e-6)))
+
+
+def check_request(*, warmup: float, rep: float, counts: tuple[int, ...], quantiles: list[float] | None, return_mode: str) -> None:
+    """Raise ValueError for a request that cannot be met."""
+    if return_mode not in RETURN_MODES:
+        raise ValueError(f"return_mode is {return_mode!r}, expected one of {', '.join(RETURN_MODES)}")
+    if not all(math.isfinite(duration) and duration >= 0 for duration in (warmup, rep)):
+        raise ValueError(f"warmup and rep are budgets in milliseconds, finite and not negative; got {warmup} and {rep}")
+    if any(count < 0 for count in counts):
+        raise ValueError(f"numbers of runs are not negative, got {', '.join(map(str, counts))}")
+    if quantiles is not None and not all(0 <= position <= 1 for position in quantiles):
+        raise ValueError(f"quantiles lie between 0 and 1, got {quantiles}")

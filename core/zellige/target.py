@@ -1,0 +1,84 @@
+"""What a kernel is compiled for, as a name that only its backend interprets.
+
+In: the text a user writes, ``name[:arch][,flag...]`` or ``name -key=value ...``. Out: a :class:`Target`.
+Core splits the text; which backend has the name and what its architecture and options mean is said by the backends' manifests.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.diagnostics import catalogue
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+AUTO: Final = "auto"
+"""The name that stands for a choice by the arguments' device and by what works on this machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A backend's target: ``name``, an architecture (empty: the backend chooses) and options in the order written.
+
+    An option without a value is a flag, its value is None. Two targets are equal when all three agree; ``str`` gives the
+    canonical text, which :func:`parse_target` reads back.
+    """
+
+    name: str
+    arch: str = ""
+    options: tuple[tuple[str, str | None], ...] = ()
+
+    def __str__(self) -> str:
+        head = f"{self.name}:{self.arch}" if self.arch else self.name
+        return ",".join([head, *(key if value is None else f"{key}={value}" for key, value in self.options)])
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """The options that have no value."""
+        return frozenset(key for key, value in self.options if value is None)
+
+    def option(self, key: str, default: str | None = None) -> str | None:
+        """The last value given for ``key``, or ``default``."""
+        return next((value for name, value in reversed(self.options) if name == key and value is not None), default)
+
+
+def parse_target(text: str | Target) -> Target:
+    """Split a target's text; a :class:`Target` is returned as it is. Raises E707 for text of neither form."""
+    if isinstance(text, Target):
+        return text
+    if not isinstance(text, str):
+        raise catalogue.E707.error(text=text, reason=f"expected text, got {type(text).__name__}")
+    stripped = text.strip()
+    name = _NAME.match(stripped)
+    if name is None:
+        raise catalogue.E707.error(text=text, reason="it does not begin with a name")
+    rest = stripped[name.end() :]
+    if rest and rest[0].isspace():
+        return Target(name=name.group(), options=tuple(_dashed(text, word) for word in rest.split()))
+    arch = ""
+    if rest.startswith(":"):
+        arch, comma, tail = rest[1:].partition(",")
+        rest = comma + tail
+        if not arch or any(c.isspace() for c in arch):
+            raise catalogue.E707.error(text=text, reason="the architecture after ':' is missing or holds a space")
+    if rest and not rest.startswith(","):
+        raise catalogue.E707.error(text=text, reason=f"{rest[0]!r} after the name {name.group()!r} is neither ':' nor ',' nor a space")
+    options = tuple(_option(text, word.strip()) for word in rest[1:].split(",")) if rest else ()
+    return Target(name=name.group(), arch=arch, options=options)
+
+
+def _dashed(text: str, word: str) -> tuple[str, str | None]:
+    bare = word.lstrip("-")
+    if bare == word:
+        raise catalogue.E707.error(text=text, reason=f"the option {word!r} does not begin with '-'")
+    return _option(text, bare)
+
+
+def _option(text: str, word: str) -> tuple[str, str | None]:
+    key, equals, value = word.partition("=")
+    if not _KEY.fullmatch(key) or (equals and not value) or "," in value or any(c.isspace() for c in value):
+        raise catalogue.E707.error(text=text, reason=f"{word!r} is neither a flag nor key=value")
+    return key, value if equals else None

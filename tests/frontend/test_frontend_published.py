@@ -1,0 +1,70 @@
+"""Kernels as published, with the mistakes of language.md's last section, and right ones that resemble them.
+
+A file without a mark is right: it gives neither an error nor a warning. In the others ``#   ^ E281`` points at the place above it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zellige.diagnostics import ZelligeError, ZelligeWarning
+
+FILES = sorted((Path(__file__).parent / "published").glob("*.py"))
+MARK = re.compile(r"^#(?P<blank> *)\^ (?P<code>E\d\d\d)$")
+PLACE = re.compile(r"(?:error|warning) (?P<code>E\d\d\d): .*\n  --> (?P<file>.*):(?P<line>\d+):(?P<column>\d+)$", re.MULTILINE)
+
+
+def expected(path: Path) -> list[tuple[str, int, int]]:
+    lines = path.read_text().splitlines()
+    return [(m["code"], number, len(m["blank"]) + 2) for number, line in enumerate(lines) if (m := MARK.match(line))]
+
+
+def found(path: Path) -> list[tuple[str, int, int]]:
+    spec = importlib.util.spec_from_file_location(f"published_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            module.program()
+        except ZelligeError as error:
+            texts.append(str(error))
+    texts += [str(w.message) for w in caught if issubclass(w.category, ZelligeWarning)]
+    places = []
+    for text in texts:
+        place = PLACE.search(text)
+        assert place is not None and "hint: " in text, text
+        assert Path(place["file"]) == path, text
+        places.append((place["code"], int(place["line"]), int(place["column"])))
+    return places
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_published_kernel(path: Path) -> None:
+    assert found(path) == expected(path)
+
+
+def test_every_mistake_of_the_section_is_there() -> None:
+    codes = {code for path in FILES for code, _, _ in expected(path)}
+    assert codes == {"E280", "E281", "E282", "E283", "E284"}
+    assert any(not expected(path) for path in FILES)
+
+
+def test_a_warning_is_shown_once(recwarn: pytest.WarningsRecorder) -> None:
+    warnings.simplefilter("default")
+    path = next(p for p in FILES if p.stem == "grid_of_a_quarter")
+    spec = importlib.util.spec_from_file_location("published_once", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.program()
+    module.program()
+    assert len([w for w in recwarn if issubclass(w.category, ZelligeWarning)]) <= 1

@@ -1,0 +1,193 @@
+"""Kernels defined in files, on the command line, on the standard input, in strings, notebooks and interactive sessions."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import subprocess
+import sys
+import textwrap
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zellige.language as T
+from zellige.diagnostics import CompileError
+from zellige.frontend.source import function_source
+
+PROGRAM = """
+import zellige.language as T
+
+@T.prim_func
+def kernel(A: T.Tensor((4,), "int32")):
+    with T.Kernel(1):
+        for i in T.serial(4):
+            A[i] = i{end}
+print("traced", len(kernel.kernel.launches))
+"""
+
+
+def python(*arguments: str, text: str | None = None, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    if path is not None:
+        with path.open() as stream:
+            return subprocess.run([sys.executable, *arguments], stdin=stream, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run([sys.executable, *arguments], input=text, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_command_line() -> None:
+    done = python("-c", PROGRAM.format(end=""))
+    assert done.stdout == "traced 1\n", done.stderr
+    wrong = python("-Bc", PROGRAM.format(end="[0]"))
+    assert "E110" in wrong.stderr and "A[i] = i[0]" in wrong.stderr
+
+
+def test_file_on_the_standard_input(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(end=""))
+    done = python("-", path=path)
+    assert done.stdout == "traced 1\n", done.stderr
+
+
+def test_pipe_on_the_standard_input_is_refused_with_the_reason() -> None:
+    done = python("-", text=PROGRAM.format(end=""))
+    assert "E116" in done.stderr and "define the kernel in a file" in done.stderr
+
+
+def test_string_without_text_is_refused() -> None:
+    with pytest.raises(CompileError) as caught:
+        exec(compile(PROGRAM.format(end=""), "<nowhere>", "exec"), {})
+    assert caught.value.code == "E116" and "<nowhere>" in str(caught.value)
+
+
+def test_string_registered_with_linecache() -> None:
+    source = PROGRAM.format(end="")
+    linecache.cache["<cell 1>"] = (len(source), None, source.splitlines(keepends=True), "<cell 1>")
+    namespace: dict[str, Any] = {}
+    exec(compile(source, "<cell 1>", "exec"), namespace)
+    assert namespace["kernel"].kernel.span.file == "<cell 1>"
+
+
+def test_interactive_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = [
+        "import zellige.language as T",
+        "@T.prim_func",
+        'def kernel(A: T.Tensor((4,), "int32")):',
+        "    with T.Kernel(1):",
+        "        A[0] = 1",
+        "",
+        "x = 3",
+        "@T.prim_func",
+        'def kernel(A: T.Tensor((4,), "int32")):',
+        "    with T.Kernel(1):",
+        "        A[0] = 2",
+        "",
+        "kernel",
+    ]
+    readline = types.ModuleType("readline")
+    readline.get_current_history_length = lambda: len(typed)  # type: ignore[attr-defined]
+    readline.get_history_item = lambda i: typed[i - 1]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "readline", readline)
+    for lines, want in ((typed[1:5], 1), (typed[7:11], 2)):
+        namespace: dict[str, Any] = {"T": T}
+        exec(compile("\n".join(lines) + "\n", "<stdin>", "single"), namespace)
+        assert f"= {want}" in namespace["kernel"].script()
+
+
+def test_functions_of_one_name_are_told_apart() -> None:
+    kernels = []
+    for which in (True, False):
+        if which:
+
+            @T.prim_func
+            def kernel(A: T.Tensor((4,), "int32")):
+                with T.Kernel(1):
+                    A[0] = 1
+
+        else:
+
+            @T.prim_func
+            def kernel(A: T.Tensor((4,), "int32")):
+                with T.Kernel(1):
+                    A[0] = 2
+
+        kernels.append(kernel.script())
+    assert "= 1" in kernels[0] and "= 2" in kernels[1]
+
+
+def test_decorators_over_several_lines_and_odd_indentation() -> None:
+    def passing(value: Any) -> Any:
+        return lambda function: function
+
+    # fmt: off
+    if True:
+          @passing(
+              [1,
+               2],
+          )
+          @passing(None)
+          def function(a,
+                       b):
+              return a + b
+    # fmt: on
+    source = function_source(function)
+    assert source.node.name == "function" and source.text.span(source.node).column == 10
+
+
+def test_columns_count_characters(tmp_path: Path) -> None:
+    path = tmp_path / "umlaut.py"
+    path.write_text(
+        textwrap.dedent(
+            '''
+            import zellige.language as T
+
+            @T.prim_func
+            def kernel(A: T.Tensor((4,), "int32")):
+                with T.Kernel(1):
+                    größe = "äöü"; A[0] = undefined
+            '''
+        ),
+        encoding="utf-8",
+    )
+    namespace: dict[str, Any] = {}
+    with pytest.raises(CompileError) as caught:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), namespace)
+    span = caught.value.span
+    assert span is not None and span.line == 7 and span.column == 8 + len('größe = "äöü"; A[0] = ')
+
+
+def test_file_changed_since_it_was_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "changed.py"
+    path.write_text("def f(a):\n    return a\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    path.write_text("# another first line\n\ndef g(a):\n    return a\n")
+    with pytest.raises(CompileError) as caught:
+        function_source(namespace["f"])
+    assert caught.value.code == "E116" and "changed since it was loaded" in str(caught.value)
+
+
+def test_coroutines_and_generators_are_refused() -> None:
+    async def coroutine() -> None:
+        pass
+
+    def generator() -> Any:
+        yield 1
+
+    for wrong in (coroutine, generator):
+        with pytest.raises(CompileError) as caught:
+            function_source(wrong)  # type: ignore[arg-type]
+        assert caught.value.code == "E129"
+
+
+def test_source_that_nests_too_deeply(tmp_path: Path) -> None:
+    path = tmp_path / "deep.py"
+    path.write_text("def f(a):\n    return a\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    path.write_text("def f(a):\n    return a\n\nx = " + "-" * 60000 + "1\n")
+    with pytest.raises(CompileError) as caught:
+        function_source(namespace["f"])
+    assert caught.value.code in ("E135", "E116")

@@ -1,0 +1,51 @@
+"""Wrong programs: each file of ``wrong`` is a program whose mistake is marked by a comment under the offending line.
+
+``#    ^ E104`` says that the caret of the error points at that column of the line above and that the error has this code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zellige.diagnostics import ZelligeError, catalogue
+
+FILES = sorted((Path(__file__).parent / "wrong").glob("*.py"))
+MARK = re.compile(r"^#(?P<blank> *)\^ (?P<code>E\d\d\d)$")
+
+
+def expected(path: Path) -> tuple[str, int, int]:
+    """Code, line and column (from 0) that a file promises."""
+    marks = [(number, found) for number, line in enumerate(path.read_text().splitlines(), 1) if (found := MARK.match(line))]
+    assert len(marks) == 1, f"{path.name} has {len(marks)} marks"
+    number, found = marks[0]
+    return found["code"], number - 1, len(found["blank"]) + 1
+
+
+def load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"wrong_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_there_are_sixty_programs() -> None:
+    assert len(FILES) >= 60
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_wrong_program(path: Path) -> None:
+    code, line, column = expected(path)
+    with pytest.raises(ZelligeError) as caught:
+        load(path).program()
+    span = caught.value.span
+    assert span is not None, f"{caught.value} has no place"
+    assert (caught.value.code, Path(span.file).name, span.line, span.column) == (code, path.name, line, column), str(caught.value)
+    text = str(caught.value)
+    assert "^" in text and code in text
+    assert caught.value.diagnostics[0].hint or not catalogue.CODES[code].hint

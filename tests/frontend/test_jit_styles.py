@@ -1,0 +1,606 @@
+"""The styles of jit, what a call compiles and what it finds again, options, outputs, methods, threads."""
+
+from __future__ import annotations
+
+import threading
+import types
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige.language as T
+from zellige.diagnostics import CompileError, ZelligeError, ZelligeWarning
+from zellige.frontend.eager import EagerFunction
+from zellige.jit import JITFunction, compile, jit, par_compile
+from zellige.kernel import JITKernel
+from zellige.pass_configs import PassConfigKey, known_keys, option_fields
+from zellige.target import Target
+
+
+def array(*shape: int, dtype: str = "float32") -> np.ndarray[Any, Any]:
+    return np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
+
+
+def count_traces(function: JITFunction, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts how often the function is traced or run by Python from now on."""
+    traces: list[int] = []
+    trace = EagerFunction.trace
+    lazily = JITFunction._traced_lazily
+
+    def counted(self: Any, *args: Any) -> Any:
+        traces.append(1)
+        return trace(self, *args)
+
+    def counted_lazily(self: Any, *args: Any) -> Any:
+        traces.append(1)
+        return lazily(self, *args)
+
+    monkeypatch.setattr(EagerFunction, "trace", counted)
+    monkeypatch.setattr(JITFunction, "_traced_lazily", counted_lazily)
+    return traces
+
+
+# ---- lazy
+
+
+@jit(out_idx=[-1], target="interp")
+def add_lazily(M: int, N: int, dtype: Any = "float32") -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((M, N), dtype), B: T.Tensor((M, N), dtype), C: T.Tensor((M, N), dtype)):
+        with T.Kernel(M) as bx:
+            for j in T.Parallel(N):
+                C[bx, j] = A[bx, j] + B[bx, j]
+
+    return main
+
+
+def test_lazy_style_gives_a_kernel() -> None:
+    kernel = add_lazily(3, 4)
+    assert isinstance(kernel, JITKernel)
+    np.testing.assert_array_equal(kernel(array(3, 4), array(3, 4)), 2 * array(3, 4))
+
+
+def test_lazy_kernel_is_found_again_for_equal_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = add_lazily(5, 4)
+    traces = count_traces(add_lazily, monkeypatch)
+    assert add_lazily(5, N=4) is first
+    assert add_lazily(M=5, N=4, dtype="float32") is first
+    assert not traces
+    assert add_lazily(5, 4, dtype=T.float16) is not first
+    assert add_lazily(5, 4, dtype=T.float16) is add_lazily(5, 4, T.float16)
+    assert len(traces) == 1
+
+
+def test_true_and_one_are_different_constants() -> None:
+    @jit(target="interp")
+    def make(flag: Any) -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((1,), "int32")):
+            with T.Kernel(1):
+                A[0] = 10 if flag is True else 20
+
+        return main
+
+    seen = []
+    for flag in (True, 1, 1.0):
+        a = np.zeros(1, np.int32)
+        make(flag)(a)
+        seen.append(int(a[0]))
+    assert seen == [10, 20, 20]
+
+
+def test_factory_that_calls_another_factory() -> None:
+    def build(n: int) -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((n,), "int32")):
+            with T.Kernel(n) as bx:
+                A[bx] = n
+
+        return main
+
+    @jit(target="interp")
+    def make(n: int) -> Any:
+        return build(n)
+
+    a = np.zeros(3, np.int32)
+    make(3)(a)
+    assert a.tolist() == [3, 3, 3]
+
+
+FACTOR = 2
+
+
+def helper(x: Any) -> Any:
+    return x * FACTOR
+
+
+def test_changed_global_helper_and_closure_compile_anew() -> None:
+    global FACTOR
+    extra = [1]
+
+    @jit(target="interp")
+    def make() -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((1,), "int32")):
+            with T.Kernel(1):
+                A[0] = helper(A[0]) + extra[0]
+
+        return main
+
+    @jit(target="interp")
+    def eager(A):
+        with T.Kernel(1):
+            A[0] = helper(A[0]) + extra[0]
+
+    def both() -> list[int]:
+        a, b = np.array([5], np.int32), np.array([5], np.int32)
+        make()(a)
+        eager(b)
+        return [int(a[0]), int(b[0])]
+
+    try:
+        assert both() == [11, 11]
+        FACTOR = 3
+        assert both() == [16, 16]
+        extra[0] = 100
+        assert both() == [115, 115]
+        kernel = make()
+        assert make() is kernel
+    finally:
+        FACTOR = 2
+
+
+def test_redefined_helper_compiles_anew() -> None:
+    module = types.ModuleType("kernels")
+    module.T = T  # type: ignore[attr-defined]
+    module.jit = jit  # type: ignore[attr-defined]
+    source = '''
+def helper(x):
+    return x + 1
+
+@jit(target="interp")
+def kernel(A):
+    with T.Kernel(1):
+        A[0] = helper(A[0])
+'''
+    import linecache
+
+    linecache.cache["<kernels>"] = (len(source), None, source.splitlines(keepends=True), "<kernels>")
+    exec(compile_text(source, "<kernels>"), module.__dict__)
+    a = np.zeros(1, np.int32)
+    module.kernel(a)
+    exec("def helper(x):\n    return x + 50\n", module.__dict__)
+    module.kernel(a)
+    module.kernel(a)
+    assert a[0] == 101
+
+
+def compile_text(source: str, name: str) -> types.CodeType:
+    import builtins
+
+    code: types.CodeType = builtins.compile(source, name, "exec")
+    return code
+
+
+def test_object_arguments_are_known_by_their_content() -> None:
+    @dataclass
+    class Settings:
+        scale: int
+
+    @jit(target="interp")
+    def make(settings: Any, table: dict[str, int]) -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((1,), "int32")):
+            with T.Kernel(1):
+                A[0] = settings.scale + table["x"]
+
+        return main
+
+    settings, table = Settings(1), {"x": 10}
+    first = make(settings, table)
+    assert make(Settings(1), {"x": 10}) is first
+    settings.scale = 5
+    table["x"] = 20
+    a = np.zeros(1, np.int32)
+    make(settings, table)(a)
+    assert a[0] == 25
+
+
+def test_tensor_is_no_constant() -> None:
+    with pytest.raises(CompileError) as caught:
+        add_lazily(np.zeros(3), 4)
+    assert caught.value.code == "E150"
+
+
+# ---- eager
+
+
+@jit(target="interp")
+def matmul(A, B, block: int = 16, dtype: Any = T.float32):
+    M, N, K = T.const("M N K")
+    A: T.Tensor[[M, K], dtype]
+    B: T.Tensor[[K, N], dtype]
+    C = T.empty((M, N), dtype)
+    with T.Kernel(T.ceildiv(M, block), T.ceildiv(N, block)) as (bx, by):
+        a = T.alloc_shared((block, K), dtype)
+        b = T.alloc_shared((K, block), dtype)
+        c = T.alloc_fragment((block, block), "float32")
+        T.clear(c)
+        T.copy(A[bx * block, 0], a)
+        T.copy(B[0, by * block], b)
+        T.gemm(a, b, c)
+        T.copy(c, C[bx * block, by * block])
+    return C
+
+
+def test_eager_style_solves_its_constants_and_returns_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = array(20, 7), array(7, 18)
+    np.testing.assert_allclose(matmul(a, b), a @ b)
+    traces = count_traces(matmul, monkeypatch)
+    matmul(a + 1, b)
+    assert not traces
+    matmul(array(21, 7), b)
+    matmul(a, b, block=8)
+    assert len(traces) == 2
+
+
+def test_conflicting_constant_is_refused_at_the_call() -> None:
+    with pytest.raises(ZelligeError) as caught:
+        matmul(array(8, 4), array(5, 8))
+    assert caught.value.code.startswith("E6")
+
+
+def test_eager_compile_from_specifications_and_sizes() -> None:
+    kernel = matmul.compile(A=T.Tensor((20, 7), "float32"), B=T.Tensor((7, 18)))
+    np.testing.assert_allclose(kernel(array(20, 7), array(7, 18)), array(20, 7) @ array(7, 18))
+    assert matmul.compile(M=20, N=18, K=7).kernel.results == kernel.kernel.results
+    assert "gemm" in matmul.get_tir(M=20, N=18, K=7).script()
+    assert "gemm" in matmul.get_kernel_source(M=20, N=18, K=7)
+
+
+def test_eager_compile_without_shapes_is_refused() -> None:
+    with pytest.raises(CompileError) as caught:
+        matmul.compile()
+    assert caught.value.code == "E160" and "A" in str(caught.value)
+
+
+def test_unknown_keyword_is_refused() -> None:
+    for wrong in ({"Q": 3}, {"blok": 3}, {"blok": "x"}):
+        with pytest.raises(CompileError) as caught:
+            matmul(array(8, 4), array(4, 8), **wrong)
+        assert caught.value.code == "E157"
+
+
+def test_constant_size_decides_before_the_block() -> None:
+    @jit(target="interp")
+    def fill(A):
+        M = T.const("M")
+        A: T.Tensor((M,), "int32")
+        block = 4 if M > 8 else 2
+        with T.Kernel(M // block) as bx:
+            for i in T.Parallel(block):
+                A[bx * block + i] = block
+
+    for size, want in ((4, 2), (16, 4)):
+        a = np.zeros(size, np.int32)
+        fill(a)
+        assert a.tolist() == [want] * size
+
+
+def test_dynamic_size_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    @jit(target="interp")
+    def double(A):
+        n = T.dynamic("n")
+        A: T.Tensor((n,), "int32")
+        B = T.empty((n * 2,), "int32")
+        with T.Kernel(n) as bx:
+            B[2 * bx] = A[bx]
+            B[2 * bx + 1] = A[bx]
+        return B
+
+    assert double(np.array([1, 2], np.int32)).tolist() == [1, 1, 2, 2]
+    traces = count_traces(double, monkeypatch)
+    assert double(np.array([3], np.int32)).tolist() == [3, 3]
+    assert not traces
+
+
+def test_several_outputs_scratch_and_no_tensor_arguments() -> None:
+    @jit(target="interp")
+    def both(n: T.int32):
+        A = T.empty((4,), "int32")
+        scratch = T.empty((4,), "int32")
+        B = T.empty(4, dtype="float32")
+        with T.Kernel(4) as bx:
+            scratch[bx] = bx * n
+        with T.Kernel(4) as bx:
+            A[bx] = scratch[3 - bx]
+            B[bx] = 0.5
+        return B, A
+
+    b, a = both(10)
+    assert a.tolist() == [30, 20, 10, 0] and b.tolist() == [0.5] * 4
+
+
+def test_strided_tensors_and_constants_in_strides() -> None:
+    @jit(target="interp")
+    def rows(A):
+        N, M, S = T.const("N, M, S")
+        A: T.StridedTensor[[N, M], [S, 2], T.float32]
+        B = T.empty(N, M, dtype=A.dtype)
+        with T.Kernel(N) as bx:
+            for j in T.Parallel(M):
+                B[bx, j] = A[bx, j]
+        return B
+
+    wide = array(3, 8)
+    np.testing.assert_array_equal(rows(wide[:, ::2]), wide[:, ::2])
+
+
+def test_pointer_parameters() -> None:
+    @jit(target="interp")
+    def add(A: T.ptr, B: T.ptr, n: int, dtype: Any):
+        A = T.make_tensor(A, (n,), dtype)
+        B = T.make_tensor(B, (n,), dtype)
+        with T.Kernel(n) as bx:
+            B[bx] = B[bx] + A[bx]
+
+    a, b = array(4), array(4)
+    add(a, b, 4, "float32")
+    np.testing.assert_array_equal(b, 2 * a)
+    assert add.compile(A=T.ptr(), B=T.ptr(), n=3, dtype=T.float16).kernel.params[0].buffer.dtype == "float16"
+
+
+# ---- direct
+
+
+@jit(target="interp")
+def scale_directly(A: T.Tensor((4, 5), "float32"), B: T.Tensor((4, 5), "float32"), by: float):
+    with T.Kernel(4) as bx:
+        for j in T.Parallel(5):
+            B[bx, j] = A[bx, j] * by
+
+
+def test_direct_style_with_annotated_tensors() -> None:
+    b = np.zeros((4, 5), np.float32)
+    scale_directly(array(4, 5), b, 2.5)
+    np.testing.assert_array_equal(b, array(4, 5) * 2.5)
+    with pytest.raises(ZelligeError) as caught:
+        scale_directly(array(4, 6), b, 2.5)
+    assert caught.value.code.startswith("E6") and "A" in str(caught.value)
+
+
+def test_unannotated_tensors_take_shape_and_type_from_the_call() -> None:
+    @jit(target="interp", out_idx=-1)
+    def softplus(X, Y: T.Tensor((3,), "float32")):
+        with T.Kernel(X.shape[0]) as bx:
+            row = T.alloc_fragment((X.shape[1],), X.dtype)
+            T.copy(X[bx, 0:X.shape[1]], row)
+            total = T.alloc_var("float32")
+            for j in T.serial(len(row)):
+                total += row[j]
+            Y[bx] = total
+
+    for dtype in ("float32", "float16"):
+        np.testing.assert_array_equal(softplus(array(3, 5, dtype=dtype)), array(3, 5).sum(1))
+    np.testing.assert_array_equal(softplus(array(3, 7)), array(3, 7).sum(1))
+
+
+def test_outputs_by_index_are_skipped_among_the_arguments() -> None:
+    @jit(target="interp", out_idx=[1, 0])
+    def split(A: T.Tensor((2,), "int32"), B: T.Tensor((2,), "int32"), C: T.Tensor((4,), "int32"), by: int = 1):
+        with T.Kernel(2) as bx:
+            A[bx] = C[bx] * by
+            B[bx] = C[bx + 2] * by
+
+    b, a = split(np.arange(4, dtype=np.int32), by=10)
+    assert a.tolist() == [0, 10] and b.tolist() == [20, 30]
+
+
+def test_run_time_numbers_do_not_compile_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    @jit(target="interp")
+    def put(A: T.Tensor((2,), "float32"), x: T.float32, n: T.int32):
+        with T.Kernel(1):
+            A[0] = x
+            A[1] = n
+
+    a = np.zeros(2, np.float32)
+    put(a, 1.5, 2)
+    traces = count_traces(put, monkeypatch)
+    put(a, 2.5, n=7)
+    assert a.tolist() == [2.5, 7] and not traces
+
+
+def test_wrong_calls_are_refused() -> None:
+    b = np.zeros((4, 5), np.float32)
+    for args, named in (((b,), {}), ((b, b, 1.0, 2), {}), ((b, b), {"by": 1.0, "A": b}), ((b, 3, 2.0), {}), ((None, b, 2.0), {})):
+        with pytest.raises(ZelligeError):
+            scale_directly(*args, **named)
+
+
+# ---- compile, prim_func, methods, threads
+
+
+def test_compile_and_jit_of_a_prim_func() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((3,), "int32"), B: T.Tensor((3,), "int32")):
+        with T.Kernel(3) as bx:
+            B[bx] = A[bx] + 1
+
+    a = np.arange(3, dtype=np.int32)
+    assert compile(main, out_idx=-1, target="interp")(a).tolist() == [1, 2, 3]
+    assert compile(main, [1], target={"kind": "interp"})(a).tolist() == [1, 2, 3]
+    b = np.zeros(3, np.int32)
+    jit(main, target="interp")(a, b)
+    assert b.tolist() == [1, 2, 3]
+    kernels = par_compile([main, main], out_idx=-1, target="interp", num_workers=2)
+    assert all(k is not None and k(a).tolist() == [1, 2, 3] for k in kernels)
+
+
+def test_compile_of_something_else() -> None:
+    for wrong in (None, lambda: 0, 3):
+        with pytest.raises(CompileError) as caught:
+            compile(wrong)
+        assert caught.value.code == "E156"
+
+
+def test_par_compile_of_configurations_and_errors() -> None:
+    kernels = add_lazily.par_compile([(2, 2), {"M": 3, "N": 2}])
+    assert [k.params[0].shape for k in kernels if k is not None] == [(2, 2), (3, 2)]
+    with pytest.raises(CompileError):
+        add_lazily.par_compile([(2, 2, "floot")])
+    with pytest.warns(ZelligeWarning, match="E217"):
+        assert add_lazily.par_compile([(2, 2, "floot"), (2, 2)], ignore_error=True)[0] is None
+
+
+def test_methods() -> None:
+    class Layer:
+        def __init__(self, by: int) -> None:
+            self.by = by
+
+        @jit(target="interp")
+        def run(self, A):
+            with T.Kernel(A.shape[0]) as bx:
+                A[bx] = A[bx] * self.by
+
+    layer = Layer(3)
+    a = np.arange(3, dtype=np.int32)
+    layer.run(a)
+    layer.by = 10
+    layer.run(a)
+    assert a.tolist() == [0, 30, 60]
+    assert layer.run.compile(a).kernel.name == "run"
+
+
+def test_several_threads() -> None:
+    results: dict[int, Any] = {}
+
+    def work(size: int) -> None:
+        for _ in range(3):
+            a, b = array(size, 4), array(4, size)
+            results[size] = np.array_equal(matmul(a, b), a @ b)
+
+    threads = [threading.Thread(target=work, args=(size,)) for size in range(9, 15)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == dict.fromkeys(range(9, 15), True)
+
+
+def test_torch_in_torch_out() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = torch.arange(12.0).reshape(3, 4), torch.arange(8.0).reshape(4, 2)
+    c = matmul(a, b)
+    assert isinstance(c, torch.Tensor)
+    torch.testing.assert_close(c, a @ b)
+
+
+def test_decorated_function_keeps_its_identity() -> None:
+    assert matmul.__name__ == "matmul" and matmul.__module__ == __name__
+    assert repr(matmul).startswith("<jit function matmul(A, B")
+    assert matmul.__wrapped__ is matmul.function
+
+
+# ---- options
+
+
+def test_options_of_other_programs_are_accepted() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        @jit(
+            out_idx=[-1],
+            target="interp",
+            target_host="llvm",
+            execution_backend="cython",
+            verbose=True,
+            compile_flags="-O3",
+            force_compile=True,
+            cached=False,
+            pass_configs={PassConfigKey.TL_ENABLE_FAST_MATH: True, "tl.disable_warp_specialized": True},
+        )
+        def make(n: int) -> Any:
+            @T.prim_func
+            def main(A: T.Tensor((n,), "int32"), B: T.Tensor((n,), "int32")):
+                with T.Kernel(n) as bx:
+                    B[bx] = A[bx]
+
+            return main
+
+        kernel = make(3)
+    assert kernel.options.fast_math and not kernel.options.specialise
+    assert kernel.options.compile_flags == ("-O3",) and kernel.options.is_verbose
+
+
+def test_unknown_option() -> None:
+    with pytest.raises(CompileError) as caught:
+        jit(out_index=3)
+    assert caught.value.code == "E159" and "out_index" in str(caught.value)
+
+
+def test_pass_configs_become_options() -> None:
+    target = Target(name="interp")
+    fields = option_fields(
+        {
+            PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: True,
+            PassConfigKey.TL_CONFIG_INDEX_BITWIDTH: 64,
+            PassConfigKey.TL_DEVICE_COMPILE_FLAGS: ["-g"],
+        },
+        target,
+    )
+    assert fields == {"synchronise_shared": False, "index_bits": 64, "compile_flags": ("-g",)}
+    for configs in ({"tl.config_index_bitwidth": 31}, {"tl.enable_fast_math": "yes"}, {"tl.device_compile_flags": [3]}):
+        with pytest.raises(CompileError) as caught:
+            option_fields(configs, target)
+        assert caught.value.code == "E159"
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("tl.enable_fast_mth", "did you mean 'tl.enable_fast_math'"),
+        (PassConfigKey.TL_AST_PRINT_ENABLE, "nothing here needs it"),
+        ("tl.disable_wgmma", "belongs to cuda"),
+    ],
+)
+def test_pass_config_without_effect_is_named(key: str, reason: str) -> None:
+    with pytest.warns(ZelligeWarning, match="E161") as caught:
+        option_fields({key: True}, Target(name="interp"))
+    assert str(key) in str(caught[0].message) and reason in str(caught[0].message)
+
+
+def test_pass_config_names() -> None:
+    assert PassConfigKey.TL_DISABLE_WGMMA == "tl.disable_wgmma"
+    assert "tl.enable_fast_math" in known_keys()
+    with pytest.raises(AttributeError):
+        _ = PassConfigKey.TL_NO_SUCH_KEY
+
+
+def test_settings_of_the_body() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((3,), "int32")):
+        T.annotate_pass_configs({PassConfigKey.TL_ENABLE_FAST_MATH: True})
+        T.annotate_compile_flags(["-x"])
+        with T.Kernel(3) as bx:
+            A[bx] = 1
+
+    assert compile(main, target="interp").options.fast_math
+    assert compile(main, target="interp").options.compile_flags == ("-x",)
+    assert not compile(main, target="interp", pass_configs={PassConfigKey.TL_ENABLE_FAST_MATH: False}).options.fast_math
+
+
+def test_debug_root_gets_every_stage(tmp_path: Any) -> None:
+    @jit(target="interp", debug_root_path=str(tmp_path))
+    def make() -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((3,), "int32")):
+            with T.Kernel(3) as bx:
+                A[bx] = 1
+
+        return main
+
+    make()
+    assert any(tmp_path.iterdir())

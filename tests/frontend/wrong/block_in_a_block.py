@@ -1,0 +1,10 @@
+import zellige.language as T
+
+
+def program() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+        with T.Kernel(4) as bx:
+            with T.Kernel(2) as inner:
+#                ^ E103
+                B[inner] = bx

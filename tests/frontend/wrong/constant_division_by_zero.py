@@ -1,0 +1,11 @@
+import zellige.language as T
+
+
+def program() -> None:
+    blocks = 0
+
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+        with T.Kernel(4) as bx:
+            B[bx] = 16 // blocks
+#                   ^ E110

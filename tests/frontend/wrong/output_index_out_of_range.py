@@ -1,0 +1,12 @@
+import zellige as zl
+import zellige.language as T
+
+
+def program() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+#   ^ E151
+        with T.Kernel(4) as bx:
+            B[bx] = A[bx]
+
+    zl.compile(kernel, out_idx=2)

@@ -1,0 +1,12 @@
+import zellige.language as T
+
+
+def program() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+        with T.Kernel(4) as bx:
+            for i in T.Parallel(16):
+                if i >= 8:
+                    return
+#                   ^ E114
+                B[i] = A[i]

@@ -1,0 +1,11 @@
+import zellige.language as T
+
+
+def program() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+        with T.Kernel(4) as bx:
+            n = A[0]
+            tile = T.alloc_shared((n,), "int32")
+#                  ^ E105
+            T.clear(tile)

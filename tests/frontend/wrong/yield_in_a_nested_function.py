@@ -1,0 +1,13 @@
+import zellige.language as T
+
+
+def program() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+        with T.Kernel(4) as bx:
+            def values():
+                yield 1
+#               ^ E111
+            
+            for v in values():
+                B[bx] = v

@@ -1,0 +1,104 @@
+"""The command line: what each command prints, and how it fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import zellige
+from zellige.cli.main import COMMANDS, group
+from zellige.diagnostics import catalogue
+from zellige.plugin import registry as registry_module
+from zellige.plugin.registry import Origin, Registry, registry
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(group, list(arguments))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+def shell(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command as a user runs it, in a process of its own."""
+    import os
+
+    command = [sys.executable, "-c", "from zellige.cli.main import main; main()", *arguments]
+    settings = {**os.environ, "COLUMNS": "200", **environment}
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=settings)
+
+
+def test_help_lists_every_command() -> None:
+    code, text = invoke("--help")
+    assert code == 0
+    assert all(f"  {name} " in text for name in COMMANDS)
+
+
+def test_the_version_is_the_packages() -> None:
+    assert invoke("--version") == (0, f"zellige, version {zellige.__version__}\n")
+
+
+@pytest.mark.parametrize("written", ["E705", "e705", " E705 "])
+def test_explain_error_prints_the_page(written: str) -> None:
+    code, text = invoke("explain-error", written)
+    assert code == 0
+    assert text.startswith("# E705: unknown target\n")
+    assert "## What to do" in text
+
+
+def test_explain_error_explains_every_code() -> None:
+    for name in catalogue.CODES:
+        assert invoke("explain-error", name)[0] == 0
+
+
+def test_explain_error_of_an_unknown_code_lists_its_kind() -> None:
+    code, text = invoke("explain-error", "E799")
+    assert code == 2
+    assert "there is no code 'E799'" in text
+    assert "E705  unknown target" in text
+
+
+def test_backends_list_shows_state_and_reason() -> None:
+    code, text = invoke("backends", "list")
+    assert code == 0
+    for words in ("cpu", "interp", "not-built", "accelerator"):
+        assert words in text
+
+
+def broken() -> object:
+    raise ImportError("no libacme.so")
+
+
+def test_a_broken_backend_is_listed_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Registry([*registry()._origins, Origin(name="acme", text="acme: acme:backend", load=broken)])
+    monkeypatch.setattr(registry_module, "registry", lambda: both)
+    monkeypatch.setenv("COLUMNS", "200")
+    code, text = invoke("backends", "list", "--verbose")
+    assert code == 0
+    assert "quarantined" in text
+    assert "ImportError: no libacme.so" in text
+    code, text = invoke("doctor")
+    assert code == 1
+    assert "problem: backend acme" in text
+
+
+def test_doctor_shows_versions_backends_and_settings(tmp_path: Path) -> None:
+    done = shell("doctor", cwd=tmp_path, ZELLIGE_NUM_THREADS="3", ZELLIGE_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words in ("llvmlite", "cuda-python", "ZELLIGE_NUM_THREADS", str(tmp_path / "cache"), "no problem found"):
+        assert words in done.stdout
+
+
+def test_an_error_is_shown_without_a_traceback(tmp_path: Path) -> None:
+    done = shell("doctor", cwd=tmp_path, ZELLIGE_NUM_THREADS="many")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error E741: ZELLIGE_NUM_THREADS='many'")
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_usage_is_told_from_a_failure(tmp_path: Path) -> None:
+    assert shell("nonsense", cwd=tmp_path).returncode == 2
+    assert shell("demo", "--nonsense", cwd=tmp_path).returncode == 2

@@ -1,0 +1,183 @@
+"""``zellige compile``: which kernels a file holds, which stages are printed, and how wrong requests are refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from zellige.cli.compile import compile_command, select
+from zellige.diagnostics import CompileError
+
+ONE = '''
+import zellige as zl
+import zellige.language as T
+
+@T.prim_func
+def double(a: T.Tensor((8,), "float32"), b: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            b[i] = a[i] * 2
+'''
+
+TWO = (
+    ONE
+    + '''
+
+def make(factor):
+    @T.prim_func
+    def scale(a: T.Tensor((8,), "float32"), b: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                b[i] = a[i] * factor
+    return scale
+
+triple = make(3)
+
+@zl.jit
+def copied(a: T.Tensor((8,), "float32"), b: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            b[i] = a[i]
+
+@zl.jit
+def built(n=8):
+    return make(n)
+
+@zl.jit
+def takes_a_number(n):
+    return make(n)
+
+@zl.jit
+def takes_a_tensor(A):
+    N = T.const("N")
+    A: T.Tensor((N,), "float32")
+    B = T.empty((N,), "float32")
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(N):
+            B[i] = A[i]
+    return B
+
+same = triple
+numbers = [1, 2, 3]
+
+if __name__ == "__main__":
+    raise SystemExit("the main part must not run")
+'''
+)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    path = tmp_path / "one.py"
+    path.write_text(ONE)
+    return path
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    path = tmp_path / "two.py"
+    path.write_text(TWO)
+    return path
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(compile_command, list(arguments))
+
+
+def refused(*arguments: str) -> CompileError:
+    error = invoke(*arguments).exception
+    assert isinstance(error, CompileError)
+    return error
+
+
+def test_the_kernels_of_a_file_are_those_at_its_top_level(two: Path) -> None:
+    assert list(select(str(two))) == ["double", "triple", "copied", "built"]
+    assert list(select(f"{two}:triple")) == ["triple"]
+    assert select(f"{two}:triple")["triple"].name == "scale"
+
+
+def test_without_a_stage_every_kernel_is_compiled(two: Path) -> None:
+    done = invoke(str(two), "--target", "interp")
+    assert done.exit_code == 0, done.output
+    assert [line.split(" in ")[0] for line in done.output.splitlines()] == [
+        f"{name}: compiled for interp" for name in ("double", "triple", "copied", "built")
+    ]
+
+
+def test_stages_are_printed_in_the_order_asked_for(one: Path) -> None:
+    text = invoke(str(one), "--target", "interp", "--dump", "tile-ir").output
+    assert text.startswith("# tile-ir ")
+    assert "double" in text
+    both = invoke(str(one), "--target", "interp", "--dump", "legal", "--dump", "tile-ir").output
+    assert both.index("# ---- legal ----") < both.index("# ---- tile-ir ----")
+
+
+def test_every_stage_is_written_where_the_environment_says(one: Path, tmp_path: Path) -> None:
+    program = f"from zellige.cli.compile import compile_command; compile_command([{str(one)!r}, '--target', 'cpu'])"
+    settings = {**os.environ, "ZELLIGE_DEBUG_ROOT": str(tmp_path / "stages")}
+    subprocess.run([sys.executable, "-c", program], check=True, env=settings, capture_output=True)
+    written = sorted(path.name for path in (tmp_path / "stages" / "double").iterdir())
+    assert written == ["1-tile-ir.tile", "2-legal.tile", "3-source.txt", "4-asm.txt"]
+
+
+@pytest.mark.parametrize("stage", ["tile-ir", "legal", "source", "asm"])
+def test_every_stage_prints_for_the_cpu(one: Path, stage: str) -> None:
+    done = invoke(f"{one}:double", "--target", "cpu", "--dump", stage)
+    assert done.exit_code == 0, done.output
+    assert len(done.output.splitlines()) > 5
+
+
+def test_printed_tile_ir_is_compiled_as_a_file(one: Path, tmp_path: Path) -> None:
+    text = invoke(str(one), "--target", "interp", "--dump", "tile-ir").output
+    saved = tmp_path / "double.tile"
+    saved.write_text(text)
+    assert invoke(str(saved), "--target", "interp", "--dump", "tile-ir").output == text
+    assert invoke(f"{saved}:double", "--target", "interp").exit_code == 0
+
+
+def test_an_error_in_tile_ir_text_has_its_place(tmp_path: Path) -> None:
+    saved = tmp_path / "broken.tile"
+    saved.write_text("# tile-ir 1.0\nnonsense (\n")
+    error = refused(str(saved), "--target", "interp")
+    assert error.span is not None
+    assert (error.span.file, error.span.line) == (str(saved), 2)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "says"),
+    [(":nonsense", "holds no kernel 'nonsense': it has double, triple, copied, built"), (":numbers", "holds no kernel 'numbers'")],
+)
+def test_an_unknown_kernel_lists_those_there_are(two: Path, suffix: str, says: str) -> None:
+    error = refused(f"{two}{suffix}", "--target", "interp")
+    assert error.code == "E742"
+    assert says in str(error)
+
+
+def test_a_stage_of_several_kernels_asks_for_one(two: Path) -> None:
+    error = refused(str(two), "--target", "interp", "--dump", "tile-ir")
+    assert error.code == "E742"
+    assert "holds several kernels: double, triple, copied, built" in str(error)
+
+
+def test_a_file_that_is_not_there_or_holds_nothing(tmp_path: Path) -> None:
+    assert "is no file that can be read" in str(refused(str(tmp_path / "none.py")))
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1\n")
+    assert "holds no kernel at its top level" in str(refused(str(empty)))
+
+
+def test_an_unknown_stage_lists_the_stages(one: Path) -> None:
+    error = refused(str(one), "--dump", "assembler")
+    assert error.code == "E743"
+    assert "tile-ir, legal, source, asm" in error.hint
+
+
+def test_a_target_that_is_not_built_says_so(one: Path) -> None:
+    error = refused(str(one), "--target", "cuda:sm_90")
+    assert error.code == "E706"
+    assert "not built yet" in str(error)

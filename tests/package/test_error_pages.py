@@ -1,0 +1,58 @@
+"""Every code has its page and a test that triggers it, and no page outlives its code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from zellige.diagnostics import catalogue
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "errors"
+HEADINGS = ("## What it means", "## Example", "## What to do")
+
+
+def mentioned_in_tests() -> set[str]:
+    """Codes named in a test, or expected in a file that tests run."""
+    here = Path(__file__)
+    files = [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".py", ".txt", ".tile", ".json") and p != here]
+    return {code for path in files for code in re.findall(r"\bE[1-7]\d\d\b", path.read_text(encoding="utf-8"))}
+
+
+def test_every_code_has_a_page_with_its_title_and_sections() -> None:
+    wrong = []
+    for code in catalogue.CODES.values():
+        page = PAGES / f"{code.id}.md"
+        if not page.is_file():
+            wrong.append(f"{code.id}: no page")
+            continue
+        text = page.read_text(encoding="utf-8")
+        if not text.startswith(f"# {code.id}: {code.title}\n"):
+            wrong.append(f"{code.id}: the page does not begin with '# {code.id}: {code.title}'")
+        wrong += [f"{code.id}: no section '{heading}'" for heading in HEADINGS if f"\n{heading}\n" not in text]
+        if not 8 <= len(text.splitlines()) <= 60:
+            wrong.append(f"{code.id}: {len(text.splitlines())} lines")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_page_has_a_code() -> None:
+    assert {page.stem for page in PAGES.glob("E*.md")} <= set(catalogue.CODES)
+
+
+def test_every_code_is_triggered_by_a_test() -> None:
+    assert not sorted(set(catalogue.CODES) - mentioned_in_tests())
+
+
+def test_a_code_is_declared_once_and_within_the_numbering() -> None:
+    with pytest.raises(ValueError, match="E701 is declared twice"):
+        catalogue._code("E701", "again", "again")
+    for wrong in ("E801", "E70", "701", "W701"):
+        with pytest.raises(ValueError, match="is not a code"):
+            catalogue._code(wrong, "title", "message")
+
+
+def test_every_constant_carries_its_own_id() -> None:
+    constants = {name: value for name, value in vars(catalogue).items() if re.fullmatch(r"E\d+", name)}
+    assert {name: value.id for name, value in constants.items()} == {name: name for name in catalogue.CODES}
