@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from zellige.version import __version__
 
 if TYPE_CHECKING:
-    from zellige import cache, language, layout, math, profiler, testing, transform
+    from zellige import autotuner, cache, dtypes, language, layout, math, profiler, testing, transform
+    from zellige.autotune import AutoTuner, autotune
     from zellige.cache import clear_cache, disable_cache, enable_cache, is_cache_enabled
     from zellige.diagnostics import CompileError, InternalError, LaunchError, Unsupported, ZelligeError, ZelligeWarning
     from zellige.dtypes import DType, dtype
@@ -28,18 +29,19 @@ if TYPE_CHECKING:
     from zellige.target import Target
 
 __all__ = [
-    "CompileError", "DType", "Fragment", "InternalError", "JITFunction", "JITKernel", "LaunchError", "Layout",
+    "AutoTuner", "CompileError", "DType", "Fragment", "InternalError", "JITFunction", "JITKernel", "LaunchError", "Layout",
     "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning", "__version__",
-    "cache", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench", "dtype", "enable_cache",
+    "autotune", "autotuner", "cache", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench", "dtype", "dtypes", "enable_cache",
     "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2", "par_compile", "profiler", "set_log_level",
     "testing", "transform",
 ]  # fmt: skip
 
-_MODULES: Final[dict[str, str]] = {name: name for name in ("cache", "language", "layout", "math", "profiler", "testing", "transform")}
+_MODULES: Final[dict[str, str]] = {name: name for name in ("autotuner", "cache", "dtypes", "language", "layout", "math", "profiler", "testing", "transform")}
 
 _NAMES: Final[dict[str, str]] = {
     name: module
     for module, names in {
+        "autotune": ("AutoTuner", "autotune"),
         "cache": ("clear_cache", "disable_cache", "enable_cache", "is_cache_enabled"),
         "diagnostics": ("CompileError", "InternalError", "LaunchError", "Unsupported", "ZelligeError", "ZelligeWarning"),
         "dtypes": ("DType", "dtype"),

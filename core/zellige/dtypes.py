@@ -303,6 +303,16 @@ def all_dtypes() -> tuple[DType, ...]:
     return tuple(t for t in _SCALARS.values() if t.kind != "handle")
 
 
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> DType:
+        """``dtypes.float16``: every element type under its name."""
+        try:
+            return _named(name)
+        except UnknownDType:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
 @cache
 def _numpy(t: DType) -> np.dtype[Any]:
     import numpy as np

@@ -92,11 +92,22 @@ def _target_text(target: TargetLike) -> str | Target:
 def _options(values: Mapping[str, Any], function: str) -> JITOptions:
     """JITOptions from keyword arguments. E159: an option that does not exist."""
     known = {k: v for k, v in values.items() if k not in _IGNORED}
+    if known.get("out_idx") is not None:
+        known["out_idx"] = _indices(known["out_idx"])
     try:
         return JITOptions(**known)
     except TypeError:
         unknown = next(k for k in known if k not in JITOptions.__dataclass_fields__)
         raise catalogue.E159.error(option=unknown, reason=f"zl.{function} has no such option") from None
+
+
+def _indices(out_idx: Any) -> int | tuple[int, ...] | None:
+    """``out_idx`` as a number or numbers; an empty list names nothing. E159 for anything else."""
+    if isinstance(out_idx, int) and not isinstance(out_idx, bool):
+        return out_idx
+    if isinstance(out_idx, (list, tuple)) and all(isinstance(i, int) and not isinstance(i, bool) for i in out_idx):
+        return tuple(out_idx) or None
+    raise catalogue.E159.error(option="out_idx", reason=f"expected an int or a list of ints, not {arithmetic.describe(out_idx)}")
 
 
 # ---- compile
@@ -106,21 +117,40 @@ def compile(func: Any = None, out_idx: OutIndex = None, **options: Any) -> JITKe
     """Compiles a prim_func. ``out_idx`` names the parameters that calls return instead of taking them.
 
     Options: ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``compile_flags``, ``debug_root_path``.
-    E156: not a
-    prim_func; E151, E152, E158: a wrong ``out_idx``; E251: an output whose size no input gives.
+    E156: not a prim_func; E151, E152, E158: a wrong ``out_idx``; E251: an output whose size no input gives.
     """
     return _compile(func, _options({"out_idx": out_idx, **options}, "compile"))
 
 
-def _compile(func: Any, options: JITOptions, device: str | int | None = None) -> JITKernel:
-    if isinstance(func, JITFunction):
-        return func.compile()
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A traced kernel and all that its compilation needs: everything that one configuration of a jit function comes to."""
+
+    kernel: Kernel
+    target: Target
+    options: CompileOptions
+    prim_func: PrimFunc
+    device: str | int | None = None
+
+    def compiled(self) -> JITKernel:
+        return JITKernel(self.kernel, self.target, self.options, prim_func=self.prim_func, device=self.device)
+
+
+def prepare(func: Any, options: JITOptions, device: str | int | None = None) -> Prepared:
+    """What ``options`` make of a prim_func, with its mistakes reported. E156: not a prim_func."""
     if not isinstance(func, PrimFunc):
         raise catalogue.E156.error(function="zl.compile", given=arithmetic.describe(func))
     kernel = name_outputs(func.kernel, options.out_idx)
     _report(kernel)
     target = options.resolved_target()
-    return JITKernel(kernel, target, options.compile_options(func.settings, target), prim_func=func, device=device)
+    chosen = options.compile_options(func.settings, target)
+    return Prepared(kernel=kernel, target=target, options=chosen, prim_func=func, device=device)
+
+
+def _compile(func: Any, options: JITOptions, device: str | int | None = None) -> JITKernel:
+    if isinstance(func, JITFunction):
+        return func.compile()
+    return prepare(func, options, device).compiled()
 
 
 def _report(kernel: Kernel) -> None:
@@ -136,8 +166,9 @@ def _report(kernel: Kernel) -> None:
 def par_compile(
     funcs: Iterable[Any], out_idx: OutIndex = None, *, num_workers: int | None = None, ignore_error: bool = False, **options: Any
 ) -> list[JITKernel | None]:
-    """Compiles several prim_funcs at the same time, in the order given. With ``ignore_error`` one that fails is None, and a warning says
-    why.
+    """Compiles several prim_funcs at the same time, in the order given.
+
+    With ``ignore_error`` one that fails is None, and a warning says why.
     """
     chosen = _options({"out_idx": out_idx, **options}, "par_compile")
     return _in_parallel([partial(_compile, f, chosen) for f in funcs], num_workers, ignore_error)
@@ -245,6 +276,32 @@ class JITFunction:
         eager = self._eager_function()
         traced = eager.trace(constants, given, sizes, frozenset(self._output_names))
         return PrimFunc(eager.function, traced.traced)
+
+    def prepare(self, args: tuple[Any, ...], named: Mapping[str, Any], options: JITOptions) -> Prepared:
+        """The kernel for these arguments with ``options`` in place of the function's own, traced and not compiled."""
+        if self._prim_func is not None:
+            return prepare(self._prim_func, options, _device(args))
+        if self._style(args, named):
+            return prepare(self._traced_lazily(args, dict(named)), options)
+        constants, given, sizes, _ = self._split(args, named)
+        return self._traced_eagerly(constants, given, sizes, args, options)[1]
+
+    def is_lazy(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments gives a kernel instead of running one."""
+        return self._prim_func is None and self._style(args, named)
+
+    def passed(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
+        """What the kernel of a call takes from the call's arguments, in its order; empty where one of them was not given."""
+        values = list(args) if self._prim_func is not None else list(self._split(args, named)[3].values())
+        return [] if any(value is inspect.Parameter.empty for value in values) else values
+
+    def state_of(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What identifies the kernels of a call: its constants, its tensors' shapes and types, and what the function depends on now."""
+        tensors = {place: _given(value) for place, value in (*enumerate(args), *named.items())}
+        parts = tuple(
+            (place, tensors[place] or freeze(self.__name__, str(place), value)) for place, value in (*enumerate(args), *named.items())
+        )
+        return parts, () if self._prim_func is not None else self._state()
 
     def par_compile(
         self, configs: Iterable[Mapping[str, Any] | Sequence[Any]], num_workers: int | None = None, ignore_error: bool = False
@@ -424,14 +481,24 @@ class JITFunction:
         sizes: Mapping[str, int],
         args: tuple[Any, ...],
     ) -> JITKernel:
+        recipe, prepared = self._traced_eagerly(constants, given, sizes, args, self.options)
+        kernel = prepared.compiled()
+        entry.recipe = recipe
+        entry.kernels[recipe.key(given) or ()] = kernel
+        return kernel
+
+    def _traced_eagerly(
+        self,
+        constants: Mapping[str, Any],
+        given: Mapping[str, GivenTensor | None],
+        sizes: Mapping[str, int],
+        args: tuple[Any, ...],
+        options: JITOptions,
+    ) -> tuple[Recipe, Prepared]:
         eager = self._eager_function()
         made = eager.trace(constants, given, sizes, frozenset(self._output_names))
-        out_idx = None if self.options.out_idx is None else [made.arguments.index(name) for name in self._output_names]
-        prim_func = PrimFunc(eager.function, made.traced)
-        kernel = _compile(prim_func, replace(self.options, out_idx=out_idx), _device(args))
-        entry.recipe = made.recipe
-        entry.kernels[made.recipe.key(given) or ()] = kernel
-        return kernel
+        out_idx = None if options.out_idx is None else [made.arguments.index(name) for name in self._output_names]
+        return made.recipe, prepare(PrimFunc(eager.function, made.traced), replace(options, out_idx=out_idx), _device(args))
 
 
 def _is_python_annotation(annotation: Any) -> bool:
@@ -486,7 +553,7 @@ def _given(value: Any) -> GivenTensor | None:
         return None
     if view is None:
         return None
-    return GivenTensor(shape=tuple(view.shape), dtype=view.dtype, strides=tuple(view.strides))
+    return GivenTensor(shape=tuple(view.shape), dtype=view.dtype, strides=tuple(view.strides), packing=view.packing)
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -541,4 +608,4 @@ def freeze(function: str, name: str, value: Any) -> Any:
     return (kind, identity, tuple((k, freeze(function, f"{name}.{k}", v)) for k, v in attributes.items()))
 
 
-__all__ = ["BoundJITFunction", "JITFunction", "JITOptions", "compile", "jit", "par_compile"]
+__all__ = ["BoundJITFunction", "JITFunction", "JITOptions", "Prepared", "compile", "jit", "par_compile", "prepare"]

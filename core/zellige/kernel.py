@@ -64,6 +64,18 @@ class KernelParam:
         return self.dtype.as_torch()
 
 
+def params_of(kernel: Kernel) -> list[KernelParam]:
+    """Every parameter of a kernel in order, outputs included."""
+    made: list[KernelParam] = []
+    for param in kernel.params:
+        if isinstance(param, TensorParam):
+            shape = tuple(int(e.value) if isinstance(e, Const) else size_text(e) for e in param.buffer.shape)
+            made.append(KernelParam(name=param.buffer.name, dtype=param.buffer.dtype, shape=shape, is_tensor=True))
+        else:
+            made.append(KernelParam(name=param.var.name, dtype=param.var.dtype, shape=(), is_tensor=False))
+    return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Variant:
     """The kernel compiled for one target."""
@@ -134,14 +146,7 @@ class JITKernel:
     @property
     def params(self) -> list[KernelParam]:
         """Every parameter in order, outputs included."""
-        made: list[KernelParam] = []
-        for param in self.kernel.params:
-            if isinstance(param, TensorParam):
-                shape = tuple(int(e.value) if isinstance(e, Const) else size_text(e) for e in param.buffer.shape)
-                made.append(KernelParam(name=param.buffer.name, dtype=param.buffer.dtype, shape=shape, is_tensor=True))
-            else:
-                made.append(KernelParam(name=param.var.name, dtype=param.var.dtype, shape=(), is_tensor=False))
-        return made
+        return params_of(self.kernel)
 
     @property
     def out_idx(self) -> list[int]:

@@ -307,6 +307,18 @@ def make_fully_replicated_partial_fragment(shape: Any, thread_extent: int) -> Pa
     return PartialFragment(linear.shape, lambda *indices: (indices[-1], linear.index(*indices[:-1])[0]), replicate=thread_extent)
 
 
+def __getattr__(name: str) -> Any:
+    """The layouts of single devices, found in their backends' manifests: using one elsewhere is E401."""
+    if not name.startswith("_"):
+        from zellige.language.refused import DialectOnly
+        from zellige.plugin.registry import registry
+
+        targets = registry().dialect_targets(name)
+        if targets:
+            return DialectOnly(name, targets)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "Fragment",
     "Layout",

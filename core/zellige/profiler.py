@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zellige.diagnostics import catalogue
 from zellige.ir.stmt import ScalarParam
 from zellige.plugin.registry import registry
+from zellige.runtime.arguments import Signature
 from zellige.runtime.compare import assert_close
 from zellige.runtime.supply import TensorSupplyType, supply
 from zellige.runtime.timing import (
@@ -164,6 +165,33 @@ def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) 
     return make
 
 
+def made_arguments(
+    signature: Signature, kind: TensorSupplyType, device: str, sizes: Mapping[str, int] | None = None, *, with_output: bool = False
+) -> list[Any]:
+    """Fresh arguments for one call of a kernel; see :meth:`Profiler.inputs`."""
+    given = dict(sizes or {})
+    kernel = signature.kernel
+    made: list[Any] = []
+    outputs = {tensor.index for tensor in signature.made}
+    for index, param in enumerate(kernel.params):
+        if index in outputs and not (with_output and index in kernel.results):
+            continue
+        if isinstance(param, ScalarParam):
+            made.append(_scalar(kernel.name, param, given))
+        else:
+            made.append(supply(param.buffer.dtype, signature.shape_of(index, given), kind, device))
+    return made
+
+
+def _scalar(kernel: str, param: ScalarParam, given: Mapping[str, int]) -> int:
+    if param.var.name in given:
+        return given[param.var.name]
+    if param.var.kind == "size":
+        names = ", ".join(f"{name}={value}" for name, value in given.items()) or "none"
+        raise catalogue.E631.error(size=param.var.name, name=f"kernel {kernel}", given=names)
+    return 1
+
+
 class Profiler:
     """Calls a compiled kernel with made-up or given tensors, to time it and to compare it with a reference program."""
 
@@ -193,27 +221,7 @@ class Profiler:
         ``sizes`` gives the values of symbolic sizes and scalar parameters by name; a scalar that is not among them is 1.
         Raises E631 for a size without a value.
         """
-        given = dict(sizes or {})
-        signature = self.kernel.signature
-        made: list[Any] = []
-        outputs = {tensor.index for tensor in signature.made}
-        for index, param in enumerate(self.kernel.kernel.params):
-            if index in outputs and not (with_output and index in self.result_idx):
-                continue
-            if isinstance(param, ScalarParam):
-                made.append(self._scalar(param, given))
-                continue
-            shape = signature.shape_of(index, given)
-            made.append(supply(param.buffer.dtype, shape, self.supply_type, self.kernel.device))
-        return made
-
-    def _scalar(self, param: ScalarParam, given: Mapping[str, int]) -> int:
-        if param.var.name in given:
-            return given[param.var.name]
-        if param.var.kind == "size":
-            names = ", ".join(f"{name}={value}" for name, value in given.items()) or "none"
-            raise catalogue.E631.error(size=param.var.name, name=f"kernel {self.kernel.kernel.name}", given=names)
-        return 1
+        return made_arguments(self.kernel.signature, self.supply_type, self.kernel.device, sizes, with_output=with_output)
 
     def _get_inputs(self, with_output: bool = False, dynamic_symbolic_constraints: Mapping[str, int] | None = None) -> list[Any]:
         """The name under which published programs reach :meth:`inputs`."""

@@ -513,3 +513,41 @@ def test_run_time_assert_on_a_size_outside_of_the_block(run: Any) -> None:
     run(kernel, zeros(4))
     with pytest.raises(Exception, match="m is even"):
         run(kernel, zeros(3))
+
+
+def test_name_used_up_by_a_loop_is_free_again(run: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), "int32"), B: T.Tensor((2,), "int32")):
+        with T.Kernel(1):
+            a = 3
+            for a in range(A[0]):
+                if a > 1:
+                    a = 1
+                B[0] = a
+            if A[1] > 0:
+                a = A[2]
+            else:
+                a = 7
+            B[1] = a
+
+    b = zeros(2)
+    run(kernel, np.array([4, 1, 9, 0], np.int32), b)
+    assert b.tolist() == [1, 9]
+
+
+def test_while_loop_followed_while_compiling_restarts_at_a_run_time_break(run: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((2,), "int32")):
+        with T.Kernel(1):
+            k = 0
+            while k < 8:
+                if A[k] == 5:
+                    break
+                k += 1
+            else_value = k * 10
+            B[0] = k
+            B[1] = else_value
+
+    b = zeros(2)
+    run(kernel, iota(8), b)
+    assert b.tolist() == [5, 50] and kinds(kernel)[0] == "While"

@@ -604,3 +604,19 @@ def test_debug_root_gets_every_stage(tmp_path: Any) -> None:
 
     make()
     assert any(tmp_path.iterdir())
+
+
+def test_constants_of_packed_tensors_count_elements() -> None:
+    @jit(target="interp")
+    def shape_of(A):
+        M, K, S = T.const("M K S")
+        A: T.StridedTensor((M, K), (S, 1), T.float4_e2m1fn)
+        B = T.empty((3,), "int32")
+        with T.Kernel(1):
+            B[0] = M
+            B[1] = K
+            B[2] = S
+        return B
+
+    packed = np.zeros((8, 16), np.int8)
+    assert shape_of(packed[::2]).tolist() == [4, 32, 64]

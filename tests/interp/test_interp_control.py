@@ -607,7 +607,7 @@ def test_reports_do_not_change_the_result(run_block, random):
         for k in serial(3):
             copy(A[k * 3:+4, k * 2:+4], S[0:+4, 0:+4])
             for i, j in parallel(4, 4):
-                S[i, j] = exp(S[i, j]) if S[i, j] < 0.5 else S[i, j - 1]
+                S[i, j] = exp(S[i, j]) if S[i, j] < 0.5 else 0.25
             reduce("max", S[0:+4, 0:+4], F[0:+4], axis=1, clear=False)
         copy(F[0:+4], B[0:+4])
     """

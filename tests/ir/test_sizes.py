@@ -126,3 +126,20 @@ def test_a_deep_size_and_what_is_no_size() -> None:
         evaluate_size(Load(buffer=buffer, indices=(number(0), number(0))), {})
     with pytest.raises(ValueError, match="truediv is not an operator of integers"):
         exact("truediv", 1, 2)
+
+
+def test_a_multiple_gives_a_size_that_stands_alone_nowhere() -> None:
+    text = """\
+# tile-ir 1.0
+@sizes(M=int32, N=int32)
+def k(A: tensor((M * 3 + 1, N), int32), B: tensor((N - 2,), int32)):
+    with launch(1) as (bx,):
+        pass
+"""
+    system = SizeSystem.of(kernel_of(text))
+    m, n = system.variables
+    assert not system.unsolved
+    assert system.solve({0: (7, 5), 1: (3,)}, {}, {}) == ({m: 2, n: 5}, ())
+    values, mismatches = system.solve({0: (8, 5), 1: (4,)}, {}, {})
+    assert values == {m: 2, n: 5} and [(x.expected, x.given) for x in mismatches] == [(7, 8), (3, 4)]
+    assert [x.expected for x in system.solve({0: (0, 5), 1: (3,)}, {}, {})[1]] == [1]

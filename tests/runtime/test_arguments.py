@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -105,8 +106,11 @@ def test_results_take_framework_and_sizes_of_the_arguments() -> None:
     assert (result.shape, result.dtype) == ((8, 3), np.dtype(ml_dtypes.bfloat16))
 
 
-def test_several_results_and_a_result_without_tensor_arguments() -> None:
+def test_several_results_and_a_result_without_tensor_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = signature(scalar("M", "int32", "size"), tensor("A", (4,)), tensor("B", (4,), "int8"), out=("A", "B"))
+    first, second = bind(kernel, 3).returned()
+    assert (first.dtype, second.dtype) == (torch.float32, torch.int8), "torch is imported, so its tensors are expected"
+    monkeypatch.delitem(sys.modules, "torch")
     first, second = bind(kernel, 3).returned()
     assert (first.dtype, second.dtype) == (np.float32, np.int8)
 
@@ -325,9 +329,16 @@ def test_computed_size() -> None:
 
 
 def test_size_only_an_expression_gives() -> None:
-    text = refusal(signature(tensor("A", (times(M, 2),))), f32(4))
+    text = refusal(signature(tensor("A", (Binary(op="mul", left=M, right=M),))), f32(4))
     assert "E614" in text
     assert "the size M of A follows from no argument of main" in text
+
+
+def test_size_that_a_multiple_gives() -> None:
+    kernel = signature(tensor("A", (times(M, 2),)))
+    text = refusal(kernel, f32(5))
+    assert "E605" in text and "M * 2" in text
+    assert kernel.bind(kernel.read([f32(6)], {}), CPU, {}).sizes == [3]
 
 
 def test_size_beyond_its_type() -> None:

@@ -3,7 +3,8 @@
 In: a buffer and index expressions. Out: a register of the buffer's dtype, or a store.
 
 An index that is not proven to lie inside is tested; a load that fails the test gives the safe value and touches nothing, a store that
-fails it does nothing. With lanes the same address for all lanes is one scalar load, adjacent addresses are one vector load, anything else is a gather.
+fails it does nothing. With lanes the same address for all lanes is one scalar load, adjacent addresses are one vector load, anything
+else is a gather.
 """
 
 from __future__ import annotations

@@ -105,11 +105,16 @@ def _floor_float(fn: Function, op: str, left: Value, right: Value, remainder: Va
     return fn.select(fn.compare("oeq", right, zero), plain, result)
 
 
+_BOOLEAN_WORDS = {
+    "bitand": "and", "mul": "and", "min": "and", "min_nan": "and",
+    "bitor": "or", "add": "or", "max": "or", "max_nan": "or", "bitxor": "xor",
+}  # fmt: skip
+
+
 def _boolean(fn: Function, op: str, left: Value, right: Value) -> Value:
-    word = {"bitand": "and", "mul": "and", "min": "and", "min_nan": "and", "bitor": "or", "max": "or", "max_nan": "or", "add": "or", "bitxor": "xor"}
-    if op not in word:
+    if op not in _BOOLEAN_WORDS:
         raise InternalError(f"the operation {op} of bool reached the emitter")
-    return fn.binary(word[op], left, right)
+    return fn.binary(_BOOLEAN_WORDS[op], left, right)
 
 
 _INTEGER_WORDS = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}

@@ -17,7 +17,7 @@ from zellige_cpu import arithmetic
 from zellige_cpu.accesses import Address, address, as_register, inside, lane_pointers, load_raw, store_raw
 from zellige_cpu.context import Context, Storage
 from zellige_cpu.expressions import evaluate
-from zellige_cpu.indexes import any_lane
+from zellige_cpu.indexes import any_lane, each_lane
 from zellige_cpu.text import Value, constant, zero
 from zellige_cpu.types import ELEMENT_BITS, memory_type, register_type, vector_type
 
@@ -76,13 +76,12 @@ def _each_lane(ctx: Context, statement: Atomic, storage: Storage, place: Address
     results = fn.alloca(vector_type(kind, count)) if statement.result is not None else None
     if results is not None:
         fn.store(zero(kind, count), results, align=64)
-    with fn.loop(constant("i64", 0), constant("i64", count)) as lane:
-        with fn.when(constant("i1", True) if mask is None else fn.extract(mask, lane.index)):
-            one = None if values is None else fn.extract(values, lane.index)
-            before = _update(ctx, statement, storage, fn.extract(pointers, lane.index), one)
-            if results is not None:
-                whole = fn.load(results, kind, count, align=64)
-                fn.store(fn.insert(whole, before, lane.index), results, align=64)
+    with each_lane(ctx, count, mask) as lane:
+        one = None if values is None else fn.extract(values, lane)
+        before = _update(ctx, statement, storage, fn.extract(pointers, lane), one)
+        if results is not None:
+            whole = fn.load(results, kind, count, align=64)
+            fn.store(fn.insert(whole, before, lane), results, align=64)
     return zero(kind, count) if results is None else fn.load(results, kind, count, align=64)
 
 
@@ -208,9 +207,8 @@ def emit_update(ctx: Context, statement: ReducerUpdate) -> None:
         return
     pointers = lane_pointers(ctx, place)
     mask = None if predicate is None else fn.splat(predicate, count)
-    with fn.loop(constant("i64", 0), constant("i64", count)) as lane:
-        with fn.when(constant("i1", True) if mask is None else fn.extract(mask, lane.index)):
-            _read_change_write(ctx, storage, op, fn.extract(pointers, lane.index), fn.extract(values, lane.index))
+    with each_lane(ctx, count, mask) as lane:
+        _read_change_write(ctx, storage, op, fn.extract(pointers, lane), fn.extract(values, lane))
 
 
 def halved(ctx: Context, op: ReduceOp, value: Value, dtype: DType) -> Value:

@@ -1,6 +1,7 @@
 """The CPU backend's object: what it says about itself and how it compiles.
 
-In: the hooks' questions. Out: the answers of :mod:`zellige.plugin.contract`. llvmlite is loaded when a device is asked for or a kernel compiled.
+In: the hooks' questions. Out: the answers of :mod:`zellige.plugin.contract`. llvmlite is loaded when a device is asked for or a kernel
+compiled.
 """
 
 from __future__ import annotations

@@ -83,13 +83,17 @@ class LoopLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place of the program that reports to Python while it runs. ``rank`` and ``dtype`` are of what is printed, if anything is."""
+    """A place of the program that reports to Python while it runs.
 
-    kind: Literal["assert", "print"]
+    ``rank`` and ``dtype`` are of what is printed, if anything is; ``rank`` and ``width`` the numbers of extents of both sides.
+    """
+
+    kind: Literal["assert", "print", "extents"]
     message: str
     span: Span | None
     dtype: DType | None = None
     rank: int = 0
+    width: int = 0
     is_packed: bool = False
     safe_value: Expr | None = None
 

@@ -9,13 +9,20 @@ the region's offset, its extent, the buffer's extent and its stride in elements.
 
 from __future__ import annotations
 
-from zellige.ir.expr import Region
+from collections.abc import Sequence
+from typing import Final
+
+from zellige.diagnostics import Span
+from zellige.ir.expr import Expr, Region
 from zellige.ir.stmt import Assert, Print
 from zellige_cpu.context import Context, Site
 from zellige_cpu.expressions import evaluate
-from zellige_cpu.indexes import i64, uniform
-from zellige_cpu.text import Value
+from zellige_cpu.indexes import conjunction, i64, uniform
+from zellige_cpu.text import Value, constant
 from zellige_cpu.types import memory_type
+
+STATUS_WORDS: Final = 30
+"""Words behind the status word, for the values that a message shows."""
 
 
 def emit_assert(ctx: Context, statement: Assert) -> None:
@@ -29,6 +36,30 @@ def emit_assert(ctx: Context, statement: Assert) -> None:
     fn.label(fails)
     # the first to fail is told; the others only stop
     fn.compare_exchange(ctx.status, i64(0), i64(number), "monotonic", "monotonic", align=8)
+    fn.branch(ctx.stop)
+    fn.label(fine)
+
+
+def check_extents(ctx: Context, left: Sequence[Expr], right: Sequence[Expr], pairs: Sequence[tuple[Expr, Expr]], span: Span | None) -> None:
+    """Stop the launch where extents that must agree, in ``pairs``, do not; the message shows all of both sides."""
+    fn = ctx.fn
+    forms = [(ctx.freeze(ctx, a), ctx.freeze(ctx, b)) for a, b in pairs]
+    differ = [fn.compare("ne", uniform(ctx, a), uniform(ctx, b)) for a, b in forms if a != b]
+    if not differ:
+        return
+    ctx.sites.append(Site(kind="extents", message="", span=span, rank=len(left), width=len(right)))
+    number = len(ctx.sites)
+    assert ctx.status is not None
+    test = conjunction(ctx, *[fn.binary("xor", d, constant("i1", True)) for d in differ]) or constant("i1", True)
+    fine, fails, first = fn.fresh_label("fine"), fn.fresh_label("fails"), fn.fresh_label("first")
+    values = [uniform(ctx, ctx.freeze(ctx, extent)) for extent in (*left, *right)][:STATUS_WORDS]
+    fn.branch_if(test, fine, fails)
+    fn.label(fails)
+    _, is_first = fn.compare_exchange(ctx.status, i64(0), i64(number), "monotonic", "monotonic", align=8)
+    fn.branch_if(is_first, first, ctx.stop)
+    fn.label(first)
+    for place, value in enumerate(values, 1):
+        fn.store(value, fn.offset(ctx.status, 8 * place), align=8)
     fn.branch(ctx.stop)
     fn.label(fine)
 

@@ -1,6 +1,7 @@
 """Expressions to registers, in any order of depth without recursion.
 
-In: an expression and the context (lanes, mask, what is known). Out: a register of the expression's dtype, with one lane where all points agree.
+In: an expression and the context (lanes, mask, what is known). Out: a register of the expression's dtype, with one lane where all
+points agree.
 
 Integer expressions of index variables alone are computed as forms (exact in 64 bits, each part at its own level); everything else follows
 the tree. The side of a Select that is not chosen is computed under a mask in which its loads touch nothing.
@@ -230,7 +231,7 @@ def comparison(ctx: Context, node: Compare) -> Value | None:
         same = _is_zero(ctx, ctx.scope.form(left) - ctx.scope.form(right))
         return same if node.op == "eq" else ctx.fn.binary("xor", same, constant("i1", True, same.lanes))
     differences = ctx.scope.differences(node)
-    assert differences is not None and len(differences) == 1
+    assert differences is not None
     form = differences[0]
     if ctx.scope.is_nonnegative(form, unmasked_only=True):
         return constant("i1", True)

@@ -6,7 +6,8 @@ share, what grows evenly from lane to lane, and the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from zellige.analysis.forms import Atom, Form, Monomial
@@ -301,23 +302,22 @@ def is_nonnegative(ctx: Context, form: Form) -> Value:
     if stride == 0 and vector is None:
         parts, unstable = _by_level(ctx, shared)
         level = ctx.level if unstable.terms else max((at for at, _ in parts), default=0)
-        key = ("test", shared)
         memo = ctx.levels[level].memo
-        found = None if unstable.terms else memo.get(key)
+        found = None if unstable.terms else memo.get(("test", shared))
         if found is None:
             with ctx.at(level):
                 found = fn.compare("sge", uniform(ctx, shared), i64(0))
             if not unstable.terms:
-                memo[key] = found
+                memo["test", shared] = found
         return found
     assert ctx.lanes is not None
     count = ctx.lanes.count
     if vector is None and isinstance(stride, int) and abs(stride) == 1 and count <= 64:
         is_kept = all(is_stable(atom) for atom in shared.atoms())
-        key = ("lanes", stride, count, shared)
-        found = ctx.levels[-1].memo.get(key) if is_kept else None
-        if found is not None:
-            return found
+        key: object = ("lanes", stride, count, shared)
+        kept = ctx.levels[-1].memo.get(key) if is_kept else None
+        if kept is not None:
+            return kept
         # lane <= u, or lane >= -u: clamped to the few values a lane number can have, so that the lanes compare as bytes
         bound = uniform(ctx, shared if stride < 0 else shared.scaled(-1))
         clamped = fn.intrinsic("llvm.smax", fn.intrinsic("llvm.smin", bound, i64(count)), i64(-1))
@@ -343,6 +343,14 @@ def conjunction(ctx: Context, *tests: Value | None) -> Value | None:
 def any_lane(ctx: Context, mask: Value) -> Value:
     """Whether the mask holds for any lane."""
     return mask if mask.lanes == 1 else ctx.fn.intrinsic("llvm.vector.reduce.or", mask)
+
+
+@contextmanager
+def each_lane(ctx: Context, count: int, mask: Value | None) -> Iterator[Value]:
+    """The code of the block once for each lane of the mask (None: all), one after the other; gives the lane's number."""
+    fn = ctx.fn
+    with fn.loop(i64(0), i64(count)) as lane, fn.when(constant("i1", True) if mask is None else fn.extract(mask, lane.index)):
+        yield lane.index
 
 
 def index_register(ctx: Context, expr: Expr) -> Value:

@@ -3,8 +3,8 @@
 In: a base name (``llvm.fma``) and operands. Out: the mangled name, the result type and its lanes; InternalError for anything not listed.
 LLVM aborts the process when code generation meets an intrinsic or a type it does not know, so nothing else may reach it.
 
-A pattern is ``result operands``, one letter each: T the overloaded type, E its element, M a mask of its lanes,
-I an i1, B an i8, W an i32, D an i64, P a pointer, Q a vector of pointers and N of i32 with T's lanes, V nothing; the other letters are fixed vectors.
+A pattern is ``result operands``, one letter each: T the overloaded type, E its element, M a mask of its lanes, Q pointers and N i32
+in its lanes, I an i1, B an i8, W an i32, D an i64, P a pointer, V nothing; the other letters are fixed vectors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ INTRINSICS: Final[dict[str, Intrinsic]] = {
     **_many("smin smax umin umax sadd.sat uadd.sat ssub.sat usub.sat", "TTT", _INTEGERS),
     **_many("fshl fshr", "TTTT", _INTEGERS),
     **_many("ctlz cttz abs", "TTI", _INTEGERS),
-    **_many("vector.reduce.add vector.reduce.mul vector.reduce.smax vector.reduce.smin vector.reduce.umax vector.reduce.umin", "ET", _INTEGERS),
+    **_many("vector.reduce.add vector.reduce.mul", "ET", _INTEGERS),
+    **_many("vector.reduce.smax vector.reduce.smin vector.reduce.umax vector.reduce.umin", "ET", _INTEGERS),
     **_many("vector.reduce.and vector.reduce.or vector.reduce.xor", "ET", _INTEGERS | _MASKS),
     **_many("vector.reduce.fadd vector.reduce.fmul", "EET", _FLOATS),
     **_many("vector.reduce.fmax vector.reduce.fmin vector.reduce.fmaximum vector.reduce.fminimum", "ET", _FLOATS),
@@ -104,7 +105,8 @@ def _resolve(name: str, args: Sequence[Value]) -> tuple[str, str, int]:
         element, lanes = element_of(principal.type), principal.lanes
         if element not in spec.elements:
             raise InternalError(f"{name} does not take {principal.type}")
-        known |= {"T": principal.type, "E": element, "M": vector_type("i1", lanes), "Q": vector_type("ptr", lanes), "N": vector_type("i32", lanes)}
+        known |= {"T": principal.type, "E": element}
+        known |= {"M": vector_type("i1", lanes), "Q": vector_type("ptr", lanes), "N": vector_type("i32", lanes)}
     for letter, arg in zip(operands, args):
         if known.get(letter) != arg.type:
             raise InternalError(f"{name} takes {known.get(letter)} where {arg.type} was given")

@@ -89,7 +89,7 @@ def assembly(text: str, host: Host) -> str:
         return str(_machine(host).emit_assembly(optimised(text, host)))
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True)  # no slots: a weak reference watches it
 class Library:
     """Loaded machine code: ``addresses`` of the exported functions. It is unloaded when this object dies."""
 

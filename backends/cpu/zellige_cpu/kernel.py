@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige_cpu import jit
+from zellige_cpu.context import Site
+from zellige_cpu.effects import STATUS_WORDS
 from zellige_cpu.host import Host
 from zellige_cpu.launch import LaunchProgram, Program, argument_slots
 from zellige_cpu.pool import Worker, run_cells, worker_count
@@ -48,7 +51,7 @@ class CpuKernel:
         for size in sizes:
             slots[place] = size & 0xFFFF_FFFF_FFFF_FFFF
             place += 1
-        status = ctypes.c_int64(0)
+        status = (ctypes.c_int64 * (1 + STATUS_WORDS))()
         slots[self._slots] = ctypes.addressof(status)
         args = ctypes.addressof(slots)
         for launch, run, count in self._launches:
@@ -56,21 +59,22 @@ class CpuKernel:
             if cells > 0:
                 self._run(launch, run, args, slots, status, cells)
 
-    def _run(self, launch: LaunchProgram, run: object, args: int, slots: ctypes.Array[ctypes.c_uint64], status: ctypes.c_int64, cells: int) -> None:
+    def _run(
+        self, launch: LaunchProgram, run: Any, args: int, slots: ctypes.Array[ctypes.c_uint64], status: ctypes.Array[ctypes.c_int64], cells: int
+    ) -> None:
         printer = Printer(launch.sites) if launch.prints else None
         slots[self._slots + 1] = printer.address if printer is not None else 0
         workers = 1 if launch.prints else worker_count(self._host.cores, cells)
 
         def chunk(begin: int, end: int, worker: Worker) -> None:
-            if not status.value:
-                run(args, begin, end, worker.scratch, worker.leaf)  # type: ignore[operator]
+            if not status[0]:
+                run(args, begin, end, worker.scratch, worker.leaf)
 
         run_cells(chunk, cells, workers, launch.scratch_bytes, launch.leaf_bytes)
         if printer is not None:
             printer.raise_error()
-        if status.value:
-            site = launch.sites[status.value - 1]
-            raise catalogue.E620.error(site.span, message=f": {site.message}" if site.message else "")
+        if status[0]:
+            raise _failure(launch.sites[status[0] - 1], list(status)[1:])
 
     def source(self) -> str:
         """The LLVM IR."""
@@ -79,6 +83,15 @@ class CpuKernel:
     def assembly(self) -> str:
         """The host's assembly."""
         return jit.assembly(self._program.text, self._host)
+
+
+def _failure(site: Site, values: list[int]) -> ZelligeError:
+    """The error of the first place that stopped the launch."""
+    if site.kind == "extents":
+        sides = values[: site.rank], values[site.rank : site.rank + site.width]
+        left, right = (" x ".join(map(str, side)) or "1" for side in sides)
+        return catalogue.E640.error(site.span, left=left, right=right)
+    return catalogue.E620.error(site.span, message=f": {site.message}" if site.message else "")
 
 
 def _float_bits(value: float) -> int:

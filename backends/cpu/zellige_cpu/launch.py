@@ -2,10 +2,10 @@
 
 In: a verified kernel. Out: a :class:`Program`: the text and what is needed to run it.
 
-``i64 cells_K(ptr args)`` is the number of grid cells of launch K; ``void launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr leaf)``
-runs the cells [begin, end), numbered with the first grid axis fastest. ``args`` is an array of 8-byte slots: one pointer a
-tensor parameter, one value a scalar parameter (integers as 64 bits, floats as a double), one a symbolic size, then the address of the status
-word and the function that prints. ``scratch`` and ``leaf`` are memory of the calling thread, aligned to 64 bytes.
+``i64 cells_K(ptr args)`` is the number of grid cells of launch K; ``void launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr
+leaf)`` runs the cells [begin, end), numbered with the first grid axis fastest. ``args`` is an array of 8-byte slots: one pointer a
+tensor parameter, one value a scalar parameter (integers as 64 bits, floats as a double), one a symbolic size, then the address of the
+status word and the function that prints. ``scratch`` and ``leaf`` are memory of the calling thread, aligned to 64 bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from zellige_cpu.types import FLOAT64, register_type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchProgram:
-    """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report. A launch that prints runs in order."""
+    """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report.
+
+    A launch that prints runs its cells in order.
+    """
 
     function: str
     cells: str

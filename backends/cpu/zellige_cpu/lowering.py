@@ -87,6 +87,19 @@ class _Pairing:
     target: tuple[Expr, ...]
 
 
+def agreeing_extents(statement: Copy | Transpose | AtomicTile) -> list[tuple[Expr, Expr]]:
+    """The extents of both sides that must be equal when the program runs, where that is not known now."""
+    source = [wide(e) for e in statement.src.extents if constant_value(e) != 1]
+    target = [wide(e) for e in statement.dst.extents if constant_value(e) != 1]
+    if isinstance(statement, Transpose):
+        source = source[::-1]
+    one = number(1)
+    count = max(len(source), len(target))
+    padded = [[one] * (count - len(side)) + side for side in (source, target)]
+    pairs = list(zip(*padded))
+    return [(a, b) for a, b in pairs if constant_value(a) is None or constant_value(b) is None]
+
+
 def _paired(source: Region, target: Region) -> _Pairing:
     wanted = [d for d, extent in enumerate(target.extents) if constant_value(extent) != 1]
     given = [d for d, extent in enumerate(source.extents) if constant_value(extent) != 1]

@@ -132,7 +132,12 @@ def _emit_vectors(ctx: Context, statement: Map, axis: Var, extent: Form, shape: 
         with ctx.nested(), ctx.fn.loop(i64(0), i64(whole), shape.lanes) as loop:
             _vector(ctx, statement, axis, extent, loop.index, shape.lanes, None, emit_body)
     rest = size - whole
-    if rest:
+    if rest == 1:  # a scalar: a vector of one lane is another type
+        with ctx.nested():
+            ctx.scope.add_variable(axis, ZERO, extent - 1)
+            ctx.set_index(axis, i64(whole))
+            emit_body(ctx, statement.body)
+    elif rest:
         lanes = 1 << (rest - 1).bit_length()
         mask = None if lanes == rest else ctx.fn.compare("slt", iota("i8", lanes), constant("i8", rest, lanes))
         _vector(ctx, statement, axis, extent, i64(whole), lanes, mask, emit_body)
@@ -361,7 +366,7 @@ def _is_maskable(ctx: Context, statement: Map, axis: Var, lanes: int) -> bool:
 
 
 def varying_names(statement: Map, axis: Var) -> set[Var | Buffer]:
-    """Variables and own buffers whose values may differ between points along ``axis``: sound, found by going round until nothing is added."""
+    """Variables and own buffers whose values may differ between points along ``axis``, found by going round until none is added."""
     varying: set[Var | Buffer] = {axis}
     statements = _nested_statements(statement)
     for s in statements:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from zellige.analysis.forms import Form
 from zellige.dtypes import DType
 from zellige_cpu.context import Context, Storage
-from zellige_cpu.indexes import any_lane, index, separate, spread, uniform
+from zellige_cpu.indexes import any_lane, each_lane, index, separate, spread, uniform
 from zellige_cpu.text import Value, constant
 
 
@@ -99,9 +99,8 @@ def store_packed(ctx: Context, storage: Storage, offset: Form, predicate: Value 
     count = ctx.lanes.count
     address, shift, value = (fn.splat(v, count) for v in (address, shift, value))
     mask = None if predicate is None else fn.splat(predicate, count)
-    with fn.loop(constant("i64", 0), constant("i64", count)) as lane:
-        with fn.when(constant("i1", True) if mask is None else fn.extract(mask, lane.index)):
-            _store_nibble(ctx, storage, *(fn.extract(v, lane.index) for v in (address, shift, value)))
+    with each_lane(ctx, count, mask) as lane:
+        _store_nibble(ctx, storage, *(fn.extract(v, lane) for v in (address, shift, value)))
 
 
 def _store_nibble(ctx: Context, storage: Storage, address: Value, shift: Value, value: Value) -> None:

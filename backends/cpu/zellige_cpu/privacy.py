@@ -3,21 +3,43 @@
 In: a body. Out: a body in which every Map means the same when its points run one after the other, or several at once, in the storage
 that the statements name.
 
-A Map may write a ``local`` or ``var`` buffer or assign a variable that was made outside of it. Every point then works on a copy of what was
-there before the Map, and what exactly one point changed is there after it. So the points get a buffer or variable of their own, filled from a
-snapshot, and every change goes to the outer one as well. Where no point can see what another one wrote (the buffer is only
-written, or every access is at an element that the axes tell apart) nothing is changed.
+A Map may write a ``local`` or ``var`` buffer or assign a variable that was made outside of it. Every point then works on a copy of what
+was there before the Map, and what exactly one point changed is there after it. So the points get a buffer or variable of their own,
+filled from a snapshot, and every change goes to the outer one as well. Where no point can see what another one wrote (the buffer is
+only written, or every access is at an element that the axes tell apart) nothing is changed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
 from zellige.ir.expr import INT64, Buffer, Const, Expr, Load, Node, Region, Var
-from zellige.ir.lanes import PRIVATE, tile_regions
-from zellige.ir.stmt import Alloc, Assign, Atomic, AtomicTile, Bind, Copy, For, Map, ReducerUpdate, Serial, Stmt, StmtNode, Store, whole
+from zellige.ir.lanes import PRIVATE
+from zellige.ir.stmt import (
+    Alloc,
+    Assign,
+    Atomic,
+    AtomicTile,
+    Bind,
+    Copy,
+    Fill,
+    For,
+    Gemm,
+    Map,
+    Reduce,
+    ReducerUpdate,
+    Scan,
+    Serial,
+    Stmt,
+    StmtNode,
+    Store,
+    Transpose,
+    whole,
+)
 from zellige.ir.traverse import rewrite, walk
 
 
@@ -25,16 +47,29 @@ def with_own_copies(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The body with the points' copies written out in every Map."""
     result: list[Stmt] = []
     is_changed = False
+    declared = _declarations(body)
+
+    def visit(node: Node) -> Node | tuple[Stmt, ...]:
+        return _private_map(node, declared) if isinstance(node, Map) else node
+
     for statement in body:
-        new = rewrite(statement, _visit)
+        new = rewrite(statement, visit)
         parts = new if isinstance(new, tuple) else (new,)
         is_changed |= len(parts) != 1 or parts[0] is not statement
         result.extend(parts)
     return tuple(result) if is_changed else body
 
 
-def _visit(node: Node) -> Node | tuple[Stmt, ...]:
-    return _private_map(node) if isinstance(node, Map) else node
+def _declarations(body: Iterable[Stmt]) -> Counter[Var]:
+    """How many statements give each variable a first value, or may."""
+    found: Counter[Var] = Counter()
+    for statement in body:
+        for node in walk(statement):
+            if isinstance(node, Bind):
+                found[node.var] += 1
+            elif isinstance(node, Atomic) and node.result is not None:
+                found[node.result] += 1
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +80,8 @@ class _Outer:
     variables: tuple[Var, ...]
 
 
-def _private_map(statement: Map) -> Map | tuple[Stmt, ...]:
-    outer = _changed(statement)
+def _private_map(statement: Map, declared: Counter[Var]) -> Map | tuple[Stmt, ...]:
+    outer = _changed(statement, declared)
     if not outer.buffers and not outer.variables:
         return statement
     before: list[Stmt] = []
@@ -66,8 +101,7 @@ def _private_map(statement: Map) -> Map | tuple[Stmt, ...]:
         head.append(Alloc(buffer=own_buffer))
         head.extend(_elementwise_copy(snapshot_buffer, own_buffer))
         buffers[buffer] = own_buffer
-    views = {node.buffer for node in walk(statement) if isinstance(getattr(node, "buffer", None), Buffer)}
-    for view in views:
+    for view in dict.fromkeys(found for node in walk(statement) if isinstance(found := getattr(node, "buffer", None), Buffer)):
         if view.alias is not None and view.root in buffers:
             buffers[view] = Buffer(
                 name=f"{view.name}_own", dtype=view.dtype, shape=view.shape, strides=view.strides, space="local", alias=buffers[view.root]
@@ -107,13 +141,10 @@ def _redirected(statement: Stmt, buffers: dict[Buffer, Buffer], variables: dict[
                 return (first, Store(buffer=node.buffer, indices=node.indices, value=kept, span=node.span))
             case Assign() if node.var in own_variables:
                 return (node, Assign(var=own_variables[node.var], value=node.var, span=node.span))
-            case StmtNode() if tile_regions(node) and any(r.buffer in own_buffers for r in node.writes()):  # type: ignore[arg-type]
-                copies = [
-                    Copy(src=r, dst=Region(buffer=own_buffers[r.buffer], offsets=r.offsets, extents=r.extents))
-                    for r in node.writes()
-                    if r.buffer in own_buffers
-                ]
-                return (node, *copies)  # type: ignore[return-value]
+            case Copy() | Fill() | Gemm() | Reduce() | Scan() | Transpose() | AtomicTile():
+                changed = [r for r in node.writes() if r.buffer in own_buffers]
+                copies = [Copy(src=r, dst=Region(buffer=own_buffers[r.buffer], offsets=r.offsets, extents=r.extents)) for r in changed]
+                return (node, *copies) if copies else node
             case _:
                 return node
 
@@ -126,7 +157,8 @@ def _redirected(statement: Stmt, buffers: dict[Buffer, Buffer], variables: dict[
 # -- what a Map changes --------------------------------------------------------------------------------------------------
 
 
-def _changed(statement: Map) -> _Outer:
+def _changed(statement: Map, declared: Counter[Var]) -> _Outer:
+    inside = _declarations((statement,))
     own: set[Var | Buffer] = set(statement.axes)
     assigned: dict[Var, None] = {}
     stored: dict[Buffer, None] = {}
@@ -141,7 +173,7 @@ def _changed(statement: Map) -> _Outer:
                 assigned.setdefault(var)
             case Load(buffer=buffer):
                 loaded.add(buffer.root)
-            case Atomic(result=result) if result is not None and not result.is_mutable:
+            case Atomic(result=result) if result is not None and (not result.is_mutable or declared[result] == inside[result]):
                 own.add(result)
             case Atomic(result=result) if result is not None:
                 assigned.setdefault(result)

@@ -52,21 +52,24 @@ def _value(site: Site, dtype: DType, record: int) -> np.ndarray[Any, Any]:
     safe = site.safe_value.value if isinstance(site.safe_value, Const) else 0
     values = np.full(inside.shape, safe, np.float64).astype(dtype.numpy)
     places = (indices * strides[:, None]).sum(axis=0)[inside]
-    values[inside] = _elements(words[0], places, dtype, is_packed=site.is_packed)
+    if places.size:
+        values[inside] = _elements(words[0], places, dtype, is_packed=site.is_packed)
     return values.reshape(shape)
 
 
 def _elements(address: int, places: np.ndarray[Any, Any], dtype: DType, *, is_packed: bool) -> np.ndarray[Any, Any]:
-    if not places.size:
-        return np.empty(0, dtype.numpy)
+    """The elements at ``places`` (not empty) of the memory at ``address``."""
     if is_packed:
         low, high = int(places.min()) // 2, int(places.max()) // 2
-        data = np.frombuffer((ctypes.c_uint8 * (high - low + 1)).from_address(address + low), np.uint8)
+        data = _bytes_at(address + low, high - low + 1)
         nibbles = (data[places // 2 - low] >> (4 * (places % 2)).astype(np.uint8)) & 15
         if dtype.kind == "int":
             nibbles = ((nibbles ^ 8).astype(np.int8) - 8).view(np.uint8)
-        return nibbles.view(dtype.numpy)
+        return np.asarray(nibbles.view(dtype.numpy))
     size = element_bytes(dtype)
     low, high = int(places.min()), int(places.max())
-    data = np.frombuffer((ctypes.c_uint8 * ((high - low + 1) * size)).from_address(address + low * size), np.uint8).copy()
-    return data.view(dtype.numpy)[places - low]
+    return np.asarray(_bytes_at(address + low * size, (high - low + 1) * size).view(dtype.numpy)[places - low])
+
+
+def _bytes_at(address: int, count: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.frombuffer(ctypes.string_at(address, count), np.uint8)

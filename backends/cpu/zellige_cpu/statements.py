@@ -68,10 +68,12 @@ def emit(ctx: Context, statement: Stmt) -> None:
         case Alloc(buffer=buffer):
             storage.allocate(ctx, buffer)
         case Copy() | Transpose():
+            _check_extents(ctx, statement)
             maps.emit_map(ctx, lowering.copy_as_map(statement), emit_body)
         case Fill():
             emit_body(ctx, lowering.fill_as_map(statement))
         case AtomicTile():
+            _check_extents(ctx, statement)
             maps.emit_map(ctx, lowering.atomic_as_map(statement), emit_body)
         case Gemm():
             tiles.emit_gemm(ctx, statement, emit_body)
@@ -123,6 +125,12 @@ def emit(ctx: Context, statement: Stmt) -> None:
             raise catalogue.E410.error(statement.span, operation=op, target="cpu")
         case _:
             raise InternalError(f"{type(statement).__name__} reached the emitter of statements")
+
+
+def _check_extents(ctx: Context, statement: Copy | Transpose | AtomicTile) -> None:
+    pairs = lowering.agreeing_extents(statement)
+    if pairs:
+        effects.check_extents(ctx, statement.src.extents, statement.dst.extents, pairs, statement.span)
 
 
 # -- variables -----------------------------------------------------------------------------------------------------------
@@ -198,19 +206,26 @@ def _for(ctx: Context, statement: For) -> None:
     fn = ctx.fn
     start, stop = frozen(ctx, statement.start), frozen(ctx, statement.stop)
     step = int(statement.step.value) if isinstance(statement.step, Const) else None
-    if step is not None and step > 0:
+    if step is not None and step > 0 and _counter_fits(statement, stop, step):
         with ctx.nested(), fn.loop(uniform(ctx, start), uniform(ctx, stop), step) as loop:
             ctx.scope.add_variable(statement.var, start, stop - 1)
             _loop_body(ctx, statement, loop.index, LoopLabels(loop.next, loop.after))
         return
-    # counted from 0, since the test at the head differs with the sign of the step
+    # counted from 0: the test at the head differs with the sign of the step, and the variable may come near the end of its type
     stride = frozen(ctx, statement.step)
     count = _trip_count(ctx, uniform(ctx, start), uniform(ctx, stop), uniform(ctx, stride))
     with ctx.nested(), fn.loop(constant("i64", 0), count) as loop:
-        is_down = step is not None and step < 0
-        ctx.scope.add_variable(statement.var, stop + 1 if is_down else None, start if is_down else None)
+        low = start if step is not None and step > 0 else stop + 1 if step is not None and step < 0 else None
+        high = stop - 1 if step is not None and step > 0 else start if step is not None and step < 0 else None
+        ctx.scope.add_variable(statement.var, low, high)
         index = fn.binary("add", uniform(ctx, start), fn.binary("mul", loop.index, uniform(ctx, stride)))
         _loop_body(ctx, statement, index, LoopLabels(loop.next, loop.after))
+
+
+def _counter_fits(statement: For, stop: Form, step: int) -> bool:
+    """Whether the counter cannot pass the end of 64 bits on its way beyond ``stop``."""
+    bound = stop.constant
+    return step == 1 or statement.var.dtype.bits < 64 or (bound is not None and bound + step < 1 << 63)
 
 
 def _loop_body(ctx: Context, statement: For, index: Value, labels: LoopLabels) -> None:
@@ -221,16 +236,17 @@ def _loop_body(ctx: Context, statement: For, index: Value, labels: LoopLabels) -
 
 
 def _trip_count(ctx: Context, start: Value, stop: Value, step: Value) -> Value:
-    """The number of values of ``range(start, stop, step)``; 0 for a step of 0."""
+    """The number of values of ``range(start, stop, step)``; 0 for a step of 0. Distances are unsigned, so any two bounds will do."""
     fn = ctx.fn
     zero, one = constant("i64", 0), constant("i64", 1)
-    is_up = fn.compare("sgt", step, zero)
+    is_up, is_down = fn.compare("sgt", step, zero), fn.compare("slt", step, zero)
+    goes_up = fn.binary("and", is_up, fn.compare("slt", start, stop))
+    goes_down = fn.binary("and", is_down, fn.compare("sgt", start, stop))
     distance = fn.select(is_up, fn.binary("sub", stop, start), fn.binary("sub", start, stop))
-    size = fn.intrinsic("llvm.abs", step, constant("i1", False))
+    size = fn.select(is_up, step, fn.binary("sub", zero, step))
     safe = fn.select(fn.compare("eq", size, zero), one, size)
-    rounded = fn.binary("sdiv", fn.binary("sub", fn.binary("add", distance, safe), one), safe)
-    is_empty = fn.binary("or", fn.compare("sle", distance, zero), fn.compare("eq", size, zero))
-    return fn.select(is_empty, zero, rounded)
+    count = fn.binary("add", fn.binary("udiv", fn.binary("sub", distance, one), safe), one)
+    return fn.select(fn.binary("or", goes_up, goes_down), count, zero)
 
 
 def _while(ctx: Context, statement: While) -> None:

@@ -3,7 +3,8 @@
 In: the buffers of a launch. Out: a :class:`ScratchPlan` (offset of each tile, bytes in all) before code is written, and
 :class:`zellige_cpu.context.Storage` records while it is.
 
-Tiles keep one element a byte or more, also of 4-bit types, unless a view shows the same memory with another width: then they are packed as tensors are.
+Tiles keep one element a byte or more, also of 4-bit types, unless a view shows the same memory with another width: then they are packed
+as tensors are.
 """
 
 from __future__ import annotations

@@ -328,7 +328,9 @@ class Function:
     def atomic_store(self, value: Value, pointer: Value, order: str, *, align: int) -> None:
         self.line(f"store atomic {value.type} {value.name}, ptr {pointer.name} {order}, align {align}")
 
-    def compare_exchange(self, pointer: Value, expected: Value, value: Value, order: str, failure: str, *, align: int) -> tuple[Value, Value]:
+    def compare_exchange(
+        self, pointer: Value, expected: Value, value: Value, order: str, failure: str, *, align: int
+    ) -> tuple[Value, Value]:
         """Replace ``expected`` by ``value``: (what was there, whether it was replaced). The comparison is of bits, so of integers."""
         kind = value.type
         text = f"cmpxchg ptr {pointer.name}, {kind} {expected.name}, {kind} {value.name} {order} {failure}, align {align}"

@@ -22,7 +22,7 @@ LLVM arithmetic ever runs in a type that the machine may lack. Arithmetic conver
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 from zellige.dtypes import DType, dtype
@@ -34,7 +34,7 @@ ELEMENT_BITS: Final = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half"
 _MANGLED: Final = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def register_type(t: DType) -> str:
     """The LLVM element type that holds a value of ``t`` in a register."""
     if t.is_bool:
@@ -46,13 +46,13 @@ def register_type(t: DType) -> str:
     return f"i{max(8, t.bits)}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def memory_type(t: DType) -> str:
     """The LLVM element type of one element in a tile, and in a tensor where ``t`` is not packed."""
     return "i8" if t.is_bool else register_type(t)
 
 
-@lru_cache(maxsize=None)
+@cache
 def compute_dtype(t: DType) -> DType:
     """The dtype in which arithmetic of ``t`` is done before it is rounded back: float32 for floats below it."""
     return FLOAT32 if t.is_float and t.name not in ("float32", "float64") else t
@@ -68,19 +68,19 @@ def element_bytes(t: DType) -> int:
     return ELEMENT_BITS[memory_type(t)] // 8
 
 
-@lru_cache(maxsize=None)
+@cache
 def vector_type(element: str, lanes: int) -> str:
     """The LLVM type of ``lanes`` elements; one lane is the scalar type."""
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
-@lru_cache(maxsize=None)
+@cache
 def element_of(llvm_type: str) -> str:
     """The element type of a vector type; a scalar type itself."""
     return llvm_type[llvm_type.index(" x ") + 3 : -1] if llvm_type.startswith("<") else llvm_type
 
 
-@lru_cache(maxsize=None)
+@cache
 def mangled(llvm_type: str) -> str:
     """The suffix by which an overloaded intrinsic names ``llvm_type``: ``v16f32``."""
     element = element_of(llvm_type)

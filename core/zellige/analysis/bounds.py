@@ -343,7 +343,7 @@ class _Proof:
         whole = {m: c // divisor for m, c in dividend.terms.items() if not m or c % divisor == 0}
         rest = dividend - Form(whole).scaled(divisor)
         # rest has no constant but may have atoms: bound them by their ranges into [0, (limit+1)*divisor)
-        for limit in range(0, 2):
+        for limit in range(2):
             if lower and self.prove(rest + limit * divisor, 0):
                 bounds.append(Form(whole) - limit)
             if not lower and self.prove(Form.of((limit + 1) * divisor - 1) - rest, 0):

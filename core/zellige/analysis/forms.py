@@ -1,8 +1,8 @@
 """Index arithmetic as integer combinations of products of atoms, which is how the analyses compare and split it.
 
-In: integer expressions. Out: a :class:`Form`, such as ``128*bx + i - 1`` or ``i*K + k`` (with a symbolic ``K``). An atom is a variable or an
-expression that is no sum or product (a load, a quotient that does not simplify, ...); atoms compare as expressions do. The arithmetic
-of forms is exact: it does not wrap at the width of the expression's dtype.
+In: integer expressions. Out: a :class:`Form`, such as ``128*bx + i - 1`` or ``i*K + k`` (with a symbolic ``K``). An atom is a variable
+or an expression that is no sum or product (a load, a quotient that does not simplify, ...); atoms compare as expressions do. The
+arithmetic of forms is exact: it does not wrap at the width of the expression's dtype.
 """
 
 from __future__ import annotations

@@ -201,6 +201,10 @@ E159 = _code("E159", "wrong option", "{option}: {reason}", hint="")
 E161 = _code(
     "E161", "pass config without effect", "the pass config {key!r} has no effect: {reason}", hint="remove it, or filter this warning",
 )
+E162 = _code(
+    "E162", "autotune without jit", "zl.autotune decorates {given}, and it needs a function decorated with zl.jit",
+    hint="write @zl.autotune(...) above @zl.jit",
+)
 E160 = _code(
     "E160", "shape missing to compile", "{function} cannot be compiled without the shape of {name}",
     hint="pass {name}=T.Tensor(shape, dtype) or a tensor, or annotate the parameter",
@@ -266,7 +270,7 @@ E223 = _code(
     "E223", "shapes do not match", "{operation}: {left} does not match {right} (dimensions of size 1 are ignored)",
     hint="slice one side to the other's shape, or give a start point such as A[i, j]",
 )
-E224 = _code("E224", "transpose of a wrong rank", "T.transpose needs two two-dimensional tiles, not {left} and {right}")
+E224 = _code("E224", "shapes do not fit a transposition", "T.transpose exchanges the last two dimensions: {left} does not fit {right}")
 E225 = _code(
     "E225", "operand is not a matrix", "{operation} needs matrices, not shape {given}",
     hint="slice all leading dimensions to one index: A[b, 0:M, 0:K]",
@@ -611,6 +615,30 @@ E631 = _code(
     "size has no value to benchmark with",
     "the size {size} of {name} has no value; sizes given: {given}",
     hint="pass dynamic_symbolic_constraints={{{size!r}: ...}} or input_tensors=[...]",
+)
+E632 = _code(
+    "E632",
+    "tuning needs the value of a number",
+    "{kernel} takes the number {name}, and tuning cannot make one up",
+    hint="give the arguments: `with set_autotune_inputs(...):` around the call, in the kernel's order",
+)
+E633 = _code(
+    "E633",
+    "nothing to tune",
+    "there is no configuration of {function} to try{reason}",
+    hint="give configs=[{{'name': value}}, ...] with names of its arguments",
+)
+E634 = _code(
+    "E634",
+    "no configuration works",
+    "none of the {count} configurations of {function} gives a time",
+    hint="",
+)
+E635 = _code(
+    "E635",
+    "configuration sets what is no argument",
+    "unused keys in the configuration {config}: {function} has no argument {keys}",
+    hint="its arguments are {known}; 'pass_configs' is the one key beside them",
 )
 E620 = _code("E620", "assertion failed", "assertion failed{message}")
 E640 = _code(

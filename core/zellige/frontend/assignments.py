@@ -20,6 +20,7 @@ from zellige.frontend.expressions import apply_binary, index_value, plain
 from zellige.frontend.parameters import PendingTensor, annotate
 from zellige.frontend.scopes import Frame, Hidden, Pending, Signal
 from zellige.frontend.values import Element, Scalar, Tile, TileRegion, Variable, bind, declare
+from zellige.frontend.vectors import Vector, VectorVariable
 
 
 def is_number(value: Any) -> bool:
@@ -38,7 +39,11 @@ def assign_name(frame: Frame, name: str, value: Any, source: ast.expr | None) ->
             return
         value = Scalar(value.expr)
     current = frame.locals.get(name)
+    if isinstance(value, VectorVariable) and isinstance(source, ast.Name):
+        value = value.value()
     match current:
+        case VectorVariable() if is_number(value) or (isinstance(value, Vector) and not isinstance(value, VectorVariable)):
+            current.assign(value)
         case Variable() if is_number(value):
             current.assign(value)
         case Variable() if current.depth < frame.builder.depth and frame.trace.depth > frame.base_depth:

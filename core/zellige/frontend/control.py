@@ -20,9 +20,9 @@ from zellige.frontend.assignments import assign, is_number
 from zellige.frontend.builder import Points
 from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import aside, plain, run_time, splice
-from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec
+from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
 from zellige.frontend.parameters import PendingTensor
-from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, Signal
+from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
 from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare
 from zellige.ir.expr import BOOL, INT32, Const, Expr, Var, const
 from zellige.ir.stmt import Break, For, If, Map, Persistent, Serial, While
@@ -83,6 +83,8 @@ def run_time_if(
 
 def _joined(before: Any, paths: list[Any]) -> Any:
     """What a name holds after the branches that can be left at their end."""
+    if isinstance(before, Pending) and before.hidden is not None and any(v is before for v in paths):
+        return before.hidden
     values = [v.variable if isinstance(v, Pending) and v.variable is not None else v for v in paths]
     if isinstance(before, Pending) and before.variable is not None:
         before = before.variable
@@ -118,8 +120,8 @@ def prepare(frame: Frame, node: ast.stmt, loop: ast.For | ast.While | None) -> l
         if not (frame.flow.is_needed_after(node, name) or (loop is not None and frame.flow.is_carried(loop, name))):
             continue
         current = frame.locals.get(name, MISSING)
-        if current is MISSING:
-            frame.locals[name] = Pending(frame.builder.depth)
+        if current is MISSING or (isinstance(current, Hidden) and current.variable is None):
+            frame.locals[name] = Pending(frame.builder.depth, hidden=current if isinstance(current, Hidden) else None)
         elif is_number(current) and not isinstance(current, Variable):
             expr = arithmetic.as_expr(current, frame.builder.span)
             frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
@@ -141,7 +143,7 @@ def put(frame: Frame, name: str, value: Any) -> None:
     """Makes ``name`` hold ``value``, or nothing."""
     if value is MISSING:
         frame.locals.pop(name, None)
-    elif isinstance(value, Pending) and value.variable is not None:
+    elif isinstance(value, Pending) and value.variable is not None and value.hidden is None:
         frame.locals[name] = value.variable
     else:
         frame.locals[name] = value
@@ -154,6 +156,9 @@ def _after_loop(frame: Frame, loop: ast.For | ast.While, before: dict[str, Any],
         if isinstance(new, Pending) and new.variable is not None:
             new = new.variable
         if isinstance(old, Pending):
+            if old.hidden is not None:
+                frame.locals[name] = old.hidden
+                continue
             old = old.variable if old.variable is not None else MISSING
         is_carried = frame.flow.is_carried(loop, name)
         if isinstance(new, Pending):
@@ -194,20 +199,31 @@ def _otherwise(frame: Frame, node: ast.For | ast.While, context: LoopContext) ->
 def _while(frame: Frame, node: ast.While) -> Signal:
     if isinstance(node.test, ast.Constant) and node.test.value and frame.builder.is_inside_launch:
         return _run_time_while(frame, node)
-    for _ in range(_LIMIT):
-        condition, statements = aside(frame, lambda: evaluate(frame, node.test))
-        span = frame.here(node.test)
-        if run_time(condition):
-            return _run_time_while(frame, node)
-        splice(frame, statements)
-        if not is_true(frame, condition, span):
-            return execute(frame, node.orelse)
-        with _loop(frame, "unrolled"):
-            signal = execute(frame, node.body)
-        if signal is Signal.BREAK:
-            return Signal.NEXT
-        if signal is Signal.RETURN:
-            return signal
+    names, mark = dict(frame.locals), frame.builder.mark()
+    context: LoopContext | None = None
+    try:
+        for _ in range(_LIMIT):
+            condition, statements = aside(frame, lambda: evaluate(frame, node.test))
+            span = frame.here(node.test)
+            if run_time(condition):
+                return _run_time_while(frame, node)
+            splice(frame, statements)
+            if not is_true(frame, condition, span):
+                return execute(frame, node.orelse)
+            with _loop(frame, "unrolled") as context:
+                context.may_restart = mark is not None
+                signal = execute(frame, node.body)
+            if signal is Signal.BREAK:
+                return Signal.NEXT
+            if signal is Signal.RETURN:
+                return signal
+    except RunTimeJump as jump:
+        if jump.loop is not context or mark is None:
+            raise
+        frame.locals.clear()
+        frame.locals.update(names)
+        del mark[0][mark[1] :]
+        return _run_time_while(frame, node)
     raise catalogue.E121.error(frame.here(node.test), count=_LIMIT)
 
 
@@ -228,6 +244,30 @@ def _run_time_while(frame: Frame, node: ast.While) -> Signal:
     frame.builder.emit(While(condition=test, body=tuple(body), span=span))
     _after_loop(frame, node, before, span)
     return _otherwise(frame, node, context)
+
+
+def run_while_block(frame: Frame, node: ast.With, spec: WhileSpec) -> Signal:
+    """``with T.While(condition):`` as a loop: every number that the block assigns to a name is carried from one iteration to the next."""
+    span = spec.span or frame.here(node)
+    frame.builder.require_body("while")
+    names = sorted(frame.flow.assigned(node) - frame.flow.outer_names)
+    for name in names:
+        current = frame.locals.get(name, MISSING)
+        if is_number(current) and not isinstance(current, Variable):
+            expr = arithmetic.as_expr(current, span)
+            frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
+        elif current is MISSING and frame.flow.is_needed_after(node, name):
+            frame.locals[name] = Pending(frame.builder.depth)
+    before = held(frame, names)
+    with frame.trace.inside("while"), _loop(frame, "loop"), frame.builder.body() as body:
+        execute(frame, node.body)
+    frame.builder.span = span
+    frame.builder.emit(While(condition=spec.condition, body=tuple(body), span=span))
+    for name, old in before.items():
+        new = frame.locals.get(name, MISSING)
+        is_kept = new is old or same_object(new, old) or (isinstance(old, Pending) and old.variable is new)
+        put(frame, name, (new if isinstance(old, Pending) else old) if is_kept else Hidden("has a value only inside a run-time loop"))
+    return Signal.NEXT
 
 
 # ---- for

@@ -36,11 +36,29 @@ class _Solved(BaseException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantSource:
-    """Where the value of a T.const size is read: a dimension of a tensor parameter's shape or strides (in elements)."""
+    """Where the value of a T.const size is read: a dimension of a tensor parameter's shape or strides (in elements).
+
+    ``declared_bits`` is the width of the declared elements: elements narrower than a byte arrive several to a cell.
+    """
 
     parameter: str
     what: Literal["shape", "strides"]
     dimension: int
+    declared_bits: int
+
+    def read(self, given: Mapping[str, GivenTensor | None]) -> int | None:
+        """The number that the call gives, None where it gives none."""
+        tensor = given.get(self.parameter)
+        if tensor is None:
+            return None
+        numbers = tensor.shape if self.what == "shape" else tensor.strides
+        if numbers is None or self.dimension >= len(numbers):
+            return None
+        is_last = self.dimension == len(numbers) - 1
+        elements = tensor.packing
+        if self.declared_bits < 8 and tensor.dtype.is_integer and tensor.dtype.bits == 8:
+            elements = 8 // self.declared_bits
+        return numbers[self.dimension] * (elements if is_last == (self.what == "shape") else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +74,10 @@ class Recipe:
         """What identifies the kernel for these tensors; None where one of them lacks what the recipe needs."""
         values: list[Any] = []
         for _, source in self.constants:
-            tensor = given.get(source.parameter)
-            numbers = None if tensor is None else tensor.shape if source.what == "shape" else tensor.strides
-            if numbers is None or source.dimension >= len(numbers):
+            value = source.read(given)
+            if value is None:
                 return None
-            values.append(numbers[source.dimension])
+            values.append(value)
         for name in self.shaped:
             tensor = given.get(name)
             if tensor is None:
@@ -257,7 +274,8 @@ class _Attempt:
             for what, exprs in lists:
                 for dimension, expr in enumerate(exprs):
                     if isinstance(expr, Var):
-                        found.setdefault(expr, ConstantSource(parameter=name, what=what, dimension=dimension))
+                        bits = param.buffer.dtype.storage_bits
+                        found.setdefault(expr, ConstantSource(parameter=name, what=what, dimension=dimension, declared_bits=bits))
         return found
 
     def try_to_solve(self) -> None:
@@ -269,18 +287,13 @@ class _Attempt:
         values: dict[str, int] = {}
         for name, var in unsolved.items():
             source = places.get(var)
-            value = None if source is None else self._read(source)
+            value = None if source is None else source.read(self.given)
             if source is None or value is None:
                 return
             self.sources[name] = source
             values[name] = value
         self.solved.update(values)
         raise _Solved
-
-    def _read(self, source: ConstantSource) -> int | None:
-        tensor = self.given.get(source.parameter)
-        numbers = None if tensor is None else tensor.shape if source.what == "shape" else tensor.strides
-        return numbers[source.dimension] if numbers is not None and source.dimension < len(numbers) else None
 
     def settle(self) -> None:
         """Before the first T.Kernel block and at the end: every T.const size must have a value. E160: a tensor that would give it is

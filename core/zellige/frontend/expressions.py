@@ -85,7 +85,7 @@ def settled(value: Any) -> Any:
 def apply_binary(op: ast.operator, left: Any, right: Any, *, in_place: bool = False) -> Any:
     """``left op right``, in place where Python's objects do so. E202: a whole tile is no number."""
     for operand in (left, right):
-        if isinstance(operand, (Tile, TileRegion)):
+        if isinstance(operand, Tile):
             raise catalogue.E202.error(given=operand.described)
     return (_IN_PLACE if in_place else _BINARY)[type(op)](left, right)
 

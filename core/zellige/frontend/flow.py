@@ -228,7 +228,7 @@ class Flow:
     def _assignment(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> Summary:
         result = self._expressions(values)
         for target in targets:
-            for node in ast.walk(target):
+            for node in nodes_of_interest(target):
                 if isinstance(node, ast.Name):
                     if isinstance(node.ctx, ast.Store):
                         result.kills.add(node.id)
@@ -240,7 +240,7 @@ class Flow:
     def _expressions(self, nodes: Sequence[ast.AST]) -> Summary:
         result = Summary()
         for root in nodes:
-            for node in ast.walk(root):
+            for node in nodes_of_interest(root):
                 if isinstance(node, ast.Name):
                     if isinstance(node.ctx, ast.Load):
                         result.uses.add(node.id)
@@ -249,6 +249,29 @@ class Flow:
                 elif isinstance(node, ast.Lambda):
                     self.captured |= free_names(node)
         return result
+
+
+def nodes_of_interest(root: ast.AST) -> list[ast.AST]:
+    """The names, assignment expressions and lambdas under ``root`` (itself included): what says which names are read and bound."""
+    found: list[ast.AST] = []
+    pending: list[ast.AST] = [root]
+    while pending:
+        node = pending.pop()
+        kind = type(node)
+        if kind is ast.Name:
+            found.append(node)
+            continue
+        if kind is ast.Constant:
+            continue
+        if kind is ast.NamedExpr or kind is ast.Lambda:
+            found.append(node)
+        for name in kind._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                pending.extend(v for v in value if isinstance(v, ast.AST))
+            elif isinstance(value, ast.AST):
+                pending.append(value)
+    return found
 
 
 def free_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda) -> set[str]:

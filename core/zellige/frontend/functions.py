@@ -74,9 +74,18 @@ def defining_names(function: types.FunctionType, source: FunctionSource) -> dict
     scope = sys._getframe(1)
     while scope.f_back is not None and str(scope.f_globals.get("__name__", "")).split(".")[0] == "zellige":
         scope = scope.f_back
-    code = function.__code__
-    known = {*code.co_freevars, *function.__globals__}
-    names = {n.id for n in ast.walk(source.node) if isinstance(n, ast.Name)} - known
+    annotations: list[ast.expr] = []
+    arguments = source.node.args
+    annotations += [a.annotation for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if a.annotation is not None]
+    pending: list[ast.AST] = list(source.node.body)
+    while pending:  # statements only
+        node = pending.pop()
+        if isinstance(node, ast.AnnAssign):
+            annotations.append(node.annotation)
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            pending.extend(getattr(node, field, ()) if isinstance(getattr(node, field, ()), list) else ())
+    known = {*function.__code__.co_freevars, *function.__globals__}
+    names = {n.id for annotation in annotations for n in ast.walk(annotation) if isinstance(n, ast.Name)} - known
     return {name: scope.f_locals[name] for name in names if name in scope.f_locals}
 
 

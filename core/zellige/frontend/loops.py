@@ -58,3 +58,11 @@ class PersistentSpec:
 
 
 LoopSpec = ForSpec | GridSpec | MapSpec | PersistentSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhileSpec:
+    """``with T.While(condition):``: the body runs as long as the condition, evaluated before each iteration, holds."""
+
+    condition: Expr
+    span: Span | None = None

@@ -27,11 +27,12 @@ _PYTHON_NUMBERS: Final = {int: "int32", float: "float32", bool: "bool"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenTensor:
-    """What a call's argument says about an unannotated tensor."""
+    """What a call's argument says about an unannotated tensor. ``shape`` and ``strides`` count cells of ``packing`` elements."""
 
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...] | None = None
+    packing: int = 1
 
 
 @dataclass(eq=False)
@@ -59,7 +60,10 @@ class PendingTensor:
             if self.given is None:
                 raise catalogue.E125.error(self.span, name=self.name, what="shape and element type")
             self.is_from_call = True
-            self.resolved = place(self, TensorSpec(shape=self.given.shape, dtype=self.given.dtype))
+            shape = self.given.shape
+            if self.given.packing > 1 and shape:
+                shape = (*shape[:-1], shape[-1] * self.given.packing)
+            self.resolved = place(self, TensorSpec(shape=shape, dtype=self.given.dtype))
         return self.resolved
 
     def __getattr__(self, name: str) -> Any:

@@ -176,6 +176,18 @@ class PrimFunc:
         """The parameters of the tile IR."""
         return self.kernel.params
 
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What programs written for TileLang look up: the name, the outputs that the body returns (counted from the end), its settings."""
+        count = len(self.kernel.params)
+        found: dict[str, Any] = {"global_symbol": self.name}
+        if self.kernel.results:
+            found["tilelang_out_idx"] = [index - count for index in self.kernel.results]
+        for name in ("pass_configs", "compile_flags"):
+            if name in self.settings:
+                found[f"tilelang_{name}"] = self.settings[name]
+        return found
+
     def script(self) -> str:
         """The tile IR as text."""
         from zellige.ir.printer import print_kernel

@@ -12,6 +12,7 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.ir.expr import Var
+from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.ir.traverse import rebuilt, walk
 
@@ -48,11 +49,9 @@ def _indices(kernel: Kernel, out_idx: Any) -> list[int]:
 
 
 def _check_sizes(kernel: Kernel) -> None:
-    """Every size of a tensor that the runtime makes stands in the shape or strides of an argument, or is a number parameter."""
-    known: set[Var] = {p.var for p in kernel.params if isinstance(p, ScalarParam)}
-    for param in kernel.params:
-        if isinstance(param, TensorParam) and param.role == "argument":
-            known.update(e for e in (*param.buffer.shape, *(param.buffer.strides or ())) if isinstance(e, Var))
+    """Every size of a tensor that the runtime makes follows from the shapes and strides of the arguments, or is a number parameter."""
+    sizes = SizeSystem.of(kernel)
+    known: set[Var] = {p.var for p in kernel.params if isinstance(p, ScalarParam)} | (set(sizes.variables) - set(sizes.unsolved))
     for param in kernel.params:
         if not isinstance(param, TensorParam) or param.role == "argument":
             continue

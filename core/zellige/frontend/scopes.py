@@ -34,10 +34,14 @@ class Signal(enum.Enum):
 
 @dataclass(eq=False)
 class Pending:
-    """A name that run-time control flow may assign and that is read afterwards: a variable, declared in the open body number ``depth``."""
+    """A name that run-time control flow may assign and that is read afterwards: a variable, declared in the open body number ``depth``.
+
+    ``hidden`` is what it was before: on a path that does not assign it, it is that again.
+    """
 
     depth: int
     variable: Variable | None = None
+    hidden: Hidden | None = None
 
 
 @dataclass(eq=False)
@@ -58,11 +62,23 @@ class Construct:
 
 @dataclass(eq=False)
 class LoopContext:
-    """The loop that break and continue leave: ``depth`` is how many run-time constructs are open around its body."""
+    """The loop that break and continue leave: ``depth`` is how many run-time constructs are open around its body.
+
+    ``may_restart`` marks an unrolled loop that can still become a loop of the kernel.
+    """
 
     kind: Literal["unrolled", "loop", "grid", "map"]
     depth: int
     has_break: bool = False
+    may_restart: bool = False
+
+
+class RunTimeJump(BaseException):
+    """A while loop that was followed while compiling turns out to be left at run time: ``loop`` begins anew as a loop of the kernel."""
+
+    def __init__(self, loop: LoopContext) -> None:
+        super().__init__()
+        self.loop = loop
 
 
 @dataclass(eq=False)
@@ -151,9 +167,9 @@ class Frame:
             if name in frame.locals:
                 value = frame.locals[name]
                 if type(value) is Pending:
-                    if value.variable is None:
+                    if value.hidden is None and value.variable is None:
                         raise catalogue.E108.error(self.builder.span, name=name)
-                    return value.variable
+                    value = value.hidden or value.variable
                 if type(value) is Hidden:
                     raise getattr(catalogue, value.code).error(self.builder.span, name=name, reason=value.reason)
                 return value

@@ -9,9 +9,11 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.assignments import assign, assign_name
+from zellige.frontend.control import run_while_block
 from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import plain, run_time, settled
-from zellige.frontend.scopes import Frame, Signal
+from zellige.frontend.loops import WhileSpec
+from zellige.frontend.scopes import Frame, RunTimeJump, Signal
 from zellige.frontend.values import Tile, TileRegion, Variable
 from zellige.ir.stmt import Assert, Break, Continue, Return
 
@@ -38,6 +40,8 @@ def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Signal:
         raise catalogue.E114.error(span, jump=word)
     if loop.kind == "unrolled":
         if frame.trace.depth > loop.depth:
+            if loop.may_restart:
+                raise RunTimeJump(loop)
             raise catalogue.E112.error(span, jump=word)
     elif is_break and loop.kind == "grid":
         raise catalogue.E138.error(span)
@@ -160,6 +164,8 @@ def _enter(frame: Frame, node: ast.With, position: int) -> Signal:
     item = node.items[position]
     manager = evaluate(frame, item.context_expr)
     frame.here(item.context_expr)
+    if isinstance(manager, WhileSpec) and len(node.items) == 1:
+        return run_while_block(frame, node, manager)
     kind = type(manager)
     if not hasattr(kind, "__enter__") or not hasattr(kind, "__exit__"):
         raise TypeError(f"{arithmetic.describe(manager)} cannot be used with `with`")

@@ -212,7 +212,7 @@ def bind(name: str, value: Any) -> Scalar:
     """
     expr = arithmetic.as_expr(value, here())
     if isinstance(expr, Const) or (isinstance(expr, Var) and not expr.is_mutable):
-        return Scalar(expr)
+        return value if isinstance(value, Scalar) else Scalar(expr)
     builder = current_builder("an assignment")
     if not builder.is_inside_launch:
         return Scalar(expr)
@@ -336,6 +336,11 @@ class Tile:
     def shape(self) -> tuple[Any, ...]:
         """Sizes: Python ints where they are known, scalars otherwise."""
         return tuple(from_expr(e) for e in self.node.shape)
+
+    @property
+    def data(self) -> Tile:
+        """The storage, as a view names it: ``T.Tensor(shape, dtype, data=tile.data)``."""
+        return self
 
     @property
     def strides(self) -> tuple[Any, ...]:

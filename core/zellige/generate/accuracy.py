@@ -157,8 +157,10 @@ def _one(name: str, x: Fact, wide: DType, operand: DType) -> Fact:
     if x.is_exact:  # NaN and infinities fall on the same elements everywhere
         if low <= begin or high >= end:
             is_special |= low < begin or high > end or curve.pole is not None or name == "atanh"
+            if begin:  # the neighbours of 1 and -1 lie as far from them as the type is precise
+                tiny = 2.0 ** -precision(wide)
             low = max(low, begin + tiny if curve.pole is not None or name == "atanh" else begin)
-            high = min(high, end - 2.0 ** -precision(wide) if name == "atanh" else end)
+            high = min(high, end - tiny if name == "atanh" else end)
             if low > high:  # nothing but NaN and infinities
                 return Fact(low=0.0, high=0.0, special=ANY)
     else:

@@ -86,7 +86,7 @@ class Context:
 
     ``tiles`` may be read (and, unless global, written) as a whole; ``private`` are the point's own buffers in a Map. ``written`` are roots that the
     Map at hand changes and the only indices at which its points may touch them. ``loops`` counts the loops around this place that a jump
-    may act on. ``index`` is the type of indices.
+    may act on. ``index`` is the type of indices. ``spaces`` are those in which tiles may lie, None for any.
     """
 
     picker: Picker
@@ -102,6 +102,7 @@ class Context:
     depth: int = 0
     budget: int = 40
     names: dict[str, int] = field(default_factory=dict)
+    spaces: tuple[str, ...] | None = None
 
     # ---- names ----
 
@@ -192,7 +193,7 @@ class Context:
 
     def allocate(self, dtype: DType, shape: Shape, space: str | None = None) -> Tile:
         """Emit the allocation of a tile that the caller defines at once; it is not in scope yet."""
-        chosen = space or self.picker.some(("shared", "fragment", "shared", "local"))
+        chosen = space or self.picker.some(self.spaces or ("shared", "fragment", "shared", "local"))
         tile = Tile(self.buffer(dtype, shape, chosen), shape)
         if chosen == "local" and tile.count > 64:  # the points of a Map have copies of their own of such buffers
             tile = Tile(self.buffer(dtype, shape, "fragment"), shape)

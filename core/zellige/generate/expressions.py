@@ -79,7 +79,7 @@ class Expressions:
     def leaf(self, dtype: DType) -> Expr:
         """A constant, a variable or an element, converted where it has another type."""
         picker = self.picker
-        kind = picker.weighted(((2, "constant"), (3, "variable"), (7, "load")))
+        kind = picker.weighted(((8, "constant"), (24, "variable"), (68, "load")))
         found: Expr | None = None
         if kind == "variable":
             known = [var for var in self.context.variables if var in self.context.state and var.dtype.lanes == 1]
@@ -159,7 +159,7 @@ class Expressions:
     def make(self, dtype: DType, depth: int) -> Expr:
         """An expression of ``dtype`` of at most ``depth`` operations, one inside the other."""
         picker = self.picker
-        if depth <= 0 or picker.chance(18):
+        if depth <= 0 or picker.chance(14):
             return self.leaf(dtype)
         if dtype.is_bool:
             return self.condition(depth - 1)
@@ -170,9 +170,11 @@ class Expressions:
             return self.converted(self.make(source, depth - 1), dtype)
         if dtype.name == "float8_e8m0fnu":
             return self.leaf(dtype)
+        if self.is_smooth and dtype.is_float and dtype.bits >= 16 and picker.chance(22):
+            return self._function(dtype, depth - 1)
         if picker.chance(3):
             return self._reinterpreted(dtype, depth - 1)
-        if picker.chance(25 if self.is_smooth and dtype.is_float else 12):
+        if picker.chance(12):
             return self._function(dtype, depth - 1)
         left = self.make(dtype, depth - 1)
         if picker.chance(6):

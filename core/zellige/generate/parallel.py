@@ -95,7 +95,7 @@ class Parallel:
         extents = [context.constant(extent) for extent in shape]
         with self.points(extents, shape) as (axes, body):
             context.written[tile.buffer] = axes
-            self._locals(2)
+            self.own(2)
             context.emit(Store(buffer=tile.buffer, indices=axes, value=self.expressions.value(dtype, 4)))
         if not body or not self._map(axes, extents, body) or tile.buffer not in context.state:
             context.rewind(mark)
@@ -118,7 +118,7 @@ class Parallel:
             context.written[tile.buffer] = places
             if second is not None:
                 context.written[second.buffer] = places
-            self._locals(3)
+            self.own(3)
             self._stores(tile, places)
             if second is not None:
                 self._stores(second, places)
@@ -161,14 +161,14 @@ class Parallel:
         otherwise: list[Stmt] = []
         if kind == "else":
             with context.nested() as otherwise:
-                self._locals(1)
+                self.own(1)
                 store()
         if then:
             context.emit(If(condition=condition, then=tuple(then), otherwise=tuple(otherwise)))
 
     # ---- what belongs to a point ----
 
-    def _locals(self, most: int) -> None:
+    def own(self, most: int) -> None:
         """Up to ``most`` values, variables with inner loops, or private buffers of the point."""
         for _ in range(self.picker.integer(0, most)):
             self.picker.weighted(((50, self._bind), (30, self._accumulate), (12, self._private), (8, self._nested)))()
@@ -189,11 +189,12 @@ class Parallel:
             return
         context.variables.append(var)
         if picker.chance(25):
-            self._counted(lambda: self._assign(var))
+            self._counted(lambda: self.assign(var))
         else:
-            self.loop(lambda: self._assign(var))
+            self.loop(lambda: self.assign(var))
 
-    def _assign(self, var: Var) -> None:
+    def assign(self, var: Var) -> None:
+        """Another value for a variable of the point, at times only where a condition holds."""
         context, expressions = self.context, self.expressions
         if self.picker.chance(30):
             condition = expressions.condition(2)
@@ -320,7 +321,7 @@ class Parallel:
             return False
         extents = [context.constant(extent) for extent in shape]
         with self.points(extents, shape) as (axes, body):
-            self._locals(1)
+            self.own(1)
             place: Expr = Binary(op="floormod", left=axes[0], right=context.constant(size))
             if picker.chance(20):
                 place = axes[0]  # beyond the end nothing happens
@@ -345,7 +346,7 @@ class Parallel:
         extents = [context.constant(extent) for extent in shape]
         order = picker.some(("relaxed", "relaxed", "acq_rel", "seq_cst"))
         with self.points(extents, shape) as (axes, body):
-            self._locals(1)
+            self.own(1)
             indices = tuple(self.expressions.index(extent) for extent in target.shape)
             value = self.expressions.value(target.dtype, 2)
             update: Stmt = Atomic(op=op, buffer=target.buffer, indices=indices, value=value, order=order)  # type: ignore[arg-type]

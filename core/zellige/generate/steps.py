@@ -149,11 +149,12 @@ class Steps:
 
     def tile(self, shape: Shape, dtype: DType, space: str | None = None) -> Tile | None:
         """A new tile of the given form: loaded, converted, computed or filled."""
-        makers = [self.load, self.load, self.convert, self.parallel.new_tile, self.filled]
-        for maker in self.picker.some_of(makers, len(makers)):
-            found = maker(dtype, shape, space)
-            if found is not None:
-                return found
+        makers = [self.load, self.load, self.parallel.new_tile, self.convert, self.parallel.new_tile]
+        if not self.picker.chance(8):
+            for maker in self.picker.some_of(makers, 3):
+                found = maker(dtype, shape, space)
+                if found is not None:
+                    return found
         return self.filled(dtype, shape, space)
 
     def filled(self, dtype: DType, shape: Shape, space: str | None = None) -> Tile | None:

@@ -162,7 +162,8 @@ def from_codes(bits: Array, dtype: DType) -> Array:
         return np.asarray(bits != 0)
     if dtype.name == "int4":
         return np.asarray((bits ^ np.uint8(8)).astype(np.int8) - np.int8(8)).astype(dtype.numpy)
-    return np.ascontiguousarray(bits).view(dtype.numpy).reshape(bits.shape)
+    values: Array = np.ascontiguousarray(bits).view(dtype.numpy).reshape(bits.shape)
+    return values
 
 
 def to_bytes(values: Array, dtype: DType) -> Array:

@@ -59,7 +59,7 @@ def interpret(
     parameter declares strides. ``lanes`` is the width of a warp; ``seed`` shuffles the blocks (None: the first grid axis fastest).
     Raises LaunchError for a failed assertion, ValueError for arguments that do not fit.
     """
-    bound = _Arguments(kernel, arguments, tracks_undefined=report is not None and report.undefined)
+    bound = Arguments(kernel, arguments, tracks_undefined=report is not None and report.undefined)
     findings = run_kernel(kernel, bound.values, bound.memories, lanes=lanes, report=report, seed=seed)
     bound.copy_back()
     return Interpretation(results=tuple(bound.arrays[index] for index in kernel.results), findings=findings)
@@ -157,7 +157,7 @@ def scalar_value(value: Any, dtype: DType) -> Array:
     return cast(np.array(int(value) & 0xFFFF_FFFF_FFFF_FFFF, np.uint64).astype(np.int64), INT64, dtype)
 
 
-class _Arguments:
+class Arguments:
     """The parameters bound to NumPy arrays: ``arrays`` by index, one of ``memories`` a tensor, ``values`` of sizes and scalars."""
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Any], *, tracks_undefined: bool) -> None:

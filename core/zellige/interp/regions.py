@@ -94,7 +94,7 @@ def read_box(run: Run, frame: Frame, box: Box, mask: Mask, *, reports_undefined:
         inner, outer = box.slices()
         part = stored(view[inner], box.buffer.dtype.scalar)
         if part.shape == box.extents:
-            return part.copy()[None]
+            return np.array(part)[None]
         result = np.full(box.extents, safe_value(run, box.buffer), part.dtype)
         result[outer] = part
         return result[None]
@@ -154,7 +154,8 @@ def _view(box: Box) -> Array | None:
     native = memory.view(dtype).dtype
     start = copies * memory.copy_bytes if memory.copies > 1 else 0
     strides = tuple(stride * native.itemsize for stride in box.layout.strides)
-    return np.ndarray(box.layout.shape, native, memory.cells, start, strides)
+    view: Array = np.ndarray(box.layout.shape, native, memory.cells, start, strides)
+    return view
 
 
 def _facts(box: Box, facts: Array) -> Array:
@@ -162,7 +163,8 @@ def _facts(box: Box, facts: Array) -> Array:
     width = halves(box.buffer.dtype) * box.buffer.dtype.lanes
     start = box.place.copies * 2 * box.place.memory.copy_bytes if isinstance(box.place.copies, int) else 0
     strides = (*(stride * width for stride in box.layout.strides), 1)
-    return np.ndarray((*box.layout.shape, width), np.bool_, facts, start, strides)
+    view: Array = np.ndarray((*box.layout.shape, width), np.bool_, facts, start, strides)
+    return view
 
 
 def _any_fact(box: Box, facts: Array) -> bool:

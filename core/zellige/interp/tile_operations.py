@@ -36,7 +36,8 @@ def reshaped(run: Run, values: Array, extents: tuple[int, ...], extra: int = 0) 
     end = values.ndim - extra
     if significant(values.shape[1:end]) != significant(extents):
         raise catalogue.E640.error(run.span, left=_text(values.shape[1:end]), right=_text(extents))
-    return values.reshape(values.shape[0], *extents, *values.shape[end:])
+    result: Array = values.reshape(values.shape[0], *extents, *values.shape[end:])
+    return result
 
 
 def _text(extents: tuple[int, ...]) -> str:

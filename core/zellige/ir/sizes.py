@@ -5,13 +5,14 @@ for each size variable, and the places where a given tensor contradicts its decl
 
 Each dimension of an argument is an equation ``given extent == declared expression``. A declared extent that is
 just a variable (``M``) gives that variable its value, the first such place in the order of the parameters wins, extents before
-strides; all other equations (``M * 2``, a second ``M``, 128) are checked afterwards. Sizes are evaluated in unbounded integers.
+strides. A variable that stands alone nowhere is solved from a place that is a multiple of it plus a number (``M * 2 + 1``). All other
+equations (a second ``M``, 128) are checked afterwards, and so are multiples. Sizes are evaluated in unbounded integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from zellige.ir.arithmetic import INTEGER_OPS, compare, exact
@@ -28,7 +29,8 @@ class SizeError(ValueError):
 class SizeEquation:
     """The extent or stride of dimension ``dimension`` of ``kernel.params[param]`` equals ``expr``.
 
-    ``solves`` is the variable that takes its value from here, None where the equation is only checked.
+    ``solves`` is the variable that takes its value from here, None where the equation is only checked; ``expr`` is
+    ``scale * solves + offset``.
     """
 
     param: int
@@ -36,6 +38,12 @@ class SizeEquation:
     what: Literal["extent", "stride"]
     expr: Expr
     solves: Var | None
+    scale: int = 1
+    offset: int = 0
+
+    def value(self, given: int) -> int:
+        """The variable's value where ``given`` was found. Of a number that is no such multiple the nearest below, at least 0."""
+        return max(0, (given - self.offset) // self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +78,11 @@ class SizeSystem:
             if solves is not None:
                 open_variables.remove(solves)
             equations.append(SizeEquation(param=index, dimension=dimension, what=what, expr=expr, solves=solves))
+        for position, equation in enumerate(equations):
+            multiple = _multiple(equation.expr) if equation.solves is None and open_variables else None
+            if multiple is not None and multiple[0] in open_variables:
+                open_variables.remove(multiple[0])
+                equations[position] = replace(equation, solves=multiple[0], scale=multiple[1], offset=multiple[2])
         return cls(variables=variables, equations=tuple(equations), unsolved=tuple(v for v in variables if v in open_variables))
 
     def solve(
@@ -89,10 +102,10 @@ class SizeSystem:
         values = dict(scalars)
         for equation in self.equations:
             if equation.solves is not None:
-                values[equation.solves] = int(_given(equation, shapes, strides))
+                values[equation.solves] = equation.value(int(_given(equation, shapes, strides)))
         mismatches: list[SizeMismatch] = []
         for equation in self.equations:
-            if equation.solves is None:
+            if equation.solves is not equation.expr:
                 expected, given = evaluate_size(equation.expr, values), int(_given(equation, shapes, strides))
                 if expected != given:
                     mismatches.append(SizeMismatch(equation=equation, expected=expected, given=given))
@@ -101,6 +114,32 @@ class SizeSystem:
 
 def _given(equation: SizeEquation, shapes: Mapping[int, Sequence[int]], strides: Mapping[int, Sequence[int]]) -> int:
     return (shapes if equation.what == "extent" else strides)[equation.param][equation.dimension]
+
+
+def _multiple(expr: Expr) -> tuple[Var, int, int] | None:
+    """``(v, a, b)`` for an expression ``a * v + b`` of one size variable with numbers a > 0 and b; None for any other."""
+    scale, offset, at = 1, 0, expr
+    while not isinstance(at, Var):
+        if isinstance(at, Cast) and at.dtype.is_integer:
+            at = at.value
+            continue
+        if not isinstance(at, Binary):
+            return None
+        number = at.right if isinstance(at.right, Const) else at.left
+        inner = at.left if number is at.right else at.right
+        if not isinstance(number, Const) or isinstance(number.value, float):
+            return None
+        value = int(number.value)
+        if at.op == "add":
+            offset += scale * value
+        elif at.op == "sub" and number is at.right:
+            offset -= scale * value
+        elif at.op == "mul" and value > 0:
+            scale *= value
+        else:
+            return None
+        at = inner
+    return (at, scale, offset) if at.kind == "size" else None
 
 
 def _declarations(kernel: Kernel) -> Iterator[tuple[Literal["extent", "stride"], int, int, Expr]]:

@@ -288,7 +288,7 @@ LoopKind: TypeAlias = Serial | Unrolled | Vectorised | Pipelined | Persistent
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class For(StmtNode):
     """``for var in range(start, stop, step)``: the meaning is the same for every kind. A step of 0 runs nothing; the bounds are
-    evaluated once, before the first iteration."""
+    evaluated once, before the first iteration, and the iterations counted in unbounded integers."""
 
     var: Var
     start: Expr

@@ -29,7 +29,7 @@ Expressions and buffers
 Signature and launches
  13. A tensor parameter is global and no view; a size is a scalar integer; a scalar parameter has one lane. Shapes and strides are made
      of constants, sizes and scalar parameters.
- 14. Every size is a scalar parameter or, alone, an extent or stride of some argument.
+ 14. Every size is a scalar parameter or, alone or as `a * size + b` of numbers a > 0 and b, an extent or stride of some argument.
  15. Results are distinct tensors that are arguments or outputs, and every output is among them.
  16. A launch has one grid variable for each extent of the grid and, if any, one lane variable for each extent of threads, all of them
      integers. These extents are integers made of constants, sizes and scalars, not negative (grid), at least 1 (threads). Cluster sizes

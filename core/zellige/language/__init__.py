@@ -6,8 +6,8 @@ backend's manifest; a name that nobody has is an AttributeError with a suggestio
 
 from __future__ import annotations
 
-import difflib
-from typing import Any
+import difflib as _difflib
+from typing import Any as _Any
 
 from zellige.dtypes import DType as dtype, UnknownDType as _UnknownDType
 from zellige.frontend.functions import macro
@@ -16,6 +16,7 @@ from zellige.frontend.specs import ReferenceSpec as Ref
 from zellige.frontend.values import Scalar as PrimExpr
 from zellige.language.aggregates import all_of, any_of, im2col, max, min, sum
 from zellige.language.allocate import (
+    alloc_barrier,
     alloc_buffer,
     alloc_fragment,
     alloc_global,
@@ -33,7 +34,7 @@ from zellige.language.atomics import (
     atomic_or,
     atomic_store,
 )
-from zellige.language.debug import assume, device_assert, evaluate, print
+from zellige.language.debug import assume, device_assert, evaluate, let, print
 from zellige.language.dtypes import ALIASES as _DTYPE_ALIASES, NAMES as _DTYPES, AnyDType, type_name as _type_name
 from zellige.language.elementwise import (
     UNARY_FLOAT as _UNARY_FLOAT,
@@ -127,6 +128,7 @@ from zellige.language.loops import (
     Serial,
     Unroll,
     Vectorized,
+    While,
     grid,
     loop_break,
     serial,
@@ -196,7 +198,7 @@ for _table in (_UNARY_FLOAT, _FAST, _DTYPES, _PAIRS, _WORDS):
 globals().update({"__ffs": _ffs, "__fns": _fns, "__ldg": _read})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     """Vector dtypes, dtype aliases, refused names and the dialects' names, found when they are asked for."""
     if name in _DTYPE_ALIASES:
         return _type_name(_DTYPE_ALIASES[name])
@@ -213,6 +215,6 @@ def __getattr__(name: str) -> Any:
         targets = registry().dialect_targets(name)
         if targets:
             return _DialectOnly(name, targets)
-    close = difflib.get_close_matches(name, [n for n in globals() if not n.startswith("_")], n=1)
+    close = _difflib.get_close_matches(name, [n for n in globals() if not n.startswith("_")], n=1)
     suggestion = f": did you mean T.{close[0]}?" if close else ""
     raise AttributeError(f"the language has no T.{name}{suggestion}")

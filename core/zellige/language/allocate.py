@@ -1,4 +1,4 @@
-"""On-chip buffers, variables and workspace: T.alloc_shared, alloc_fragment, alloc_local, alloc_var, alloc_global, alloc_buffer."""
+"""On-chip buffers, variables and workspace: T.alloc_shared, alloc_fragment, alloc_local, alloc_var, alloc_global, alloc_buffer, alloc_barrier."""
 
 from __future__ import annotations
 
@@ -87,6 +87,41 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = None
     if element.lanes > 1:
         return VectorVariable.declare(element, initial)
     return declare("var", element, initial)
+
+
+class Barriers:
+    """Barriers of a block that the author made: operands of a target's dialect. The neutral operations need none.
+
+    ``arrivals`` are the arrivals that each waits for.
+    """
+
+    def __init__(self, arrivals: tuple[int, ...]) -> None:
+        self.arrivals = arrivals
+
+    @property
+    def described(self) -> str:
+        return "a barrier"
+
+    def __len__(self) -> int:
+        return len(self.arrivals)
+
+    def __getitem__(self, position: Any) -> Barriers:
+        constant = getattr(position, "constant", position)
+        if not isinstance(constant, int):
+            return Barriers(self.arrivals[:1])
+        if not -len(self.arrivals) <= constant < len(self.arrivals):
+            raise catalogue.E241.error(here(), what="barrier", given=constant, count=len(self.arrivals))
+        return Barriers((self.arrivals[constant],))
+
+
+def alloc_barrier(arrive_count: int | list[int]) -> Barriers:
+    """One barrier, or one for each count of a list, for operations of a target's dialect. E245: a count below 1."""
+    builder = current_builder("T.alloc_barrier")
+    counts = tuple(arrive_count) if isinstance(arrive_count, (list, tuple)) else (arrive_count,)
+    for count in counts:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise catalogue.E245.error(builder.span, given=f"{arithmetic.describe(count)} as number of arrivals")
+    return Barriers(counts)
 
 
 def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Tile:

@@ -1,4 +1,4 @@
-"""Looking into a kernel: T.print, T.device_assert, T.assume."""
+"""Looking into a kernel: T.print, T.device_assert, T.assume; and what older code writes for an expression or an assignment by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.values import Tile, TileRegion, here
+from zellige.frontend.values import Tile, TileRegion, Variable, here
 from zellige.frontend.vectors import Vector
 from zellige.ir.expr import Const, Expr, Load, Var
 from zellige.ir.stmt import Assert, Assume, Print, Stmt, whole
@@ -66,3 +66,10 @@ def _is_known_at_launch(condition: Expr) -> bool:
 
 def evaluate(value: Any, **named: Any) -> None:
     """Nothing: an expression has no effect of its own. Calls of the language act where they stand."""
+
+
+def let(var: Any, value: Any) -> None:
+    """Gives a variable made by ``T.int32()`` or ``T.alloc_var`` a value; as assigning to its name. E258: no variable."""
+    if not isinstance(var, Variable):
+        raise catalogue.E258.error(here(), operation="T.let", wanted="a variable such as T.int32()", given=arithmetic.describe(var))
+    var.assign(value)

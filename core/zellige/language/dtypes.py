@@ -7,12 +7,13 @@ from typing import Any, Final
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType, all_dtypes, dtype as as_dtype
 from zellige.frontend import arithmetic
-from zellige.frontend.values import Scalar, here
+from zellige.frontend.builder import tracing
+from zellige.frontend.values import Scalar, declare, here
 from zellige.frontend.vectors import Vector, is_vector, lanes_of
 
 
 class TypeName(DType):
-    """A dtype that casts when called: ``T.float16(x)``; of a Python number a constant, without argument 0.
+    """A dtype that casts when called: ``T.float16(x)``; of a Python number a constant. Without argument a variable that begins at 0.
 
     A vector type takes as many values as it has lanes, or one for all: ``T.float16x2(a, b)``. E254: a number that does not fit; E203:
     another number of values.
@@ -21,7 +22,7 @@ class TypeName(DType):
     __slots__ = ()
 
     def __call__(self, *values: Any) -> Any:
-        target = as_dtype(self.name)
+        target = as_dtype("float8_e4m3fn" if self.name == "float8_e4m3" else self.name)  # as element_type says
         span = here()
         if target.lanes > 1:
             given = lanes_of(values[0], target.lanes) if len(values) == 1 else list(values) or [0] * target.lanes
@@ -32,7 +33,11 @@ class TypeName(DType):
             raise catalogue.E203.error(span, left=f"{len(values)} values", right=f"the single value of {target}")
         if values and is_vector(values[0]):
             return Vector.of([Scalar(arithmetic.stored(lane, target, span)) for lane in lanes_of(values[0])])
-        return Scalar(arithmetic.stored(values[0] if values else 0, target, span))
+        if not values:
+            builder = tracing()
+            is_running = builder is not None and builder.is_inside_launch
+            return declare(target.name, target, 0) if is_running else Scalar(arithmetic.stored(0, target, span))
+        return Scalar(arithmetic.stored(values[0], target, span))
 
 
 def type_name(dtype: Any) -> TypeName:

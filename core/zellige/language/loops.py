@@ -1,4 +1,4 @@
-"""Loops: T.serial, T.Pipelined, T.unroll, T.vectorized, T.Parallel, T.Persistent, T.grid, and T.loop_break.
+"""Loops: T.serial, T.Pipelined, T.unroll, T.vectorized, T.Parallel, T.Persistent, T.grid, T.While and T.loop_break.
 
 Each loop function returns a specification (:mod:`zellige.frontend.loops`) that the evaluator turns into a loop of the IR.
 """
@@ -11,8 +11,8 @@ from typing import Any, Final
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec
-from zellige.frontend.values import here
+from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
+from zellige.frontend.values import Scalar, here, is_volatile
 from zellige.ir.expr import Const
 from zellige.ir.stmt import Break, LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
 from zellige.language.keywords import accept
@@ -149,6 +149,15 @@ def Persistent(
         stages=num_stages,
         span=span,
     )
+
+
+def While(condition: Any) -> WhileSpec:
+    """``with T.While(condition):``: repeats the block as long as the condition holds. E121: nothing in it can change."""
+    span = here()
+    test = arithmetic.truth(condition, span)
+    if not is_volatile(Scalar(test)) and not (isinstance(test, Const) and not test.value):
+        raise catalogue.E121.error(span, count="any number of")
+    return WhileSpec(condition=test, span=span)
 
 
 def loop_break() -> None:

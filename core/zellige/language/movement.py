@@ -10,7 +10,8 @@ from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant
 from zellige.frontend.values import Element, Scalar, Tile, Variable, here, shape_text, store
 from zellige.frontend.vectors import VectorVariable
-from zellige.ir.stmt import Copy, Fill, Transpose
+from zellige.ir.expr import INT32, Region, Var, const
+from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
 from zellige.language.keywords import accept
 
 _HINTS = ("coalesced_width", "swizzle", "eviction_policy", "annotations", "loop_layout")
@@ -101,11 +102,28 @@ def clear(buffer: Any, annotations: dict[str, Any] | None = None) -> None:
 
 
 def transpose(src: Any, dst: Any, annotations: dict[str, Any] | None = None) -> None:
-    """``dst = src.T`` of two-dimensional tiles or slices, cast to dst's dtype. Leading dimensions have extent 1. E224 for other shapes."""
+    """``dst = src`` with its last two dimensions exchanged, cast to dst's dtype. Dimensions before them agree. E224 for other shapes."""
     source, target = region_of(src, "T.transpose"), region_of(dst, "T.transpose")
     left, right = source.extents, target.extents
-    is_matrix = all(len(e) >= 2 and not significant(e[:-2]) for e in (left, right))
+    leading_left, leading_right = significant(left[:-2]), significant(right[:-2])
+    is_matrix = min(len(left), len(right)) >= 2 and agree(leading_left, leading_right)
     if not is_matrix or not agree(left[-2:], right[-2:][::-1]):
         raise catalogue.E224.error(here(), left=shape_text(left), right=shape_text(right))
     builder = current_builder("T.transpose")
-    builder.emit(Transpose(src=source, dst=target, span=builder.span))
+    variables = [builder.var("b", extent.dtype, "loop") for extent in leading_left]
+    statement: Stmt = Transpose(src=_slice_at(source, variables), dst=_slice_at(target, variables), span=builder.span)
+    for var, extent in zip(reversed(variables), reversed(leading_left)):
+        zero, one = const(0, var.dtype), const(1, var.dtype)
+        statement = For(var=var, start=zero, stop=extent, step=one, kind=Serial(), body=(statement,), span=builder.span)
+    builder.emit(statement)
+
+
+def _slice_at(region: Region, variables: list[Var]) -> Region:
+    """The matrix of a region at these indices of its leading dimensions other than 1."""
+    rest = list(variables)
+    offsets, extents = list(region.offsets), list(region.extents)
+    for axis, extent in enumerate(region.extents[:-2]):
+        if significant((extent,)):
+            offsets[axis] = arithmetic.binary("add", offsets[axis], rest.pop(0), here())
+            extents[axis] = const(1, INT32)
+    return Region(buffer=region.buffer, offsets=tuple(offsets), extents=tuple(extents), span=region.span)

@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from zellige.diagnostics import catalogue
-from zellige.frontend import arithmetic
 from zellige.frontend.values import here
 
 _EXTERN: Final = "write the function as a @T.macro"
 _SHIFT: Final = "multiply in int64 and shift: (T.cast(x, 'int64') * y) >> s"
 
 NOT_YET: Final[dict[str, str]] = {
-    "alloc_barrier": "T.Pipelined and T.copy need no barriers: the compiler derives them",
     "call_extern": _EXTERN,
     "call_pure_extern": _EXTERN,
     "import_source": _EXTERN,
@@ -23,7 +21,6 @@ NOT_YET: Final[dict[str, str]] = {
     "match_buffer": "declare the tensor as a parameter: A: T.Tensor((M, N), dtype)",
     "attr": "use the annotate_* functions",
     "Range": "slice the tile, A[begin:end], or loop over range(begin, end)",
-    "let": "assign to a name: x = expression",
     "q_multiply_shift": _SHIFT,
     "q_multiply_shift_per_axis": _SHIFT,
     "float4_e2m1_unpacked": "use T.float4_e2m1fn, or T.uint8 with the codes in its low bits",
@@ -42,8 +39,6 @@ class NotAvailable:
         raise catalogue.E402.error(here(), name=self._name, hint=self._hint)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        if self._name == "T.alloc_barrier":
-            check_arrivals(*args, **kwargs)
         self.refuse()
 
     def __getitem__(self, item: Any) -> NoReturn:
@@ -57,13 +52,6 @@ class NotAvailable:
 
     def __repr__(self) -> str:
         return f"<{self._name}, not available yet>"
-
-
-def check_arrivals(arrive_count: Any = None, **_: Any) -> None:
-    """E245 unless every barrier is to wait for at least one arrival."""
-    for count in arrive_count if isinstance(arrive_count, (list, tuple)) else [arrive_count]:
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise catalogue.E245.error(here(), given=f"{arithmetic.describe(count)} as number of arrivals")
 
 
 class DialectOnly:

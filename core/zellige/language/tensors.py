@@ -19,7 +19,9 @@ def element_type(value: Any) -> DType:
     if isinstance(value, NotAvailable):
         value.refuse()
     try:
-        return as_dtype(as_dtype(value).name)
+        name = as_dtype(value).name
+        # the language's e4m3 is the one without infinities, as arrays of that name hold it; ml_dtypes' own class keeps its meaning
+        return as_dtype("float8_e4m3fn" if name == "float8_e4m3" and isinstance(value, str) and type(value) is not DType else name)
     except UnknownDType as error:
         raise catalogue.E217.error(here(), given=repr(value)) from error
 
@@ -27,13 +29,6 @@ def element_type(value: Any) -> DType:
 def shape_tuple(shape: Any) -> tuple[Any, ...]:
     """A shape given as one size, a tuple or a list."""
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-
-
-class Storage:
-    """The storage of a tile, as ``tile.data`` names it for a view: ``T.Tensor(shape, dtype, data=tile.data)``."""
-
-    def __init__(self, tile: Tile) -> None:
-        self.tile = tile
 
 
 class TensorFactory:
@@ -79,8 +74,7 @@ class TensorFactory:
     def _view(self, data: Any, shape: Any, dtype: DType, strides: Any) -> Tile:
         from zellige.language.views import view
 
-        tile = data.tile if isinstance(data, Storage) else data
-        return view(tile, shape, dtype, strides)
+        return view(data, shape, dtype, strides)
 
 
 def _names_dtype(value: Any) -> bool:

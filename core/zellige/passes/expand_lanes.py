@@ -48,8 +48,8 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes.guarded_returns import with_structured_returns
-from zellige.passes.lane_stretches import Branch, Lanes, Once, Piece, Repeat, Stretch, assemble
 from zellige.passes.lane_exchange import any_lane, shuffle_pieces, vote_pieces
+from zellige.passes.lane_stretches import Branch, Lanes, Once, Piece, Repeat, Stretch, assemble
 
 
 def expand_lanes(launch: Launch, *, warp: int, target: str) -> Launch:
@@ -93,8 +93,8 @@ class _Expansion:
 
     def _declare(self, scope: Scope) -> None:
         """Ranges of lanes and loops, and the variables that stand for index arithmetic."""
-        for var, extent in self._space.lanes:
-            scope.add_variable(var, ZERO, scope.form(Const(value=extent - 1, dtype=INT64)))
+        for lane, count in self._space.lanes:
+            scope.add_variable(lane, ZERO, scope.form(Const(value=count - 1, dtype=INT64)))
         for var in self._launch.grid_vars:
             scope.add_variable(var, ZERO, None)
         for node in walk(self._launch):
@@ -176,6 +176,8 @@ class _Expansion:
         for node in walk(statement):
             if isinstance(node, (Bind, For)):
                 declared.add(node.var)
+            elif isinstance(node, Atomic) and node.result is not None:
+                declared.add(node.result)
         for node, is_in_map, has_loop in _statements_in(statement):
             if is_in_map:
                 continue
@@ -311,7 +313,8 @@ class _Expansion:
         pieces: list[Piece] = [Once(Alloc(buffer=then)), Once(Alloc(buffer=other))]
         pieces.append(Stretch([self._set(then, False), self._set(other, False)]))
         negated = Unary(op="not", value=condition)
-        pieces.append(Stretch([Bind(var=condition, value=statement.condition), self._set(then, condition), self._set(other, negated)], mask))
+        decided: list[Stmt] = [Bind(var=condition, value=statement.condition), self._set(then, condition), self._set(other, negated)]
+        pieces.append(Stretch(decided, mask))
         pieces.extend(self._pieces(statement.then, (*masks, then), loops))
         pieces.extend(self._pieces(statement.otherwise, (*masks, other), loops))
         return pieces
@@ -356,7 +359,8 @@ class _Expansion:
         goes_on = Binary(op="or", left=up, right=down)
         # the loop variable is that of this iteration, whatever the body did
         head: list[Stmt] = [Bind(var=statement.var, value=at)]
-        return self._masked_loop(first, goes_on, head, statement.body, [Assign(var=at, value=Binary(op="add", left=at, right=step))], masks, loops)
+        last: list[Stmt] = [Assign(var=at, value=Binary(op="add", left=at, right=step))]
+        return self._masked_loop(first, goes_on, head, statement.body, last, masks, loops)
 
     def _masked_while(self, statement: While, masks: tuple[Buffer, ...], loops: tuple[_Loop, ...]) -> list[Piece]:
         return self._masked_loop([], statement.condition, [], statement.body, [], masks, loops)

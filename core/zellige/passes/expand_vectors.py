@@ -11,7 +11,24 @@ from typing import Any, Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import INT32, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Math, Node, Region, Reinterpret, Select, Unary, Var
+from zellige.ir.expr import (
+    INT32,
+    Binary,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    ExprNode,
+    Load,
+    Math,
+    Node,
+    Region,
+    Reinterpret,
+    Select,
+    Unary,
+    Var,
+)
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -136,18 +153,16 @@ class _Expansion:
             case Atomic() if node.buffer.dtype.lanes != 1:
                 return tuple(self._atomic(node, lane) for lane in range(node.buffer.dtype.lanes))
             case Shuffle() if node.value.dtype.lanes != 1:
+                operand, results = self.lane(node.operand), self.variable(node.result)
                 return tuple(
-                    rebuilt(node, result=self.variable(node.result)[lane], value=self.lane(node.value, lane), operand=self.lane(node.operand))
-                    for lane in range(node.value.dtype.lanes)
+                    rebuilt(node, result=result, value=self.lane(node.value, lane), operand=operand) for lane, result in enumerate(results)
                 )
             case Fill() if node.dst.buffer.dtype.lanes != 1:
-                return tuple(
-                    rebuilt(node, dst=self._region(node.dst, lane), value=self.lane(node.value, lane)) for lane in range(node.dst.buffer.dtype.lanes)
-                )
+                lanes = range(node.dst.buffer.dtype.lanes)
+                return tuple(rebuilt(node, dst=self._region(node.dst, lane), value=self.lane(node.value, lane)) for lane in lanes)
             case Transpose() if node.dst.buffer.dtype.lanes != 1:
-                return tuple(
-                    rebuilt(node, src=self._region(node.src, lane), dst=self._region(node.dst, lane)) for lane in range(node.dst.buffer.dtype.lanes)
-                )
+                lanes = range(node.dst.buffer.dtype.lanes)
+                return tuple(rebuilt(node, src=self._region(node.src, lane), dst=self._region(node.dst, lane)) for lane in lanes)
             case Print(value=ExprNode() as value) if value.dtype.lanes != 1:
                 return self._print(node, value)
             case _:

@@ -1,7 +1,7 @@
 """Returns at the end of a branch as structure: tile IR to tile IR.
 
-In: a launch. Out: one with the same meaning, in which ``if c: ...; return`` followed by a rest is ``if c: ... else: rest``, wherever the rest
-goes to the end of the launch. What is left of Return then stands in loops.
+In: a launch. Out: one with the same meaning, in which ``if c: ...; return`` followed by a rest is ``if c: ... else: rest``, wherever
+the rest goes to the end of the launch. What is left of Return then stands in loops.
 """
 
 from __future__ import annotations

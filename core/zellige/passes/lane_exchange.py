@@ -1,7 +1,7 @@
 """What lanes exchange, over arrays with one entry a lane.
 
-In: a shuffle, a vote, a mask. Out: pieces (:mod:`zellige.passes.lane_stretches`): one stretch writes what each lane has to say, the next reads
-what it was told.
+In: a shuffle, a vote, a mask. Out: pieces (:mod:`zellige.passes.lane_stretches`): one stretch writes what each lane has to say, the
+next reads what it was told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pieces of an expanded lane kernel, and how they are put together into a body without lanes.
 
-In: pieces (stretches of lane code, statements of the whole block, control flow around pieces). Out: statements, with each stretch a Map over the
-lanes.
+In: pieces (stretches of lane code, statements of the whole block, control flow around pieces). Out: statements, with each stretch a Map
+over the lanes.
 
 A variable or private buffer that lanes give a value in one stretch and use in another becomes an array with one entry a lane (the
 lane's number is the last index, so that neighbouring lanes are neighbours in memory). What a single stretch uses stays a variable in its

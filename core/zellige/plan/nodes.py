@@ -18,13 +18,22 @@ Grammar (one screen)::
 Meaning. Every role of a block runs its body; roles run at the same time and meet only at channels and turns. A channel has ``depth``
 slots, each one version of all of its buffers. A producer *acquires* the next slot (waits until all consumers have released its last
 use), writes it and *puts* it; a consumer *gets* the next slot (waits until all producers have put it), reads it and *releases* it. Slot number n of
-a channel is version ``n % depth``. Inside a role an operation that writes a channel's buffer means the slot acquired last, one that reads it the slot
-got last, or ``lag`` slots earlier where Slotted says so. Buffers of no channel have one version and belong to the roles that
-touch them; an edge between two roles is always a channel.
+a channel is version ``n % depth``.
+
+Which slot an operation means by a channel's buffer, whether it reads or writes it: in a role that only produces, the slot acquired last; in a role
+that only consumes, the slot got last; in a role that does both (scope "role"), the slot acquired last, or the slot got last where the operation is
+Slotted; ``lag`` gets earlier where Slotted says so. All operations nested in a Slotted statement are meant.
+Buffers of no channel have one version and belong to the roles that touch them. A channel without buffers hands over the right to touch the buffers
+that it ``orders``: they have one version, and what the producer did to them before its put happens before what the consumer does after its get.
+An edge between two roles is always a channel.
+
+Every role runs the launch's control flow that it needs, with variables of its own: a Bind or Assign that several roles hold is run by each of them.
+Operations are the objects of ``PlannedLaunch.launch``, each standing once in one role, except that a software pipeline (its prologue, steady state and
+drain) and a loop that is split hold an operation several times, with the loop's variable given by a loop of at most one iteration or by the parts.
 
 ``Issue`` starts an asynchronous operation: it may read its sources and write its destination at any time until a ``Wait`` on its token
-with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Operations of one token finish in
-order. A ``Put`` of a transaction channel completes by itself when the issued operations before it on the channel's token have finished.
+with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Operations of one token take effect in
+the order of their issue. A ``Put`` of a transaction channel completes by itself when the operations issued before it on the channel's ``token`` have finished.
 
 All synchronisation between roles is channels and turns, inside a role tokens: nothing else orders two operations of different engines.
 """
@@ -36,9 +45,17 @@ from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
 from zellige.ir.expr import Buffer, Node, Region
-from zellige.ir.stmt import Kernel, Launch, Stmt, StmtNode
+from zellige.ir.stmt import For, Kernel, Launch, Stmt, StmtNode
 
 ChannelScope = Literal["role", "block", "cluster"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Token:
+    """Names one sequence of asynchronous operations of a role: they take effect in the order of their issue."""
+
+    name: str
+    engine: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,7 +63,8 @@ class Channel:
     """A bounded queue of slots between roles (or, in scope "role", inside one role that runs ahead of itself).
 
     ``buffers`` have ``depth`` versions. ``arrivals`` is how many puts complete a slot (one a producer), ``releases`` how many releases
-    free it (one a consumer). ``is_transaction``: the slot is complete when the issued copies have landed, counted in ``bytes`` a slot.
+    free it (one a consumer). ``is_transaction``: the slot is complete when the copies issued on ``token`` have landed, counted in ``bytes`` a slot.
+    ``orders`` are buffers of one version whose use the channel hands over; a channel has either buffers or those.
     ``mechanism`` is the target's own word for what implements it.
     """
 
@@ -59,6 +77,8 @@ class Channel:
     bytes: int = 0
     scope: ChannelScope = "block"
     mechanism: str = "order"
+    token: Token | None = None
+    orders: tuple[Buffer, ...] = ()
 
     @property
     def arrivals(self) -> int:
@@ -67,14 +87,6 @@ class Channel:
     @property
     def releases(self) -> int:
         return len(self.consumers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Token:
-    """Names one sequence of asynchronous operations of a role: they finish in the order of their issue."""
-
-    name: str
-    engine: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,7 +152,7 @@ class Turn(_PlanStmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Slotted(_PlanStmt):
-    """An operation (or an Issue of one) whose reads of a channel's buffers mean the slot got ``lag`` gets before the last one."""
+    """A statement (or an Issue of one) that means, by the buffers of each channel listed, the slot got ``lag`` gets before the last one."""
 
     operation: Stmt | Issue
     lags: tuple[tuple[Channel, int], ...]
@@ -201,7 +213,10 @@ class OperandLayout:
 class Choice:
     """What executes one tile operation: ``executor`` is a unit or engine of the capabilities, ``mechanism`` how operands arrive.
 
-    ``edge`` says which sides are predicated: "none" where every iteration is proven full, "partial" on the iterations split off for it, "always".
+    ``edge`` says when parts of a global region outside its tensor must be kept out: "none" where the region is proven inside, "always" where
+    it may leave, "partial" for an operation that is proven inside in the iterations that stand in ``full_loops`` and may leave in all others.
+    ``tested`` are the dimensions of the global region that may leave (of an edge "partial": in the iterations that are not full).
+    ``merge`` is how many iterations of the loop around it the executor may take at once without changing a bit (1: as written).
     """
 
     operation: Stmt
@@ -211,6 +226,8 @@ class Choice:
     layouts: tuple[OperandLayout, ...] = ()
     edge: Literal["none", "partial", "always"] = "always"
     is_native: bool = True
+    tested: tuple[int, ...] = ()
+    merge: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,10 +257,15 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlannedLaunch(Node):
-    """One launch with its roles and everything decided about it."""
+    """One launch with its roles and everything decided about it.
+
+    ``launch`` is the launch after legalisation, whose operations the roles hold. ``full_loops`` are the loops of role bodies whose every iteration
+    keeps the operations of edge "partial" inside their tensors.
+    """
 
     launch: Launch
     roles: tuple[Role, ...]
+    full_loops: tuple[For, ...] = ()
     channels: tuple[Channel, ...] = ()
     placements: tuple[Placement, ...] = ()
     choices: tuple[Choice, ...] = ()
@@ -254,7 +276,7 @@ class PlannedLaunch(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlannedKernel(Node):
-    """A kernel of the tile IR planned for one target."""
+    """A kernel of the tile IR planned for one target. ``kernel`` is what the user wrote."""
 
     kernel: Kernel
     target: str

@@ -25,6 +25,8 @@ API: Final = (1, 0)
 
 ENTRY_POINT_GROUP: Final = "zellige.backends"
 
+EngineKind = Literal["scalar", "vector", "matmul", "copy"]
+SpaceRole = Literal["", "global", "shared", "register", "local", "accumulator"]
 BackendKind = Literal["accelerator", "host", "reference"]
 """``auto`` prefers a working accelerator, then the host; it never chooses a reference."""
 
@@ -104,18 +106,29 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A memory space that buffers may name. ``bytes`` is the capacity of one block (None: bounded by the machine's memory)."""
+    """A memory space that buffers may name. ``bytes`` is the capacity of one block (None: bounded by the machine's memory).
+
+    ``role`` says what the space is for, whatever its name: "global" is visible to all blocks, "shared" to a block's engines, "register" belongs to lanes
+    or vectors, "local" is the one memory beside an engine, "accumulator" takes the results of products only; "" stands for the role that the
+    name has in the language. ``engines`` name those that reach it (none named: all).
+    """
 
     name: str
     bytes: int | None = None
     alignment: int = 1
+    role: SpaceRole = ""
+    engines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulUnit:
     """A product that a target executes: a block of ``m`` x ``n`` x ``k`` elements, C of dtype ``c`` added to A of ``a`` times B of ``b``.
 
-    ``m``, ``n``, ``k`` of 1 mean any size. ``is_native`` is False where instructions of another kind emulate it.
+    ``m``, ``n``, ``k`` of 1 mean any size; else a product is cut into blocks of exactly that size ("fixed") or of multiples of it up to ``largest``
+    ("multiple"). ``is_native`` is False where instructions of another kind emulate it.
+
+    Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k stand
+    next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else.
     """
 
     a: str
@@ -125,6 +138,66 @@ class MatmulUnit:
     n: int = 1
     k: int = 1
     is_native: bool = True
+    name: str = ""
+    engine: str = ""
+    shape: Literal["fixed", "multiple"] = "fixed"
+    largest: tuple[int, int, int] | None = None
+    a_spaces: tuple[str, ...] = ()
+    b_spaces: tuple[str, ...] = ()
+    c_space: str = ""
+    interleave: int = 1
+    is_asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What executes operations: ``count`` of a kind in one block. ``is_asynchronous``: it runs beside the instruction stream that starts it."""
+
+    name: str
+    kind: EngineKind
+    count: int = 1
+    is_asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPath:
+    """A way from a space to a space. Addresses and pitches are multiples of ``alignment`` bytes, inner extents of ``granule`` bytes.
+
+    ``fills_out_of_bounds``: parts of a region outside its tensor cost nothing, they arrive as zeros and are not written. ``casts``: it can
+    convert elements on the way.
+    """
+
+    source: str
+    destination: str
+    mechanism: str
+    engine: str = ""
+    is_asynchronous: bool = False
+    alignment: int = 1
+    granule: int = 1
+    fills_out_of_bounds: bool = False
+    casts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synchronisation:
+    """A mechanism that orders work. "token" is waited for by the role that issued; "block" and "cluster" join roles.
+
+    ``count`` is how many a block has (None: no limit that matters). ``counts_bytes``: a copy that lands completes it by itself.
+    """
+
+    mechanism: str
+    scope: Literal["token", "block", "cluster"]
+    count: int | None = None
+    counts_bytes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterFile:
+    """``vectors`` registers of ``vector_bytes`` an instruction stream; on a target with lanes ``per_lane`` 32-bit registers at most a lane."""
+
+    vectors: int = 0
+    vector_bytes: int = 0
+    per_lane: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +208,10 @@ class Capabilities:
     ``are_lanes_emulated`` says that a loop plays them. ``threads`` is how many blocks run at the same time (0: not known offline).
     ``vector_bytes`` is the width of the widest vector register (0: none). ``dtypes`` lists the names of element types held in storage,
     ``compute_dtypes`` those with arithmetic of their own; others are converted for arithmetic.
+
+    Planning asks the rest: ``engines`` (none: one that does everything in order), ``copies`` between spaces, ``synchronisation``, ``registers``,
+    whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most, ``cache_bytes`` a core
+    from the innermost level outwards.
     """
 
     target: str
@@ -148,6 +225,13 @@ class Capabilities:
     compute_dtypes: tuple[str, ...] = ()
     matmul: tuple[MatmulUnit, ...] = ()
     features: tuple[str, ...] = ()
+    engines: tuple[Engine, ...] = ()
+    copies: tuple[CopyPath, ...] = ()
+    synchronisation: tuple[Synchronisation, ...] = ()
+    registers: RegisterFile | None = None
+    can_specialise_roles: bool = False
+    block_lanes: int = 0
+    cache_bytes: tuple[int, ...] = ()
 
     def has_storage(self, dtype: DType | str) -> bool:
         """Whether elements of this type can be kept in buffers."""

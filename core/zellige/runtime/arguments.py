@@ -264,6 +264,10 @@ class Signature:
             if isinstance(equation.expr, Var) and equation.expr not in values:
                 values[equation.expr] = given
                 sources[equation.expr] = equation
+        for equation, given in self._given(arguments):
+            if equation.solves is not None and equation.solves not in values:
+                values[equation.solves] = equation.value(given)
+                sources[equation.solves] = equation
         for var in self._system.variables:
             if var not in values:
                 if var in self._system.unsolved:

@@ -270,13 +270,14 @@ def cell_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
 def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None) -> Any:
     """A fresh array with undefined elements: of torch and on its device where ``like`` is a torch tensor, else of NumPy.
 
+    Without ``like`` (a call that takes no tensor) it is of torch where the process has imported torch, as its callers expect tensors then.
     Raises :class:`NoSuchArray` for an element type that the framework lacks and for memory of a device that only torch can make.
     """
     cells = cell_shape(dtype, shape)
-    if like is not None and like.framework == "torch":
-        torch = sys.modules["torch"]
-        tensor: Any = like.owner
-        return torch.empty(cells, dtype=_torch_carrier(dtype, torch), device=tensor.device)
+    torch = sys.modules.get("torch")
+    if torch is not None and (like is None or like.framework == "torch"):
+        device = "cpu" if like is None else like.owner.device  # type: ignore[attr-defined]
+        return torch.empty(cells, dtype=_torch_carrier(dtype, torch), device=device)
     if like is not None and like.device != HOST:
         raise NoSuchArray(f"memory of {like.device_text} can only be made from torch tensors; give the output as an argument")
     return np.empty(cells, _numpy_carrier(dtype))

@@ -1,0 +1,150 @@
+"""Configurations to try when the caller names none.
+
+In: a tuner whose function has arguments with defaults. Out: configurations, the most promising by the cost model of
+:mod:`zellige.autotune.cost`. What an argument means is seen by changing it: one that changes the shape of on-chip buffers is a size of
+tiles, one that changes the stages of a pipelined loop is a number of stages, one that changes the lanes of a launch is a number of lanes,
+and a switch that changes anything else of the kernel is a choice of layout or order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from zellige.autotune.cost import estimate
+from zellige.diagnostics import InternalError, ZelligeError, catalogue
+from zellige.ir.printer import print_kernel
+from zellige.ir.sizes import SizeError, evaluate_size
+from zellige.ir.stmt import Alloc, For, Kernel, Pipelined
+from zellige.ir.traverse import walk
+from zellige.plugin.contract import Capabilities
+from zellige.plugin.registry import registry
+
+if TYPE_CHECKING:
+    from zellige.autotune.tuner import AutoTuner, Config
+    from zellige.jit import Prepared
+
+Meaning = Literal["tile", "stages", "lanes", "switch"]
+
+LIMIT: Final = 24
+"""At most this many configurations are tried."""
+_TRACED: Final = 96
+"""At most this many combinations are traced for their estimate, those nearest to the defaults first."""
+_TILE_FACTORS: Final = (1.0, 0.5, 2.0, 0.25, 4.0)
+_LEAST_TILE: Final = 8
+_GREATEST_TILE: Final = 512
+_STAGES: Final = (1, 2, 3, 4)
+_LANE_FACTORS: Final = (1.0, 0.5, 2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Features:
+    """What of a kernel tells what an argument means."""
+
+    tiles: tuple[tuple[int, ...], ...]
+    stages: tuple[int, ...]
+    lanes: tuple[str, ...]
+    text: str
+
+
+def propose(tuner: AutoTuner) -> list[Config] | None:
+    """Configurations for a tuner without any; None where the caller gave every argument that has a default.
+
+    Raises E633 where no argument changes anything that can be tuned, or the defaults do not compile.
+    """
+    defaults = {name: p.default for name, p in tuner.signature.parameters.items() if isinstance(p.default, int)}
+    open_names = {name: value for name, value in defaults.items() if name not in tuner.given}
+    if defaults and not open_names:
+        return None
+    base = tuner.trace({}, tuner.compile_args) if open_names else None
+    if base is None:
+        raise catalogue.E633.error(function=tuner.name, reason=": it has no argument with a default that is a whole number or a switch")
+    target = registry().resolve(base.target, device=base.device)
+    capabilities = registry().backend(target).describe(target)
+    choices = _choices(tuner, base, open_names, capabilities)
+    if not choices:
+        reason = f": neither tiles, stages, lanes nor layouts depend on {', '.join(open_names)}"
+        raise catalogue.E633.error(function=tuner.name, reason=reason)
+    return _best(tuner, choices, open_names, capabilities)
+
+
+def _features(kernel: Kernel) -> _Features:
+    tiles: list[tuple[int, ...]] = []
+    stages: list[int] = []
+    for launch in kernel.launches:
+        for node in walk(launch):
+            if isinstance(node, Alloc) and node.buffer.space not in ("global", "local", "var"):
+                tiles.append(_constants(node))
+            elif isinstance(node, For) and isinstance(node.kind, Pipelined):
+                stages.append(node.kind.stages)
+    lanes = tuple(str(launch.threads) for launch in kernel.launches)
+    return _Features(tiles=tuple(tiles), stages=tuple(stages), lanes=lanes, text=print_kernel(kernel))
+
+
+def _constants(alloc: Alloc) -> tuple[int, ...]:
+    try:
+        return tuple(evaluate_size(extent, {}) for extent in alloc.buffer.shape)
+    except SizeError:
+        return ()
+
+
+def _choices(tuner: AutoTuner, base: Prepared, defaults: Mapping[str, int], capabilities: Capabilities) -> dict[str, tuple[Any, ...]]:
+    """The values to try for each argument that means something, its default first."""
+    before = _features(base.kernel)
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, value in defaults.items():
+        other = not value if isinstance(value, bool) else value * 2 or 2
+        changed = _traced(tuner, {name: other})
+        if changed is None:
+            continue
+        match _meaning(before, _features(changed.kernel), value):
+            case "tile":
+                sizes = (int(value * factor) for factor in _TILE_FACTORS)
+                found[name] = (value, *(size for size in sizes if size != value and _LEAST_TILE <= size <= _GREATEST_TILE))
+            case "stages":
+                found[name] = (value, *(count for count in _STAGES if count != value))
+            case "lanes" if capabilities.lanes and not capabilities.are_lanes_emulated:
+                found[name] = tuple(int(value * factor) for factor in _LANE_FACTORS if value * factor % capabilities.lanes == 0)
+            case "switch":
+                found[name] = (value, not value)
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def _meaning(before: _Features, after: _Features, value: int) -> Meaning | None:
+    if before.tiles != after.tiles:
+        return "tile"
+    if before.stages != after.stages:
+        return "stages"
+    if before.lanes != after.lanes:
+        return "lanes"
+    return "switch" if isinstance(value, bool) and before.text != after.text else None
+
+
+def _traced(tuner: AutoTuner, config: Config) -> Prepared | None:
+    """The kernel of a configuration, None where the function refuses it."""
+    try:
+        return tuner.trace(config, tuner.compile_args)
+    except (ZelligeError, InternalError, ValueError, TypeError, AssertionError, ArithmeticError):
+        return None
+
+
+def _best(
+    tuner: AutoTuner, choices: Mapping[str, tuple[Any, ...]], defaults: Mapping[str, int], capabilities: Capabilities
+) -> list[Config]:
+    combinations = [dict(zip(choices, values)) for values in itertools.product(*choices.values())]
+    combinations.sort(key=lambda config: sum(_distance(config[name], defaults[name]) for name in config))
+    ranked: list[tuple[float, int, Config]] = []
+    for place, config in enumerate(combinations[:_TRACED]):
+        prepared = _traced(tuner, config)
+        if prepared is not None:
+            time = estimate(prepared.kernel, capabilities).time
+            if math.isfinite(time) or not place:  # the defaults are always tried: the author meant them to run
+                ranked.append((time if place else -1.0, place, config))
+    return [config for _, _, config in sorted(ranked, key=lambda entry: entry[:2])[:LIMIT]]
+
+
+def _distance(value: int, default: int) -> float:
+    return abs(math.log2((value + 1) / (default + 1)))

@@ -1,0 +1,70 @@
+"""The process in which kernels are tried, so that one that hangs or crashes takes nothing else with it.
+
+In: requests of :mod:`zellige.autotune.bench` through a connection that it inherits. Out: one answer each. Requests
+and answers are JSON; kernels travel as tile IR text. ``compile`` keeps the kernel under a number; ``measure`` times it and writes what
+it computed to files. The process ends when its parent closes the connection or dies.
+"""
+
+from __future__ import annotations
+
+import json
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from zellige.autotune import exchange
+from zellige.autotune.once import Request, compute, measured
+from zellige.diagnostics import InternalError, ZelligeError
+from zellige.ir.parser import parse_kernel
+from zellige.kernel import JITKernel
+from zellige.options import CompileOptions
+
+
+def options_text(options: CompileOptions) -> dict[str, Any]:
+    """The options that change a result, as JSON can hold them."""
+    return {
+        "fast_math": options.fast_math,
+        "specialise": options.specialise,
+        "synchronise_shared": options.synchronise_shared,
+        "index_bits": options.index_bits,
+        "compile_flags": list(options.compile_flags),
+        "backend_configs": [list(pair) for pair in options.backend_configs],
+    }
+
+
+def options_of(text: dict[str, Any]) -> CompileOptions:
+    """What :func:`options_text` described."""
+    pairs = tuple((key, value) for key, value in text["backend_configs"])
+    return CompileOptions(**{**text, "compile_flags": tuple(text["compile_flags"]), "backend_configs": pairs})
+
+
+def answer(request: dict[str, Any], kernels: dict[int, JITKernel]) -> dict[str, Any]:
+    """Do what one request asks for."""
+    if request["do"] == "compile":
+        kernels[request["number"]] = JITKernel(parse_kernel(request["ir"]), request["target"], options_of(request["options"]))
+        return {}
+    kernel = kernels[request["number"]]
+    inputs = [exchange.read(described) for described in request["inputs"]]
+    results = compute(kernel, inputs)
+    folder = Path(request["folder"])
+    written = [exchange.write(result, folder / f"result{place}") for place, result in enumerate(results)] if request["is_checked"] else []
+    times, is_estimate = measured(kernel, inputs, Request(**request["request"]))
+    return {"times": list(times), "is_estimate": is_estimate, "results": written}
+
+
+def main(descriptor: int) -> None:
+    """Answer requests until the connection ends."""
+    kernels: dict[int, JITKernel] = {}
+    with Connection(descriptor) as connection:
+        while True:
+            try:
+                request = json.loads(connection.recv_bytes())
+            except (EOFError, ConnectionError):
+                return
+            try:
+                reply = answer(request, kernels)
+            except (ZelligeError, InternalError) as error:
+                reply = {"error": str(error)}
+            except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the result of its trial
+                reply = {"error": f"{type(error).__name__}: {error}"}
+            connection.send_bytes(json.dumps(reply).encode())

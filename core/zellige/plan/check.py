@@ -1,0 +1,117 @@
+"""The static checks of a plan.
+
+In: a :class:`PlannedKernel`. Out: every problem found, none where the plan is right. A problem is a bug of the planner (or of who wrote
+the plan), never of the kernel's author. The checks, by their numbers:
+
+1. Structure: names are unique; a role acquires and puts only where it is a producer, gets and releases only where it is a consumer; a token
+   belongs to one role; a buffer is in one channel at most; turns name their roles; lags stay within the depth.
+2. Counts: when all roles have ended, every slot acquired was put, every slot put was got by each consumer, every slot got was released; over
+   prologue, steady state and drain, for every trip count and on every path.
+3. No deadlock: the roles reach their ends; the depth of every channel allows the largest skew.
+4. Holding: a role touches a channel's buffer only in a slot it has acquired and not put, or got and not released.
+5. Order between roles: two conflicting accesses of different roles are ordered by channels or turns; so no slot is written while it is
+   read or read before it is complete.
+6. Order within a role: an asynchronous operation is waited for before its result is read, its destination touched or its source
+   overwritten, and before the role ends.
+7. Placements: aligned in every slot, large enough, as many slots as versions, within the capacity of the space; buffers overlap only where their
+   live ranges do not.
+8. Sharing: a buffer on the chip that several roles touch is in a channel of theirs. Buffers of a private space that are in no channel are
+   each role's own.
+9. Operations: each of the kernel's operations runs exactly as often as in the kernel, with the same operands, and no other does. Scalars and
+   control may be repeated by several roles.
+10. Dependences: every operation sees the results that it sees in the kernel, atomic operations meet on an element in the same order, and
+    the same results are left in tensors.
+11. Edges: an operation planned without predicates is never partial, one planned for partial iterations never full.
+12. Slices: every variable that a role uses has a value there.
+13. Registers: the budgets fit the file, and buffers in registers fit the budget of their role.
+
+Checks 1, 7, 8 and 13 look at the plan as it stands. The others run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices,
+counters and clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and
+what data decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in the middle of
+the grid are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all.
+
+The kernel's operations are those of :attr:`PlannedLaunch.launch`: what legalisation has made of the author's launch, itself a program of the
+tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.
+"""
+
+from __future__ import annotations
+
+from zellige.diagnostics import InternalError
+from zellige.interp.conversion import Array
+from zellige.ir.expr import Buffer, Var
+from zellige.ir.stmt import Kernel
+from zellige.ir.traverse import buffers_in
+from zellige.plan.checks.comparison import compare
+from zellige.plan.checks.problem import Problem, Problems
+from zellige.plan.checks.programs import Machine, Rejected, trace_original
+from zellige.plan.checks.roles import trace_plan
+from zellige.plan.checks.samples import cells, parameter_samples
+from zellige.plan.checks.signatures import Signatures
+from zellige.plan.checks.storage import Contents
+from zellige.plan.checks.structure import (
+    Limits,
+    check_edges,
+    check_placements,
+    check_registers,
+    check_sharing,
+    check_structure,
+    has_lanes,
+    is_untouched,
+)
+from zellige.plan.checks.values import abstract_run
+from zellige.plan.nodes import PlannedKernel, PlannedLaunch
+
+__all__ = ["Limits", "Problem", "check", "verify_plan"]
+
+
+def check(planned: PlannedKernel, *, limits: Limits | None = None, samples: int = 8, seed: int = 0) -> tuple[Problem, ...]:
+    """Every problem of ``planned``. ``samples`` is how many sets of run-time sizes are tried, ``seed`` chooses others."""
+    problems = Problems()
+    if len(planned.launches) != len(planned.kernel.launches):
+        problems.add(1, f"the kernel has {len(planned.kernel.launches)} launches and the plan {len(planned.launches)}")
+    for launch in planned.launches:
+        check_structure(launch, problems)
+        check_placements(launch, limits or Limits(), problems)
+        check_registers(launch, limits or Limits(), problems)
+        check_edges(launch, problems)
+        if has_lanes(launch):
+            if not is_untouched(launch):
+                problems.add(9, "a launch with lanes or barriers is planned otherwise than as one role with its own body")
+            continue
+        check_sharing(launch, problems)
+        _run_samples(planned.kernel, launch, problems, samples, seed)
+    return tuple(problems.found)
+
+
+def verify_plan(planned: PlannedKernel, *, limits: Limits | None = None) -> None:
+    """Raise InternalError where a check finds something."""
+    found = check(planned, limits=limits)
+    if found:
+        lines = "\n".join(f"  {problem}" for problem in found)
+        raise InternalError(f"the plan of {planned.kernel.name} for {planned.target} is wrong:\n{lines}")
+
+
+def _run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samples: int, seed: int) -> None:
+    for index, values in enumerate(parameter_samples(kernel, planned.launch, count=samples, seed=seed)):
+        run = abstract_run()
+        machine = Machine(run=run, values=dict(values), signatures=Signatures(), contents=Contents(), seed=seed)
+        grid = [machine.integer(extent) for extent in planned.launch.grid]
+        for cell in cells(grid):
+            own = dict(values)
+            machine = Machine(run=run, values=own, signatures=Signatures(), contents=Contents(), seed=seed)
+            for var, place in zip(planned.launch.grid_vars, cell):
+                machine.set_loop(var, place)
+            _run_block(planned, own, machine, problems, seed + index)
+
+
+def _run_block(planned: PlannedLaunch, values: dict[Var, Array], machine: Machine, problems: Problems, seed: int) -> None:
+    signatures = machine.signatures
+    shared = frozenset(buffer.root for channel in planned.channels for buffer in channel.buffers)
+    try:
+        original = trace_original(planned.launch, values, signatures, machine.run, seed=seed, shared=shared)
+        done = trace_plan(planned, values, signatures, machine.run, problems, seed=seed)
+    except Rejected:
+        return
+    if done is not None:
+        buffers: dict[int, Buffer] = {signatures.buffer(buffer): buffer for buffer in buffers_in(planned.launch)}
+        compare(original, done, signatures, problems, buffers)

@@ -1,0 +1,396 @@
+"""The abstract run of a plan: every role, its channels, tokens and turns, with what is ordered and what is not.
+
+In: a planned launch and the numbers of one block. Out: a :class:`Trace` to compare with the original's, and problems: waiting without
+end, counts that do not balance, slots touched while not held, conflicting accesses that nothing orders, operations nobody waits for.
+Whether the roles wait for each other without end does not depend on who goes first, and neither does the order that
+synchronisation gives; so one interleaving stands for all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Hashable, Mapping
+from dataclasses import dataclass, field
+
+from zellige.interp.conversion import Array
+from zellige.interp.frame import Run
+from zellige.ir.expr import Buffer, Var
+from zellige.ir.lanes import PRIVATE
+from zellige.ir.stmt import Alloc, Gemm, Map, Stmt
+from zellige.plan.checks.problem import Problems
+from zellige.plan.checks.programs import MAXIMUM_OPERATIONS, Machine, Rejected, Trace, is_repeatable, note_final, note_reads
+from zellige.plan.checks.signatures import Signatures
+from zellige.plan.checks.storage import Access, Accesses, Clock, Contents, join
+from zellige.plan.checks.touches import Touch
+from zellige.plan.execution.control import Leaf, Leave, steps
+from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, turn_state
+from zellige.plan.nodes import (
+    Acquire,
+    Channel,
+    Get,
+    Issue,
+    Placement,
+    PlannedLaunch,
+    Put,
+    Release,
+    Role,
+    Slotted,
+    Token,
+    Turn,
+    Wait,
+)
+
+COUNTS, DEADLOCK, HOLDING, RACE, WAITS, SHARING, EDGES, SLICE = 2, 3, 4, 5, 6, 8, 11, 12
+"""Numbers in the list of :mod:`zellige.plan.check`."""
+
+
+@dataclass(slots=True)
+class _Issued:
+    """An operation on its way: the clock that knows of its end, the slots it writes, whether somebody has waited for it."""
+
+    what: str
+    end: Clock
+    writes: frozenset[Hashable]
+    is_waited: bool = False
+
+
+@dataclass(slots=True)
+class _Block:
+    """What the roles of a block share."""
+
+    planned: PlannedLaunch
+    problems: Problems
+    signatures: Signatures
+    contents: Contents
+    channels: dict[Channel, ChannelState]
+    of_buffer: dict[Buffer, Channel]
+    neighbours: dict[Buffer, tuple[Placement, ...]]
+    slots: dict[Buffer, int]
+    edges: dict[int, str]
+    accesses: Accesses = field(default_factory=Accesses)
+    turns: dict[str, TurnState] = field(default_factory=dict)
+    turn_clocks: dict[str, Clock] = field(default_factory=dict)
+    put_clocks: dict[tuple[Channel, str, int], Clock] = field(default_factory=dict)
+    release_clocks: dict[tuple[Channel, str, int], Clock] = field(default_factory=dict)
+    cleared: dict[Channel, int] = field(default_factory=dict)
+    touched_by: dict[Buffer, str] = field(default_factory=dict)
+    trace: Trace = field(default_factory=Trace)
+    operations: int = 0
+
+
+class _RoleRun(Machine):
+    """One role: its variables, clock, operations on their way, and the statement it is at."""
+
+    def __init__(self, role: Role, block: _Block, values: Mapping[Var, Array], run: Run, seed: int) -> None:
+        super().__init__(run=run, values=dict(values), signatures=block.signatures, contents=block.contents, seed=seed)
+        self.role, self.block = role, block
+        self.name = role.name
+        self.clock: Clock = {role.name: 0}
+        self.issued: dict[Token, list[_Issued]] = {}
+        self.repeated: Counter[int] = Counter()
+        self.program: Generator[Leaf, None, Leave | None] = steps(role.body, self)
+        self.at: Leaf | None = None
+        self.is_ended = False
+        self.waiting = ""
+
+    # -- storage ------------------------------------------------------------------------------------------------------
+
+    def key_of(self, buffer: Buffer) -> Hashable:
+        return self._key(buffer.root, reads=True, writes=False, lags={})
+
+    def _key(self, root: Buffer, *, reads: bool, writes: bool, lags: Mapping[Channel, int]) -> Hashable:
+        channel = self.block.of_buffer.get(root)
+        if channel is not None:
+            number = self.block.channels[channel].number_for(self.name, root, reads=reads, writes=writes, lag=lags.get(channel))
+            return root, number % channel.depth
+        if root.space in PRIVATE:
+            return root, self.name
+        if root.space != "global":
+            owner = self.block.touched_by.setdefault(root, self.name)
+            if owner != self.name:
+                self.block.problems.add(
+                    SHARING, f"{root.name} is touched by roles {owner} and {self.name} and is in no channel", key=(root, self.name)
+                )
+        return root
+
+    def note_load(self, buffer: Buffer, index: tuple[int, ...]) -> None:
+        box = tuple((i, i + 1) for i in index)
+        self.clock[self.name] += 1
+        access = Access(
+            role=self.name, what=f"a scalar read of {buffer.name}", statement=0, thread=self.name, count=self.clock[self.name],
+            box=box, is_write=False,
+        )  # fmt: skip
+        self._note(self.key_of(buffer), access, buffer.root)
+
+    def _note(self, key: Hashable, access: Access, root: Buffer) -> None:
+        for other in self.block.accesses.add(key, access, self.clock):
+            self._report_race(access, other, root)
+
+    def _report_race(self, access: Access, other: Access, root: Buffer) -> None:
+        verb, other_verb = ("writes" if one.is_write else "reads" for one in (access, other))
+        number = WAITS if access.role == other.role else RACE
+        late = ", which nobody has waited for," if other.is_asynchronous else ""
+        self.block.problems.add(
+            number,
+            f"role {access.role} {verb} {root.name} ({access.what}) while role {other.role} still {other_verb} it ({other.what}){late}: "
+            "nothing orders the two",
+            key=(root, access.role, verb, other.role, other_verb, access.statement, other.statement),
+        )
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """Run until the role has to wait or has ended; whether anything happened."""
+        has_moved = False
+        while not self.is_ended:
+            if self.at is None:
+                self.at = next(self.program, None)
+                if self.at is None:
+                    self.is_ended = True
+                    self._finish()
+                    return True
+            if not self._perform(self.at):
+                return has_moved
+            self.at, has_moved = None, True
+        return has_moved
+
+    def _perform(self, statement: Leaf) -> bool:
+        """Perform the statement; False where the role has to wait."""
+        self.waiting = ""
+        match statement:
+            case Acquire():
+                return self._acquire(statement.channel)
+            case Put():
+                self._put(statement.channel)
+            case Get():
+                return self._get(statement.channel)
+            case Release():
+                channel = statement.channel
+                number = self._state(channel).give_back(self.name)
+                self.block.release_clocks[channel, self.name, number] = dict(self.clock)
+            case Wait():
+                self._wait(statement)
+            case Turn():
+                return self._turn(statement)
+            case Issue():
+                self._operation(statement.operation, statement.token, {})
+            case Slotted():
+                inner = statement.operation
+                lags = dict(statement.lags)
+                if isinstance(inner, Issue):
+                    self._operation(inner.operation, inner.token, lags)
+                else:
+                    self._operation(inner, None, lags)
+            case Alloc():
+                if statement.buffer.root not in self.block.of_buffer:
+                    self.contents.clear(self._key(statement.buffer.root, reads=False, writes=True, lags={}))
+            case _:
+                if not self.perform_scalar(statement):
+                    self._operation(statement, None, {})
+        return True
+
+    def _state(self, channel: Channel) -> ChannelState:
+        state = self.block.channels.get(channel)
+        if state is None:
+            raise PlanFault("membership", f"role {self.name} uses channel {channel.name}, which the launch does not list")
+        return state
+
+    def _acquire(self, channel: Channel) -> bool:
+        state = self._state(channel)
+        if not state.is_free(self.name):
+            self.waiting = state.waits_for(self.name, to_acquire=True)
+            return False
+        number = state.acquire(self.name)
+        for consumer in channel.consumers:
+            join(self.clock, self.block.release_clocks.get((channel, consumer, number - channel.depth), {}))
+        if self.block.cleared.get(channel, -1) < number:
+            self.block.cleared[channel] = number
+            for buffer in channel.buffers:
+                self.contents.clear((buffer.root, number % channel.depth))
+        return True
+
+    def _put(self, channel: Channel) -> None:
+        number = self._state(channel).hand_over(self.name)
+        clock = dict(self.clock)
+        if channel.is_transaction:
+            keys = {(buffer.root, number % channel.depth) for buffer in channel.buffers}
+            for operations in self.issued.values():
+                last = max((index for index, one in enumerate(operations) if one.writes & keys), default=-1)
+                for one in operations[: last + 1]:
+                    join(clock, one.end)
+                    one.is_waited = True
+        self.block.put_clocks[channel, self.name, number] = clock
+
+    def _get(self, channel: Channel) -> bool:
+        state = self._state(channel)
+        if not state.is_full(self.name):
+            self.waiting = state.waits_for(self.name, to_acquire=False)
+            return False
+        number = state.take(self.name)
+        for producer in channel.producers:
+            join(self.clock, self.block.put_clocks[channel, producer, number])
+        return True
+
+    def _wait(self, statement: Wait) -> None:
+        operations = self.issued.get(statement.token, [])
+        for one in operations[: len(operations) - statement.leave_in_flight]:
+            join(self.clock, one.end)
+            one.is_waited = True
+
+    def _turn(self, statement: Turn) -> bool:
+        state = turn_state(self.block.turns, statement)
+        if statement.phase == "pass":
+            state.hand_on(self.name)
+            self.block.turn_clocks[statement.name] = dict(self.clock)
+            return True
+        if not state.can_take(self.name):
+            self.waiting = f"role {self.name} waits for its turn {state.name}, which role {state.holder} holds"
+            return False
+        state.take()
+        join(self.clock, self.block.turn_clocks.get(statement.name, {}))
+        return True
+
+    def _operation(self, statement: Stmt, token: Token | None, lags: Mapping[Channel, int]) -> None:
+        block = self.block
+        block.operations += 1
+        if block.operations > 2 * MAXIMUM_OPERATIONS:
+            raise Rejected
+        touches = self.touches(statement)
+        self._check_edge(statement, touches)
+        signature = self.signature(statement)
+        counter = self.repeated if is_repeatable(touches, frozenset(block.of_buffer)) else block.trace.executed
+        instance = signature, counter[signature]
+        counter[signature] += 1
+        writer = self.signatures.number(("instance", instance))
+        keys = self._keys(touches, lags)
+        if counter is block.trace.executed:
+            note_reads(block.trace, instance, touches, self.contents, keys, self.signatures)
+        thread = self.name if token is None else f"{self.name}/{token.name}"
+        count = self._next_count(thread, token)
+        what = self.signatures.text(signature)
+        for touch in touches:
+            tag = thread if token is not None and touch.is_accumulator and isinstance(statement, Gemm) else None
+            access = Access(
+                role=self.name, what=what, statement=id(statement), thread=thread, count=count, box=touch.box, is_write=touch.is_write,
+                accumulates=tag,
+            )  # fmt: skip
+            self._note(keys[touch.root], access, touch.root)
+            if touch.is_write:
+                self.contents.write(keys[touch.root], touch, writer)
+                self._clobber(keys[touch.root], touch.root, access, writer)
+        if token is not None:
+            self._issue(token, thread, count, what, frozenset(keys[touch.root] for touch in touches if touch.is_write))
+        self.set_results(statement, writer)
+
+    def _keys(self, touches: list[Touch], lags: Mapping[Channel, int]) -> dict[Buffer, Hashable]:
+        found: dict[Buffer, Hashable] = {}
+        for root in {touch.root: None for touch in touches}:
+            reads = any(touch.root is root and not touch.is_write for touch in touches)
+            writes = any(touch.root is root and touch.is_write for touch in touches)
+            found[root] = self._key(root, reads=reads, writes=writes, lags=lags)
+        return found
+
+    def _next_count(self, thread: str, token: Token | None) -> int:
+        if token is None:
+            self.clock[self.name] += 1
+            return self.clock[self.name]
+        return len(self.issued.setdefault(token, [])) + 1
+
+    def _issue(self, token: Token, thread: str, count: int, what: str, writes: frozenset[Hashable]) -> None:
+        operations = self.issued[token]
+        end = dict(self.clock)
+        if operations:
+            join(end, operations[-1].end)
+        end[thread] = count
+        operations.append(_Issued(what, end, writes))
+
+    def _clobber(self, key: Hashable, root: Buffer, access: Access, writer: int) -> None:
+        """A write to storage that other buffers share destroys what they hold."""
+        for placement in self.block.neighbours.get(root, ()):
+            other = placement.buffer.root
+            box = tuple((0, size) for size in self.shape(other))
+            for slot in range(self.block.slots.get(other, 1)):
+                other_key: Hashable = (other, slot) if other in self.block.of_buffer else other
+                touch = Touch(root=other, box=box, is_write=True)
+                stamp = self.signatures.number(("clobber", writer, self.signatures.buffer(root)))
+                self.contents.write(other_key, touch, stamp)
+                clobber = Access(
+                    role=access.role, what=f"{access.what} in the same bytes", statement=access.statement, thread=access.thread,
+                    count=access.count, box=box, is_write=True,
+                )  # fmt: skip
+                self._note(other_key, clobber, other)
+
+    def _check_edge(self, statement: Stmt, touches: list[Touch]) -> None:
+        edge = self.block.edges.get(id(statement))
+        if edge is None or isinstance(statement, Map):
+            return
+        is_partial = any(touch.is_outside for touch in touches) or not touches
+        text = self.signatures.text(self.signature(statement))
+        if edge == "none" and is_partial:
+            self.block.problems.add(EDGES, f"role {self.name} runs {text} without predicates and it is partial", key=(id(statement), edge))
+        if edge == "partial" and not is_partial:
+            self.block.problems.add(EDGES, f"role {self.name} runs {text} as a partial iteration and it is full", key=(id(statement), edge))
+
+    def _finish(self) -> None:
+        for token, operations in self.issued.items():
+            left = [one for one in operations if not one.is_waited]
+            if left:
+                self.block.problems.add(
+                    WAITS,
+                    f"role {self.name} ends with {len(left)} operations of token {token.name} that nobody waits for (the last: {left[-1].what})",
+                    key=(self.name, token),
+                )
+
+
+def neighbours_of(placements: tuple[Placement, ...]) -> dict[Buffer, tuple[Placement, ...]]:
+    """For each buffer the placements whose bytes it shares."""
+    found: dict[Buffer, tuple[Placement, ...]] = {}
+    for one in placements:
+        sharing = tuple(
+            other
+            for other in placements
+            if other.buffer.root is not one.buffer.root
+            and other.space == one.space
+            and other.offset < one.offset + one.bytes * one.slots
+            and one.offset < other.offset + other.bytes * other.slots
+        )
+        if sharing:
+            found[one.buffer.root] = sharing
+    return found
+
+
+def trace_plan(
+    planned: PlannedLaunch, values: Mapping[Var, Array], signatures: Signatures, run: Run, problems: Problems, *, seed: int
+) -> Trace | None:
+    """Run the roles of a block; None where they could not be run to their end. Raises Rejected."""
+    block = _Block(
+        planned=planned,
+        problems=problems,
+        signatures=signatures,
+        contents=Contents(),
+        channels={channel: ChannelState.of(channel) for channel in planned.channels},
+        of_buffer={buffer.root: channel for channel in planned.channels for buffer in channel.buffers},
+        neighbours=neighbours_of(planned.placements),
+        slots={placement.buffer.root: placement.slots for placement in planned.placements},
+        edges={id(choice.operation): choice.edge for choice in planned.choices},
+    )
+    roles = [_RoleRun(role, block, values, run, seed) for role in planned.roles]
+    try:
+        while True:
+            moved = [role.advance() for role in roles]
+            if all(role.is_ended for role in roles):
+                break
+            if not any(moved):
+                waiting = "; ".join(role.waiting for role in roles if not role.is_ended)
+                kinds = tuple((role.name, type(role.at).__name__) for role in roles if not role.is_ended)
+                problems.add(DEADLOCK, f"the roles wait for each other without end: {waiting}", key=kinds)
+                return None
+    except PlanFault as fault:
+        number = {"holding": HOLDING, "membership": 1, "slice": SLICE}[fault.kind]
+        problems.add(number, fault.message)
+        return None
+    for state in block.channels.values():
+        for message in state.imbalance():
+            problems.add(COUNTS, message, key=(state.channel, message.split(" slots ")[0].rstrip("0123456789")))
+    note_final(block.trace, block.contents, signatures)
+    return block.trace

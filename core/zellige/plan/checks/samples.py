@@ -1,0 +1,71 @@
+"""Numbers to check a launch with: sizes, scalars, and blocks of its grid.
+
+In: a kernel and one of its launches. Out: samples, the same ones every time. Sizes are taken around the small multiples of the constants
+that the launch mentions (one less, equal, one more, and enough of them to fill and drain every channel), so that loops run
+never, once, a few times, and more often than a channel is deep, with full and with partial last iterations.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from zellige.interp.conversion import Array
+from zellige.ir.expr import Const, Node, Var
+from zellige.ir.stmt import Kernel, Launch, ScalarParam, TensorParam
+from zellige.ir.traverse import walk
+from zellige.plan.checks.values import answer
+
+_LARGEST_TILE = 512
+_TRIPS = (1, 3, 2, 6, 4, 9)
+
+
+def sizes_of(kernel: Kernel, launch: Launch) -> list[Var]:
+    """The symbolic sizes, in order of appearance."""
+    found: dict[Var, None] = {}
+    roots: list[Node] = [extent for param in kernel.params if isinstance(param, TensorParam) for extent in param.buffer.shape]
+    roots += [stride for param in kernel.params if isinstance(param, TensorParam) for stride in param.buffer.strides or ()]
+    for root in [*roots, launch]:
+        for node in walk(root):
+            if isinstance(node, Var) and node.kind == "size":
+                found.setdefault(node)
+    return list(found)
+
+
+def _tiles(launch: Launch) -> list[int]:
+    """Integer constants of the launch that may be extents of tiles."""
+    values = {
+        int(node.value)
+        for node in walk(launch)
+        if isinstance(node, Const) and node.dtype.is_integer and 2 <= int(node.value) <= _LARGEST_TILE
+    }
+    return sorted(values) or [4]
+
+
+def parameter_samples(kernel: Kernel, launch: Launch, *, count: int, seed: int) -> Iterator[dict[Var, Array]]:
+    """Values of sizes and scalar parameters; one sample where nothing is open."""
+    sizes = sizes_of(kernel, launch)
+    scalars = [param.var for param in kernel.params if isinstance(param, ScalarParam) and param.var not in sizes]
+    tiles = _tiles(launch)
+    choose = np.random.default_rng(seed)
+    for index in range(count if sizes or scalars else 1):
+        values: dict[Var, Array] = {}
+        for var in sizes:
+            tile = tiles[int(choose.integers(len(tiles)))]
+            size = max(1, tile * _TRIPS[index % len(_TRIPS)] + int(choose.integers(-1, 2)) * int(choose.integers(2)))
+            values[var] = np.asarray(np.int64(size)).astype(var.dtype.numpy)
+        for var in scalars:
+            values[var] = answer(var.dtype, "scalar", seed, index, var.name)
+        yield values
+
+
+def cells(grid: list[int]) -> list[tuple[int, ...]]:
+    """The corners of the grid and its middle; none of an empty grid."""
+    if any(extent <= 0 for extent in grid):
+        return []
+    corners = itertools.product(*({0, extent - 1} for extent in grid[:3]))
+    found = [(*corner, *(0,) * (len(grid) - 3)) for corner in sorted(corners)]
+    middle = tuple(extent // 2 for extent in grid)
+    return found if middle in found else [*found, middle]

@@ -1,0 +1,225 @@
+"""What can be seen without running anything: names, membership, placements, registers.
+
+In: a planned launch, and the limits of the target where they are known. Out: problems.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zellige.ir.expr import Buffer, Const, Node, Region
+from zellige.ir.lanes import PRIVATE
+from zellige.ir.stmt import Alloc, Atomic, AtomicTile, Barrier, Copy, Dialect, Gemm, Stmt, StmtNode
+from zellige.ir.traverse import walk
+from zellige.plan.checks.problem import Problems
+from zellige.plan.checks.roles import neighbours_of
+from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
+
+STRUCTURE, WAITS, PLACEMENT, SHARING, EDGES, REGISTERS = 1, 6, 7, 8, 11, 13
+"""Numbers in the list of :mod:`zellige.plan.check`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a target has room for. ``capacities``: bytes of each space for one block. ``register_space``: the space that is held in registers,
+    of ``register_bytes`` each; ``registers`` is how many a block's lanes have together, ``lanes`` how many lanes one copy of a role has.
+    """
+
+    capacities: Mapping[str, int] = field(default_factory=dict)
+    register_space: str | None = None
+    register_bytes: int = 4
+    registers: int | None = None
+    lanes: int = 1
+
+
+def check_structure(planned: PlannedLaunch, problems: Problems) -> None:
+    """Names are unique, every part refers to parts that are there, each role uses its own side of a channel."""
+    for what, names in (("role", [role.name for role in planned.roles]), ("channel", [channel.name for channel in planned.channels])):
+        for name, count in Counter(names).items():
+            if count > 1:
+                problems.add(STRUCTURE, f"{count} {what}s have the name {name}")
+    known = {role.name for role in planned.roles}
+    holders: dict[Buffer, str] = {}
+    for channel in planned.channels:
+        if channel.depth < 1:
+            problems.add(STRUCTURE, f"channel {channel.name} has depth {channel.depth}")
+        if not channel.producers or not channel.consumers:
+            problems.add(STRUCTURE, f"channel {channel.name} has no {'consumer' if channel.producers else 'producer'}")
+        for name in {*channel.producers, *channel.consumers} - known:
+            problems.add(STRUCTURE, f"channel {channel.name} names the role {name}, which there is not")
+        for buffer in channel.buffers:
+            other = holders.setdefault(buffer.root, channel.name)
+            if other != channel.name:
+                problems.add(STRUCTURE, f"{buffer.name} is in channels {other} and {channel.name}")
+            if buffer.root.space == "global":
+                problems.add(STRUCTURE, f"{buffer.name} is a tensor and cannot be in channel {channel.name}")
+    tokens: dict[Token, str] = {}
+    for role in planned.roles:
+        _check_role(planned, role, tokens, problems)
+
+
+def nodes_of(role: Role) -> Iterator[Node]:
+    """Every node under a role's body."""
+    for statement in role.body:
+        yield from walk(statement)
+
+
+def _check_role(planned: PlannedLaunch, role: Role, tokens: dict[Token, str], problems: Problems) -> None:
+    for node in nodes_of(role):
+        match node:
+            case Acquire() | Put():
+                _check_side(planned, role, node, "producers", problems)
+            case Get() | Release():
+                _check_side(planned, role, node, "consumers", problems)
+            case Issue():
+                if not isinstance(node.operation, (Copy, Gemm, AtomicTile, Dialect)):
+                    problems.add(STRUCTURE, f"role {role.name} issues a {type(node.operation).__name__}, which is no asynchronous operation")
+                _check_token(role, node.token, tokens, problems)
+            case Wait():
+                _check_token(role, node.token, tokens, problems)
+                if node.leave_in_flight < 0:
+                    problems.add(STRUCTURE, f"role {role.name} waits for token {node.token.name} and leaves {node.leave_in_flight} in flight")
+            case Turn():
+                if role.name not in node.order:
+                    problems.add(STRUCTURE, f"role {role.name} uses turn {node.name}, whose order is {', '.join(node.order)}")
+            case Slotted():
+                for channel, lag in node.lags:
+                    if lag < 0 or lag >= channel.depth:
+                        problems.add(STRUCTURE, f"role {role.name} reads channel {channel.name} of depth {channel.depth} with lag {lag}")
+            case _:
+                pass
+
+
+def _check_side(planned: PlannedLaunch, role: Role, node: Acquire | Put | Get | Release, side: str, problems: Problems) -> None:
+    channel = node.channel
+    if channel not in planned.channels:
+        problems.add(STRUCTURE, f"role {role.name} uses channel {channel.name}, which the launch does not list")
+    elif role.name not in getattr(channel, side):
+        verb = type(node).__name__.lower()
+        problems.add(STRUCTURE, f"role {role.name} does {verb} on channel {channel.name} and is none of its {side}")
+
+
+def _check_token(role: Role, token: Token, tokens: dict[Token, str], problems: Problems) -> None:
+    owner = tokens.setdefault(token, role.name)
+    if owner != role.name:
+        problems.add(STRUCTURE, f"token {token.name} is used by roles {owner} and {role.name}")
+
+
+def check_sharing(planned: PlannedLaunch, problems: Problems) -> None:
+    """On-chip buffers that two roles touch are in a channel of both, scalars of a role apart."""
+    of_buffer = {buffer.root: channel for channel in planned.channels for buffer in channel.buffers}
+    users: dict[Buffer, str] = {}
+    for role in planned.roles:
+        for root in dict.fromkeys(buffer.root for buffer in touched_by(role)):
+            if root.space == "global":
+                continue
+            channel = of_buffer.get(root)
+            if channel is not None:
+                if role.name not in channel.producers and role.name not in channel.consumers:
+                    problems.add(SHARING, f"role {role.name} touches {root.name}, and channel {channel.name} is none of its own")
+            elif root.space not in PRIVATE:
+                other = users.setdefault(root, role.name)
+                if other != role.name:
+                    problems.add(
+                        SHARING, f"{root.name} is touched by roles {other} and {role.name} and is in no channel", key=(root, role.name)
+                    )
+
+
+def touched_by(role: Role) -> Iterator[Buffer]:
+    """The buffers that statements of the role read or write."""
+    for node in nodes_of(role):
+        if isinstance(node, StmtNode) and not isinstance(node, Alloc):
+            for region in (*node.reads(), *node.writes()):
+                yield region.buffer
+
+
+def check_placements(planned: PlannedLaunch, limits: Limits, problems: Problems) -> None:
+    """Every placement is aligned and large enough, a channel's buffers have a slot a version, and what is used fits the space."""
+    depths = {buffer.root: channel.depth for channel in planned.channels for buffer in channel.buffers}
+    ends: dict[str, int] = {}
+    for placement in planned.placements:
+        buffer = placement.buffer
+        where = f"{buffer.name} in {placement.space}"
+        if placement.offset < 0 or placement.alignment < 1 or placement.slots < 1:
+            problems.add(PLACEMENT, f"{where}: offset {placement.offset}, alignment {placement.alignment}, {placement.slots} slots")
+            continue
+        if placement.offset % placement.alignment:
+            problems.add(PLACEMENT, f"{where} begins at {placement.offset}, which is no multiple of {placement.alignment}")
+        if placement.slots > 1 and placement.bytes % placement.alignment:
+            problems.add(PLACEMENT, f"{where}: its slots of {placement.bytes} bytes do not stay aligned to {placement.alignment}")
+        wanted = depths.get(buffer.root, 1)
+        if placement.slots != wanted:
+            problems.add(PLACEMENT, f"{where} has {placement.slots} slots and needs {wanted}")
+        needed = _constant_bytes(buffer)
+        if needed is not None and placement.bytes < needed:
+            problems.add(PLACEMENT, f"{where} has {placement.bytes} bytes a slot and needs {needed}")
+        ends[placement.space] = max(ends.get(placement.space, 0), placement.offset + placement.bytes * placement.slots)
+    for space, end in ends.items():
+        capacity = limits.capacities.get(space)
+        if capacity is not None and end > capacity:
+            problems.add(PLACEMENT, f"{end} bytes of {space} are used and there are {capacity}")
+    _check_channel_overlaps(planned, depths, problems)
+
+
+def _check_channel_overlaps(planned: PlannedLaunch, depths: Mapping[Buffer, int], problems: Problems) -> None:
+    """Two buffers of channels are alive together, since a slot may be on its way at any time."""
+    sharing = neighbours_of(planned.placements)
+    of_channel = {buffer.root: channel for channel in planned.channels for buffer in channel.buffers}
+    for root, others in sharing.items():
+        for other in others:
+            same = of_channel.get(root)
+            if same is not None and of_channel.get(other.buffer.root) is same:
+                names = sorted((root.name, other.buffer.name))
+                problems.add(PLACEMENT, f"{names[0]} and {names[1]} of channel {same.name} overlap in {other.space}")
+
+
+def _constant_bytes(buffer: Buffer) -> int | None:
+    """The bytes of a buffer of constant shape, 4-bit elements packed; None for any other."""
+    bits = buffer.dtype.scalar.bits * buffer.dtype.lanes
+    for extent in buffer.shape:
+        if not isinstance(extent, Const):
+            return None
+        bits *= int(extent.value)
+    return -(-bits // 8)
+
+
+def check_registers(planned: PlannedLaunch, limits: Limits, problems: Problems) -> None:
+    """The register budgets of all roles together fit, and each role's buffers in registers fit its own budget."""
+    total = sum((role.registers or 0) * limits.lanes * role.count for role in planned.roles)
+    if limits.registers is not None and total > limits.registers:
+        problems.add(REGISTERS, f"the roles are given {total} registers together and there are {limits.registers}")
+    if limits.register_space is None:
+        return
+    placed: dict[Buffer, Placement] = {p.buffer.root: p for p in planned.placements if p.space == limits.register_space}
+    for role in planned.roles:
+        if role.registers is None:
+            continue
+        used = sum(placed[root].bytes * placed[root].slots for root in {buffer.root for buffer in touched_by(role)} & placed.keys())
+        available = role.registers * limits.lanes * role.count * limits.register_bytes
+        if used > available:
+            problems.add(REGISTERS, f"role {role.name} keeps {used} bytes in registers and its budget is {available}")
+
+
+def check_edges(planned: PlannedLaunch, problems: Problems) -> None:
+    """Every choice is about an operation that a role runs or the launch holds."""
+    present = {id(node) for role in planned.roles for node in nodes_of(role)} | {id(node) for node in walk(planned.launch)}
+    for choice in planned.choices:
+        if id(choice.operation) not in present:
+            problems.add(EDGES, f"a choice is about a {type(choice.operation).__name__} that no role runs", key=id(choice.operation))
+
+
+def has_lanes(planned: PlannedLaunch) -> bool:
+    """Whether the launch is lane code, which a plan leaves as it is."""
+    return bool(planned.launch.lane_vars) or any(isinstance(node, Barrier) for node in walk(planned.launch))
+
+
+def is_untouched(planned: PlannedLaunch) -> bool:
+    """Whether the only role has the launch's own body."""
+    if len(planned.roles) != 1 or planned.channels:
+        return False
+    body: tuple[Stmt, ...] = planned.launch.body
+    return len(planned.roles[0].body) == len(body) and all(one is other for one, other in zip(planned.roles[0].body, body))
+
+

@@ -1,0 +1,26 @@
+"""The plan of a launch while it is being made: decisions taken so far, with their reasons.
+
+In: questions and answers from the passes of planning. Out: the tuple of :class:`~zellige.plan.nodes.Decision`, in the order in which they were taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zellige.diagnostics.span import Span
+from zellige.plan.nodes import Decision
+
+
+class Decisions:
+    """What has been decided. A question asked again about one place keeps its first answer and the reasons of both."""
+
+    def __init__(self) -> None:
+        self._taken: list[Decision] = []
+
+    def take(
+        self, question: str, chosen: str, because: str, *, rejected: Sequence[tuple[str, str]] = (), where: Span | None = None
+    ) -> None:
+        self._taken.append(Decision(question=question, chosen=chosen, because=because, rejected=tuple(rejected), where=where))
+
+    def all(self) -> tuple[Decision, ...]:
+        return tuple(self._taken)

@@ -1,0 +1,331 @@
+"""One block of a plan on NumPy: its storage, channels and roles.
+
+In: a planned launch, the frame of a block, a schedule. Out: changed tensors. Storage on the chip lies where the placements say, so that
+buffers that share bytes destroy each other; a slot is poisoned each time it is acquired. Raises PlanFault where the roles wait for each
+other without end or do what the nodes forbid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from zellige.interp.conversion import Array
+from zellige.interp.expressions import evaluate
+from zellige.interp.frame import Frame, Place, Run
+from zellige.interp.memory import PATTERN, Layout, Memory, storage_bytes
+from zellige.interp.regions import box_of
+from zellige.interp.statements import allocate, names, run_body
+from zellige.ir.expr import Buffer, Expr, Var
+from zellige.ir.lanes import PRIVATE, tile_regions
+from zellige.ir.stmt import Alloc, Stmt, While
+from zellige.ir.traverse import loads_in
+from zellige.plan.execution.control import Leaf, Leave, steps
+from zellige.plan.execution.in_flight import InFlight, Operation, poison
+from zellige.plan.execution.schedule import Schedule
+from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, turn_state
+from zellige.plan.nodes import (
+    Acquire,
+    Channel,
+    Get,
+    Issue,
+    Placement,
+    PlannedLaunch,
+    Put,
+    Release,
+    Role,
+    Slotted,
+    Token,
+    Turn,
+    Wait,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Block:
+    """What the roles of a block share. ``handed`` are the operations that must be finished before a slot is got."""
+
+    planned: PlannedLaunch
+    run: Run
+    schedule: Schedule
+    tensors: Mapping[Buffer, Place]
+    channels: dict[Channel, ChannelState]
+    of_buffer: dict[Buffer, Channel]
+    placements: dict[Buffer, Placement]
+    arenas: dict[str, Array]
+    unpredicated: frozenset[int]
+    slots: dict[tuple[Buffer, int], Place] = field(default_factory=dict)
+    places: dict[Buffer, Place] = field(default_factory=dict)
+    turns: dict[str, TurnState] = field(default_factory=dict)
+    handed: dict[tuple[Channel, int], list[tuple[InFlight, Token, int]]] = field(default_factory=dict)
+    poisoned: dict[Channel, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(planned: PlannedLaunch, run: Run, schedule: Schedule, tensors: Mapping[Buffer, Place]) -> Block:
+        """A block in which nothing has happened yet."""
+        ends: dict[str, int] = {}
+        for placement in planned.placements:
+            ends[placement.space] = max(ends.get(placement.space, 0), placement.offset + placement.bytes * placement.slots)
+        return Block(
+            planned=planned,
+            run=run,
+            schedule=schedule,
+            tensors=tensors,
+            channels={channel: ChannelState.of(channel) for channel in planned.channels},
+            of_buffer={buffer.root: channel for channel in planned.channels for buffer in channel.buffers},
+            placements={placement.buffer.root: placement for placement in planned.placements},
+            arenas={space: np.full(end, PATTERN, np.uint8) for space, end in ends.items()},
+            unpredicated=frozenset(id(choice.operation) for choice in planned.choices if choice.edge == "none"),
+        )
+
+    def fresh(self, root: Buffer, frame: Frame, slot: int = 0) -> Place:
+        """New storage: where the placement says, or by itself where there is none that is large enough."""
+        own = Frame(kind="block", count=1, values=frame.values, places={})
+        allocate(self.run, own, root)
+        place = own.places[root]
+        placement = self.placements.get(root)
+        layout: Layout = place.layouts[root]
+        if placement is None or placement.bytes < storage_bytes(layout.span, root.dtype):
+            return place
+        start = placement.offset + slot * placement.bytes
+        cells = self.arenas[placement.space][start : start + placement.bytes]
+        if cells.size < placement.bytes:
+            return place
+        return Place(memory=Memory(cells=cells, copies=1, copy_bytes=placement.bytes), layouts={root: layout})
+
+    def run_roles(self, values: Mapping[Var, Array]) -> None:
+        """Run every role to its end."""
+        roles = {role.name: RoleRun(role, self, values) for role in self.planned.roles}
+        self.schedule.begin(self.planned)
+        while True:
+            alive = [name for name, role in roles.items() if not role.is_ended]
+            if not alive:
+                break
+            if not any(roles[name].step() for name in self.schedule.order(alive)):
+                waiting = "; ".join(roles[name].waiting for name in alive)
+                raise PlanFault("deadlock", f"the roles wait for each other without end: {waiting}")
+            self._finish_some(list(roles.values()))
+        left = [message for state in self.channels.values() for message in state.imbalance()]
+        if left:
+            raise PlanFault("counts", "; ".join(left))
+
+    def _finish_some(self, roles: list[RoleRun]) -> None:
+        if self.schedule.finishes_one():
+            pending = [(role.in_flight, token) for role in roles for token in role.in_flight.pending()]
+            if pending:
+                in_flight, token = pending[self.schedule.choose(len(pending))]
+                in_flight.finish(token, in_flight.finished.get(token, 0) + 1)
+
+
+class RoleRun:
+    """One role: its variables, its private buffers, its operations in flight, the statement it is at."""
+
+    def __init__(self, role: Role, block: Block, values: Mapping[Var, Array]) -> None:
+        self.role, self.block, self.name = role, block, role.name
+        self.values: dict[Var, Array] = dict(values)
+        self.private: dict[Buffer, Place] = {}
+        self.in_flight = InFlight(block.run)
+        self.is_ended = False
+        self.waiting = ""
+        self._loads: dict[int, frozenset[Buffer]] = {}
+        self._program: Generator[Leaf, None, Leave | None] = steps(role.body, self)
+        self._at: Leaf | None = None
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    def _value(self, expression: Expr) -> Array:
+        loaded = self._loads.get(id(expression))
+        if loaded is None:
+            loaded = self._loads[id(expression)] = frozenset(load.buffer.root for load in loads_in(expression))
+        frame = Frame(kind="block", count=1, values=self.values, places={})
+        frame.places.update((root, self._place(root, frame, reads=True, writes=False, lags={})) for root in loaded)
+        try:
+            return evaluate(self.block.run, frame, expression)
+        except KeyError as missing:
+            raise self._unknown(missing) from missing
+
+    def _unknown(self, missing: KeyError) -> PlanFault:
+        name = getattr(missing.args[0], "name", missing.args[0])
+        return PlanFault("slice", f"role {self.name} uses {name} and never gives it a value")
+
+    def integer(self, expression: Expr) -> int:
+        return int(self._value(expression))
+
+    def condition(self, expression: Expr) -> bool:
+        return bool(self._value(expression).all())
+
+    def set_loop(self, var: Var, value: int) -> None:
+        self.values[var] = np.array(value, np.int64 if value < 1 << 63 else np.uint64).astype(var.dtype.numpy)
+
+    def goes_on(self, statement: While, iteration: int) -> bool:
+        return self.condition(statement.condition)
+
+    # -- storage ------------------------------------------------------------------------------------------------------
+
+    def _place(self, root: Buffer, frame: Frame, *, reads: bool, writes: bool, lags: Mapping[Channel, int]) -> Place:
+        block = self.block
+        tensor = block.tensors.get(root)
+        if tensor is not None:
+            return tensor
+        channel = block.of_buffer.get(root)
+        if channel is not None:
+            number = block.channels[channel].number_for(self.name, root, reads=reads, writes=writes, lag=lags.get(channel))
+            return self._slot(root, number % channel.depth)
+        storage = self.private if root.space in PRIVATE else block.places
+        found = storage.get(root)
+        if found is None:
+            found = storage[root] = block.fresh(root, frame)
+        return found
+
+    def _slot(self, root: Buffer, slot: int) -> Place:
+        found = self.block.slots.get((root, slot))
+        if found is None:
+            frame = Frame(kind="block", count=1, values=self.values, places={})
+            found = self.block.slots[root, slot] = self.block.fresh(root, frame, slot)
+        return found
+
+    def _frame(self, statement: Stmt, lags: Mapping[Channel, int], *, is_own: bool) -> Frame:
+        """The frame that a statement runs in; ``is_own``: with variables that do not change any more."""
+        frame = Frame(kind="block", count=1, values=dict(self.values) if is_own else self.values, places={})
+        named = names(self.block.run, statement)
+        for root in named.buffers:
+            reads, writes = root in named.loaded, root in named.changed
+            frame.places[root] = self._place(root, frame, reads=reads, writes=writes, lags=lags)
+        return frame
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Perform the next statement; False where the role has to wait."""
+        if self._at is None:
+            self._at = next(self._program, None)
+            if self._at is None:
+                self._end()
+                return True
+        self.waiting = ""
+        try:
+            is_done = self._perform(self._at)
+        except KeyError as missing:
+            raise self._unknown(missing) from missing
+        if is_done:
+            self._at = None
+        return is_done
+
+    def _end(self) -> None:
+        self.is_ended = True
+        left = self.in_flight.unwaited()
+        if left:
+            token, _ = left[-1]
+            raise PlanFault("waits", f"role {self.name} ends with {len(left)} operations in flight, the last of token {token.name}")
+
+    def _state(self, channel: Channel) -> ChannelState:
+        state = self.block.channels.get(channel)
+        if state is None:
+            raise PlanFault("membership", f"role {self.name} uses channel {channel.name}, which the launch does not list")
+        return state
+
+    def _perform(self, statement: Leaf) -> bool:
+        match statement:
+            case Acquire():
+                return self._acquire(statement.channel)
+            case Put():
+                self._put(statement.channel)
+            case Get():
+                return self._get(statement.channel)
+            case Release():
+                self._state(statement.channel).give_back(self.name)
+            case Wait():
+                self.in_flight.wait(statement.token, statement.leave_in_flight)
+            case Turn():
+                return self._turn(statement)
+            case Issue():
+                self._issue(statement, {})
+            case Slotted():
+                if isinstance(statement.operation, Issue):
+                    self._issue(statement.operation, dict(statement.lags))
+                else:
+                    self._operation(statement.operation, dict(statement.lags))
+            case Alloc():
+                self._allocate(statement.buffer)
+            case _:
+                self._operation(statement, {})
+        return True
+
+    def _operation(self, statement: Stmt, lags: Mapping[Channel, int]) -> None:
+        frame = self._frame(statement, lags, is_own=False)
+        self._check_edge(statement, frame)
+        run_body(self.block.run, frame, (statement,), True, None)
+
+    def _issue(self, statement: Issue, lags: Mapping[Channel, int]) -> Operation:
+        frame = self._frame(statement.operation, lags, is_own=True)
+        self._check_edge(statement.operation, frame)
+        return self.in_flight.issue(statement.token, statement.operation, frame, self.block.schedule.timing())
+
+    def _check_edge(self, statement: Stmt, frame: Frame) -> None:
+        """An operation without predicates reads and writes beyond its buffers, which no machine forgives."""
+        if id(statement) not in self.block.unpredicated:
+            return
+        for region in tile_regions(statement):
+            box = box_of(self.block.run, frame, region, True)
+            for start, extent, size in zip(box.starts, box.extents, box.layout.shape):
+                if int(start) < 0 or int(start) + extent > size:
+                    raise PlanFault("edge", f"role {self.name} accesses {region.buffer.name} beyond its end without predicates")
+
+    def _allocate(self, buffer: Buffer) -> None:
+        root = buffer.root
+        if root in self.block.of_buffer or buffer.alias is not None:
+            return
+        frame = Frame(kind="block", count=1, values=self.values, places={})
+        storage = self.private if root.space in PRIVATE else self.block.places
+        storage[root] = self.block.fresh(root, frame)
+
+    def _acquire(self, channel: Channel) -> bool:
+        state = self._state(channel)
+        if not state.is_free(self.name):
+            self.waiting = state.waits_for(self.name, to_acquire=True)
+            return False
+        number = state.acquire(self.name)
+        if self.block.poisoned.get(channel, -1) < number:
+            self.block.poisoned[channel] = number
+            for buffer in channel.buffers:
+                poison(self._slot(buffer.root, number % channel.depth).memory, buffer.root)
+        return True
+
+    def _put(self, channel: Channel) -> None:
+        number = self._state(channel).hand_over(self.name)
+        if not channel.is_transaction:
+            return
+        roots = {buffer.root for buffer in channel.buffers}
+        handed = self.block.handed.setdefault((channel, number), [])
+        for token, queue in self.in_flight.operations.items():
+            writing = [i for i, one in enumerate(queue) if any(region.buffer.root in roots for region in one.statement.writes())]
+            if writing:
+                count = writing[-1] + 1
+                handed.append((self.in_flight, token, count))
+                for one in queue[:count]:
+                    one.is_waited = True
+
+    def _get(self, channel: Channel) -> bool:
+        state = self._state(channel)
+        if not state.is_full(self.name):
+            self.waiting = state.waits_for(self.name, to_acquire=False)
+            return False
+        number = state.take(self.name)
+        for in_flight, token, count in self.block.handed.get((channel, number), ()):
+            in_flight.finish(token, count)
+        return True
+
+    def _turn(self, statement: Turn) -> bool:
+        state = turn_state(self.block.turns, statement)
+        if statement.phase == "pass":
+            state.hand_on(self.name)
+            return True
+        if not state.can_take(self.name):
+            self.waiting = f"role {self.name} waits for its turn {state.name}, which role {state.holder} holds"
+            return False
+        state.take()
+        return True
+
+

@@ -1,0 +1,271 @@
+"""What the statements of a launch do to buffers and variables, as planning needs to know it.
+
+In: a launch. Out: a :class:`LaunchFacts`: for each statement, those nested in it included, its accesses by storage (:class:`Access`), the variables
+that it uses and assigns, and whether it overwrites all of a buffer without looking. Answers are kept by the identity of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from zellige.analysis.bounds import Scope
+from zellige.analysis.forms import Form
+from zellige.ir.expr import Buffer, Const, Expr, Load, Node, Region, Var, constant_value
+from zellige.ir.stmt import (
+    Alloc,
+    Assign,
+    Atomic,
+    AtomicTile,
+    Barrier,
+    Bind,
+    Break,
+    Continue,
+    Copy,
+    Dialect,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Kernel,
+    Launch,
+    Map,
+    Reduce,
+    ReducerInit,
+    Return,
+    ScalarParam,
+    Scan,
+    Shuffle,
+    Stmt,
+    StmtNode,
+    Store,
+    TensorParam,
+    Transpose,
+    Vote,
+    While,
+)
+from zellige.ir.traverse import walk
+
+AccessKind = Literal["read", "write", "atomic"]
+
+STRUCTURE: Final = (For, While, If)
+"""Statements that nest others and are replicated into each role that needs what they nest."""
+
+SCALARS: Final = (Bind, Assign)
+"""Statements of variables alone, replicated likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """One use of a region by ``statement``. ``root`` owns the storage."""
+
+    root: Buffer
+    region: Region
+    kind: AccessKind
+    statement: Stmt
+
+    @property
+    def changes(self) -> bool:
+        return self.kind != "read"
+
+
+class LaunchFacts:
+    """The facts of one launch. Asking again costs nothing; every node asked about is kept alive."""
+
+    def __init__(self, kernel: Kernel, launch: Launch) -> None:
+        self.kernel = kernel
+        self.launch = launch
+        self._accesses: dict[int, tuple[Access, ...]] = {}
+        self._used: dict[int, frozenset[Var]] = {}
+        self._assigned: dict[int, frozenset[Var]] = {}
+        self._alive: list[Node] = []
+        self.scope = launch_scope(kernel, launch)
+
+    def accesses(self, statement: Stmt) -> tuple[Access, ...]:
+        """Every use of memory by the statement and what it nests, in program order; an update is a read and a write."""
+        found = self._accesses.get(id(statement))
+        if found is None:
+            self._alive.append(statement)
+            found = self._accesses[id(statement)] = tuple(_accesses(statement))
+        return found
+
+    def roots(self, statement: Stmt) -> frozenset[Buffer]:
+        return frozenset(a.root for a in self.accesses(statement))
+
+    def written(self, statement: Stmt) -> frozenset[Buffer]:
+        return frozenset(a.root for a in self.accesses(statement) if a.changes)
+
+    def read(self, statement: Stmt) -> frozenset[Buffer]:
+        return frozenset(a.root for a in self.accesses(statement) if a.kind != "write")
+
+    def used(self, statement: Stmt) -> frozenset[Var]:
+        """Variables whose value the statement or what it nests needs."""
+        found = self._used.get(id(statement))
+        if found is None:
+            self._alive.append(statement)
+            found = self._used[id(statement)] = frozenset(_used(statement))
+        return found
+
+    def assigned(self, statement: Stmt) -> frozenset[Var]:
+        """Variables that the statement or what it nests gives a value, those of loops and points apart."""
+        found = self._assigned.get(id(statement))
+        if found is None:
+            self._alive.append(statement)
+            found = self._assigned[id(statement)] = frozenset(_assigned(statement))
+        return found
+
+    def kills(self, statement: Stmt, root: Buffer) -> bool:
+        """Whether every element of ``root`` is written whatever it held, and none of it is read."""
+        return overwrites_whole(statement, root) and root not in self.read(statement)
+
+
+Body: TypeAlias = Sequence[Stmt]
+
+
+def _accesses(statement: Stmt) -> Iterator[Access]:
+    for node in walk(statement):
+        if not isinstance(node, StmtNode):
+            continue
+        kind: AccessKind = "atomic" if isinstance(node, (Atomic, AtomicTile)) else "write"
+        for region in node.reads():
+            yield Access(root=region.buffer.root, region=region, kind="read", statement=node)  # type: ignore[arg-type]
+        for region in node.writes():
+            yield Access(root=region.buffer.root, region=region, kind=kind, statement=node)  # type: ignore[arg-type]
+
+
+def _used(statement: Stmt) -> Iterator[Var]:
+    for node in walk(statement):
+        if not isinstance(node, StmtNode):
+            continue
+        own = _own_targets(node)
+        for name in type(node).CHILDREN:
+            value = getattr(node, name)
+            for child in value if isinstance(value, tuple) else (value,):
+                if child is None or child in own:
+                    continue
+                yield from (n for n in walk(child, bodies=False) if isinstance(n, Var))
+        for buffer in _buffers_of(node):
+            for expr in (*buffer.shape, *(buffer.strides or ())):
+                yield from (n for n in walk(expr) if isinstance(n, Var))
+
+
+def _buffers_of(node: Node) -> Iterator[Buffer]:
+    for inner in walk(node, bodies=False):
+        buffer = getattr(inner, "buffer", None)
+        if isinstance(buffer, Buffer):
+            yield buffer
+
+
+def _own_targets(node: StmtNode) -> tuple[Node, ...]:
+    """The variables that a statement itself gives a value, loops and points included."""
+    match node:
+        case Bind() | Assign():
+            return (node.var,)
+        case For():
+            return (node.var,)
+        case Map():
+            return node.axes
+        case Atomic() | Shuffle() | Vote() | Dialect():
+            return () if node.result is None else (node.result,)
+        case _:
+            return ()
+
+
+def _assigned(statement: Stmt) -> Iterator[Var]:
+    for node in walk(statement):
+        match node:
+            case Bind() | Assign():
+                yield node.var
+            case Atomic() | Shuffle() | Vote() | Dialect() if node.result is not None:
+                yield node.result
+            case _:
+                pass
+
+
+def overwrites_whole(statement: Stmt, root: Buffer) -> bool:
+    """Whether the statement gives every element of ``root`` a value, proven by its form alone. A fresh allocation counts: nothing is left."""
+    match statement:
+        case Alloc():
+            return statement.buffer is root
+        case ReducerInit():
+            return statement.buffer.root is root
+        case Fill() | Copy() | Transpose() | Scan():
+            return statement.dst.buffer.root is root and is_whole(statement.dst)
+        case Reduce():
+            return statement.dst.buffer.root is root and statement.clear and is_whole(statement.dst)
+        case Gemm():
+            return statement.c.buffer.root is root and constant_value(statement.clear) is True and is_whole(statement.c)
+        case Map():
+            return any(
+                isinstance(inner, Store)
+                and inner.buffer is root
+                and len(inner.indices) == len(statement.axes)
+                and set(inner.indices) == set(statement.axes)
+                and all(_same_size(extent, inner.buffer.shape[inner.indices.index(axis)]) for axis, extent in zip(statement.axes, statement.extents))
+                for inner in statement.body
+            )
+        case _:
+            return False
+
+
+def is_whole(region: Region) -> bool:
+    """Whether a region is all of its buffer."""
+    return all(constant_value(o) == 0 for o in region.offsets) and all(_same_size(e, s) for e, s in zip(region.extents, region.buffer.shape))
+
+
+def _same_size(left: Expr, right: Expr) -> bool:
+    if isinstance(left, Const) and isinstance(right, Const):
+        return left.value == right.value
+    return left == right
+
+
+def launch_scope(kernel: Kernel, launch: Launch) -> Scope:
+    """What is known about sizes, scalars, and the variables of the grid and the lanes."""
+    scope = Scope()
+    for param in kernel.params:
+        if isinstance(param, ScalarParam):
+            scope.add_variable(param.var, None, None)
+        elif isinstance(param, TensorParam):
+            for expr in (*param.buffer.shape, *(param.buffer.strides or ())):
+                for node in walk(expr):
+                    if isinstance(node, Var) and not scope.is_index_variable(node):
+                        scope.add_variable(node, Form.of(0), None)
+    for var, extent in (*zip(launch.grid_vars, launch.grid), *zip(launch.lane_vars, launch.threads or ())):
+        scope.add_variable(var, Form.of(0), scope.form(extent) - 1)
+    return scope
+
+
+def statements_in(body: Body) -> Iterator[Stmt]:
+    """Every statement under ``body`` in program order."""
+    for statement in body:
+        yield from (n for n in walk(statement) if isinstance(n, StmtNode))  # type: ignore[misc]
+
+
+def leaves_early(body: Body) -> bool:
+    """Whether a Break, Continue or Return stands under ``body``."""
+    return any(isinstance(s, (Break, Continue, Return)) for s in statements_in(body))
+
+
+def has_lanes(launch: Launch) -> bool:
+    return bool(launch.lane_vars) or any(isinstance(s, (Barrier, Shuffle, Vote)) for s in statements_in(launch.body))
+
+
+def is_uniform(expr: Expr, launch: Launch, axes: frozenset[Var] = frozenset()) -> bool:
+    """Whether the value is one for all lanes of a block and all points of the Map with ``axes``: it is made of neither, and of no load of
+    an element that could differ between them."""
+    differing = frozenset(launch.lane_vars) | axes
+    return not any(n in differing for n in walk(expr) if isinstance(n, Var)) and not any(
+        isinstance(n, Load) and n.buffer.root.space in ("local", "var") for n in walk(expr)
+    )
+
+
+def bytes_of(buffer: Buffer) -> int | None:
+    """The storage of one version of an on-chip buffer in bytes; None where a size is not constant."""
+    count = 1
+    for extent in buffer.shape:
+        value = constant_value(extent)
+        if value is None:
+            return None
+        count *= int(value)
+    return (count * buffer.dtype.storage_bits + 7) // 8

@@ -1,0 +1,208 @@
+"""Which product unit executes a matrix product, and how the product is cut for it.
+
+In: a product and a machine. Out: a :class:`Product`: the unit (None: the vector engine plays it), the tiling with padded operands, and a reason for every
+unit that was not taken. The answer depends on the product and the machine alone, never on stages or roles: it is part of the bits.
+
+A unit serves where it accumulates in the product's own type (float32 for floats up to 32 bits, float64, 32-bit integers) and takes the operands' types, or
+types that hold every value of theirs. Registers give the block of a product that a vector engine keeps: half of them for sums, two vectors wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.dtypes import DType, dtype as as_dtype
+from zellige.ir.expr import Region, constant_value
+from zellige.ir.stmt import Gemm
+from zellige.plan.capabilities import Machine
+from zellige.plan.nodes import Tiling
+from zellige.plugin.contract import MatmulUnit
+
+_FLOAT32: Final = as_dtype("float32")
+_FLOAT64: Final = as_dtype("float64")
+_INT32: Final = as_dtype("int32")
+
+MERGED_BYTES: Final = 512
+"""Bytes of one row of A that a step of a register-blocked product should take: below it the loop around the block costs, above it the caches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """``unit`` None: emulated by the vector engine. ``operand`` is the type that operands are converted to. ``sizes`` are m, n and k, None where not constant."""
+
+    gemm: Gemm
+    unit: MatmulUnit | None
+    operand: DType
+    accumulator: DType
+    tiling: Tiling | None
+    sizes: tuple[int | None, int | None, int | None]
+    because: str
+    rejected: tuple[tuple[str, str], ...]
+
+    @property
+    def is_native(self) -> bool:
+        return self.unit is not None and self.unit.is_native
+
+
+def accumulator_of(gemm: Gemm) -> DType:
+    """The type that a product accumulates in."""
+    types = (gemm.a.buffer.dtype, gemm.b.buffer.dtype, gemm.c.buffer.dtype)
+    if any(t.is_float for t in types):
+        return _FLOAT64 if any(t.name == "float64" for t in types) else _FLOAT32
+    return _INT32 if all(t.bits <= 32 for t in types) else as_dtype("int64")
+
+
+def sizes_of(gemm: Gemm) -> tuple[int | None, int | None, int | None]:
+    """m, n, k."""
+
+    def extent(region: Region, dimension: int) -> int | None:
+        value = constant_value(region.extents[dimension]) if region.buffer.rank >= -dimension else None
+        return None if value is None else int(value)
+
+    k = extent(gemm.a, -2 if gemm.transpose_a else -1)
+    if gemm.metadata is not None and k is not None:
+        k *= 2
+    return extent(gemm.c, -2), extent(gemm.c, -1), k
+
+
+def choose_product(gemm: Gemm, machine: Machine) -> Product:
+    """The unit for a product: one that takes its types as they are, else one that holds their values, else the vector engine."""
+    accumulator, sizes = accumulator_of(gemm), sizes_of(gemm)
+    a, b = gemm.a.buffer.dtype, gemm.b.buffer.dtype
+    fitting: list[tuple[int, int, MatmulUnit]] = []
+    rejected: list[tuple[str, str]] = []
+    for position, unit in enumerate(machine.units()):
+        reason = _unfit(gemm, unit, accumulator, sizes, machine)
+        if reason is None:
+            is_exact = (unit.a, unit.b) == (a.name, b.name)
+            fitting.append((0 if is_exact else as_dtype(unit.a).bits, position, unit))
+        else:
+            rejected.append((_unit_name(unit), reason))
+    if not fitting:
+        tiling = register_block(sizes, accumulator, machine)
+        why = "no product unit serves" if machine.units() else "the target has no product unit"
+        return Product(gemm=gemm, unit=None, operand=_widest(a, b, accumulator), accumulator=accumulator, tiling=tiling, sizes=sizes,
+                       because=f"{why}: emulated by the engine {machine.main_engine}", rejected=_distinct(rejected))  # fmt: skip
+    fitting.sort(key=lambda f: f[:2])
+    _, _, unit = fitting[0]
+    rejected += [(_unit_name(u), "another unit takes the operands with less conversion") for _, _, u in fitting[1:]]
+    is_exact = (unit.a, unit.b) == (a.name, b.name)
+    because = f"takes {a} and {b} as they are" if is_exact else f"{a} and {b} are widened to {unit.a}, which holds all of their values"
+    if unit.m == unit.n == 1:
+        tiling = register_block(sizes, accumulator, machine)
+        if tiling is not None and unit.k > 1:
+            tiling = Tiling(m=tiling.m, n=tiling.n, k=unit.k)
+    else:
+        tiling = _unit_block(unit, sizes)
+        because += _padding(unit, sizes, tiling)
+    operand = a if is_exact else as_dtype(unit.a)
+    return Product(gemm=gemm, unit=unit, operand=operand, accumulator=accumulator, tiling=tiling, sizes=sizes, because=because,
+                   rejected=_distinct(rejected))  # fmt: skip
+
+
+def _unit_name(unit: MatmulUnit) -> str:
+    name = unit.name or "product unit"
+    shape = "" if unit.m == unit.n == 1 else f" {unit.m}x{unit.n}x{unit.k}"
+    return f"{name}{shape} of {unit.a}"
+
+
+def _distinct(items: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(dict.fromkeys(items))
+
+
+def _widest(a: DType, b: DType, accumulator: DType) -> DType:
+    return accumulator if accumulator.bits >= max(a.bits, b.bits) else max((a, b), key=lambda t: t.bits)
+
+
+def _unfit(
+    gemm: Gemm, unit: MatmulUnit, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine
+) -> str | None:
+    """Why a unit cannot execute a product, None where it can."""
+    a, b = gemm.a.buffer.dtype, gemm.b.buffer.dtype
+    if gemm.scale_a is not None or gemm.scale_b is not None:
+        return "has no block scales"
+    if gemm.metadata is not None:
+        return "takes no sparse operand"
+    if as_dtype(unit.c) != accumulator:
+        return f"accumulates in {unit.c}, the product in {accumulator}"
+    if unit.m * unit.n > 1 and None in sizes:
+        return "needs constant sizes"
+    if (unit.a, unit.b) == (a.name, b.name):
+        return None
+    if not (holds(as_dtype(unit.a), a) and holds(as_dtype(unit.b), b)):
+        return f"takes {unit.a}{'' if unit.a == unit.b else ' and ' + unit.b}, which does not hold {a if a == b else f'{a} and {b}'}"
+    if unit.a not in machine.capabilities.compute_dtypes or unit.b not in machine.capabilities.compute_dtypes:
+        return f"operands cannot be converted to {unit.a} on this target"
+    return None
+
+
+def holds(wide: DType, narrow: DType) -> bool:
+    """Whether every value of ``narrow`` is a value of ``wide``."""
+    if wide == narrow:
+        return True
+    if narrow.lanes != 1 or wide.lanes != 1:
+        return False
+    if wide.is_float:
+        if narrow.is_float:
+            smaller = narrow.mantissa <= wide.mantissa and narrow.exponent < wide.exponent
+            return smaller or (narrow.mantissa <= wide.mantissa and narrow.exponent == wide.exponent and wide.bits > 8)
+        return narrow.bits <= wide.mantissa + (1 if not narrow.is_signed else 2)
+    if narrow.is_float:
+        return False
+    if wide.is_signed:
+        return narrow.bits < wide.bits or (narrow.is_signed and narrow.bits == wide.bits)
+    return not narrow.is_signed and narrow.bits <= wide.bits
+
+
+def register_block(
+    sizes: tuple[int | None, int | None, int | None], accumulator: DType, machine: Machine
+) -> Tiling | None:
+    """The block of sums that a vector engine keeps in registers; None where the register file is not known.
+
+    Half of the registers hold sums, the rest a row of B and values of A: with 32 registers 8 x 2 vectors, with 16 registers 4 x 2. Narrower
+    products take fewer vectors and more rows. Of shapes alike in that the one that computes the fewest elements beside the product wins.
+    """
+    file = machine.capabilities.registers
+    if file is None or file.vectors == 0:
+        return None
+    lanes = max(1, file.vector_bytes * 8 // accumulator.bits)
+    sums = file.vectors // 2
+    m, n, _ = sizes
+    shapes = [(max(1, sums // vectors), vectors * lanes) for vectors in (2, 1, 4)]
+    if m is None or n is None:
+        rows, columns = shapes[0]
+    else:
+        known_m, known_n = m, n
+        rows, columns = min(shapes, key=lambda s: _ceil(known_m, s[0]) * _ceil(known_n, s[1]))
+    return Tiling(m=rows, n=columns, k=1)
+
+
+def _ceil(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _unit_block(unit: MatmulUnit, sizes: tuple[int | None, int | None, int | None]) -> Tiling:
+    """The unit's own block, or of a unit that takes multiples the fewest equal blocks that cover the product."""
+    blocks = []
+    largest = unit.largest or (unit.m, unit.n, unit.k)
+    for size, one, most in zip(sizes, (unit.m, unit.n, unit.k), largest):
+        if unit.shape == "fixed" or size is None or most <= one:
+            blocks.append(one)
+        else:
+            count = -(-max(size, 1) // most)
+            blocks.append(min(most, _ceil(-(-size // count), one)))
+    return Tiling(m=blocks[0], n=blocks[1], k=blocks[2])
+
+
+def _padding(unit: MatmulUnit, sizes: tuple[int | None, int | None, int | None], tiling: Tiling) -> str:
+    padded = []
+    ratio = 1.0
+    for name, size, block in zip(("m", "n", "k"), sizes, (tiling.m, tiling.n, tiling.k)):
+        if size is not None and size > 0 and size % block:
+            full = _ceil(size, block)
+            ratio *= full / size
+            padded.append(f"{name} from {size} to {full}")
+    cut = f"; cut into {tiling.m}x{tiling.n}x{tiling.k}"
+    return cut + (f", padded with zeros in {', '.join(padded)} ({ratio - 1:.0%} more work)" if padded else "")

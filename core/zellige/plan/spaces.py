@@ -1,0 +1,178 @@
+"""In which space of the target each on-chip buffer lives, and by which path each copy goes.
+
+In: the legal launch, its products, a machine. Out: the space of each buffer (:func:`choose_spaces`) and the path of each copy (:func:`choose_path`).
+An operand lies where its unit reads it, a result where its unit leaves it, and everything else where the language's space leads to: a target
+without shared memory or registers of that kind puts it into the memory that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+
+from zellige.analysis.forms import Form
+from zellige.ir.expr import Buffer, Region, constant_value
+from zellige.ir.stmt import Alloc, Copy, Fill, Gemm, Map, Stmt
+from zellige.ir.traverse import walk
+from zellige.plan.capabilities import Machine
+from zellige.plan.draft import Decisions
+from zellige.plan.facts import LaunchFacts
+from zellige.plan.products import Product
+from zellige.plugin.contract import CopyPath, Space
+
+
+def block_buffers(facts: LaunchFacts) -> tuple[Buffer, ...]:
+    """The buffers that belong to the block: allocated outside every Map, not by a lane."""
+    found: list[Buffer] = []
+    pending: list[Stmt] = list(reversed(facts.launch.body))
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, Alloc):
+            found.append(statement.buffer)
+        elif not isinstance(statement, Map):
+            for name in reversed(type(statement).BODIES):
+                pending.extend(reversed(getattr(statement, name)))
+    return tuple(found)
+
+
+def choose_spaces(
+    facts: LaunchFacts, buffers: Iterable[Buffer], products: dict[int, Product], machine: Machine, decisions: Decisions
+) -> dict[Buffer, Space]:
+    """The space of each buffer. A choice that is not the one written is a decision."""
+    wishes = _unit_wishes(facts, products, machine)
+    vector_used = _vector_used(facts, products)
+    chosen: dict[Buffer, Space] = {}
+    moved: dict[tuple[str, str], list[str]] = {}
+    for buffer in buffers:
+        engines = frozenset((machine.main_engine,)) if buffer in vector_used and machine.capabilities.engines else frozenset()
+        space: Space | None = None
+        for name in wishes.get(buffer, ()):
+            wished = machine.space(name)
+            if wished is not None and (not wished.engines or engines <= set(wished.engines)):
+                space = wished
+                break
+        if space is None and machine.space(buffer.space) is not None:
+            space = machine.space(buffer.space)
+        if space is None:
+            space = machine.space_for(buffer.space, engines) or machine.space_for(buffer.space)
+        if space is None:
+            space = Space(name=buffer.space)
+        chosen[buffer] = space
+        if space.name != buffer.space:
+            moved.setdefault((buffer.space, space.name), []).append(buffer.name)
+    for (written, space_name), names in moved.items():
+        decisions.take(
+            f"where do {written} buffers live?", f"{', '.join(names)} in {space_name}",
+            f"the target calls it so, or has no space of the name {written}" if not machine.space(written) else "the product unit reads or writes there",
+        )  # fmt: skip
+    return chosen
+
+
+def _unit_wishes(facts: LaunchFacts, products: dict[int, Product], machine: Machine) -> dict[Buffer, tuple[str, ...]]:
+    """The spaces that units want their operands and results in; an operand's written space comes first where the unit takes it."""
+    wishes: dict[Buffer, tuple[str, ...]] = {}
+    for node in walk(facts.launch):
+        if not isinstance(node, Gemm):
+            continue
+        unit = products[id(node)].unit
+        if unit is None:
+            continue
+        if unit.c_space:
+            wishes.setdefault(node.c.buffer.root, (unit.c_space,))
+        for region, spaces in ((node.a, unit.a_spaces), (node.b, unit.b_spaces)):
+            root = region.buffer.root
+            if spaces and root.space != "global":
+                wanted = tuple(sorted(spaces, key=lambda name: not machine.is_of_written_role(name, root.space)))
+                both = tuple(s for s in wishes[root] if s in wanted) if root in wishes else wanted
+                wishes[root] = both or wanted
+    return wishes
+
+
+def _vector_used(facts: LaunchFacts, products: dict[int, Product]) -> frozenset[Buffer]:
+    """Buffers that something else than a copy, a fill or a product of a unit touches."""
+    used: set[Buffer] = set()
+    for node in walk(facts.launch):
+        if isinstance(node, (Copy, Fill)) or (isinstance(node, Gemm) and products[id(node)].unit is not None):
+            continue
+        for method in ("reads", "writes"):
+            regions = getattr(node, method, None)
+            if regions is not None:
+                used.update(region.buffer.root for region in regions())
+    return frozenset(used)
+
+
+def space_of(region: Region, spaces: dict[Buffer, Space]) -> str:
+    """The name of the space that a region lies in."""
+    root = region.buffer.root
+    return spaces[root].name if root in spaces else root.space
+
+
+def choose_path(
+    copy: Copy, facts: LaunchFacts, spaces: dict[Buffer, Space], machine: Machine
+) -> tuple[CopyPath, tuple[tuple[str, str], ...]]:
+    """The path of a copy and, for each earlier one that does not serve, why."""
+    source, destination = space_of(copy.src, spaces), space_of(copy.dst, spaces)
+    rejected: list[tuple[str, str]] = []
+    for path in machine.paths(source, destination):
+        reason = _unfit(path, copy, facts)
+        if reason is None:
+            return path, tuple(rejected)
+        rejected.append((path.mechanism, reason))
+    return CopyPath(source=source, destination=destination, mechanism="moves", engine=machine.main_engine), tuple(rejected)
+
+
+def _unfit(path: CopyPath, copy: Copy, facts: LaunchFacts) -> str | None:
+    if not path.casts and copy.src.buffer.dtype != copy.dst.buffer.dtype:
+        return f"cannot convert {copy.src.buffer.dtype} to {copy.dst.buffer.dtype}"
+    for region in (copy.src, copy.dst):
+        buffer = region.buffer
+        if buffer.root.space != "global":
+            continue
+        if path.fills_out_of_bounds and region is copy.src and any(
+            safe.buffer.root is buffer.root and constant_value(safe.value) != 0 for safe in facts.launch.safe_values
+        ):
+            return f"fills with zeros, and {buffer.name} has another safe value"
+        if path.alignment > 1:
+            reason = _misaligned(region, path, facts)
+            if reason is not None:
+                return reason
+    return None
+
+
+def _misaligned(region: Region, path: CopyPath, facts: LaunchFacts) -> str | None:
+    """Why the addresses or the pitch of a global region do not suit a path: both must be multiples for every value of the variables."""
+    buffer = region.buffer
+    bits = buffer.dtype.storage_bits
+    strides = element_strides(buffer, facts)
+    if strides is None or strides[-1].constant != 1:
+        return f"needs rows of {buffer.name} whose elements are next to each other"
+    for dimension, stride in enumerate(strides[:-1]):
+        if constant_value(region.extents[dimension]) == 1 and divides(stride, path.alignment * 8, bits):
+            continue
+        if not divides(stride, path.alignment * 8, bits):
+            return f"needs a pitch of {buffer.name} that is a multiple of {path.alignment} bytes"
+    if not divides(facts.scope.form(region.offsets[-1]), path.alignment * 8, bits):
+        return f"needs columns of {buffer.name} that begin at multiples of {path.alignment} bytes"
+    if not divides(facts.scope.form(region.extents[-1]), path.granule * 8, bits):
+        return f"moves rows of multiples of {path.granule} bytes"
+    return None
+
+
+def element_strides(buffer: Buffer, facts: LaunchFacts) -> list[Form] | None:
+    """The strides in elements, as written or of the dense shape."""
+    if buffer.strides is not None:
+        return [facts.scope.form(s) for s in buffer.strides]
+    strides = [Form.of(1)]
+    for extent in reversed(buffer.shape[1:]):
+        strides.insert(0, strides[0] * facts.scope.form(extent))
+    return strides if buffer.shape else None
+
+
+def divides(form: Form, multiple_bits: int, element_bits: int) -> bool:
+    """Whether ``form`` elements of ``element_bits`` are a multiple of ``multiple_bits`` whatever the values of its atoms."""
+    return all(coefficient * element_bits % multiple_bits == 0 for coefficient in form.terms.values())
+
+
+def known_divisor(form: Form) -> int:
+    """The greatest number that divides the form whatever its atoms are; 0 of the form 0."""
+    return gcd(*form.terms.values()) if form.terms else 0

@@ -1,0 +1,221 @@
+"""Which buffers can pass from role to role as a stream of versions, and which change hands in place.
+
+In: the facts of a launch and the role of each operation. Out: for each buffer that several roles touch a :class:`Stream` or its name among the shared.
+
+A buffer is a stream where one role makes its content and others only read it: all its uses stand in one body, in phases (the maker's statements,
+then the readers'), and each phase begins with a statement that overwrites all of it, so that no content lives from one phase into
+the next. Everything else that several roles touch has one version, and the right to touch it is handed on in program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zellige.ir.expr import Buffer, Var
+from zellige.ir.stmt import Alloc, Assume, For, Map, Stmt
+from zellige.ir.traverse import walk
+from zellige.plan.facts import LaunchFacts
+from zellige.plan.roles import Assignment, is_operation
+
+Place: TypeAlias = tuple[int, str]
+"""A body: the identity of its owner (the launch's is 0) and the field's name."""
+
+LAUNCH: Place = (0, "body")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Positions in a body: the maker's first and last statement, and of each reader the first and last."""
+
+    made: tuple[int, int]
+    read: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """``buffer`` goes from ``producer`` to ``consumers`` in ``place``, the body of ``loop`` where that is a loop."""
+
+    buffer: Buffer
+    place: Place
+    loop: For | None
+    producer: str
+    consumers: tuple[str, ...]
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """``streams``; ``shared`` are the other buffers of several roles; ``reasons`` say why each of those is no stream."""
+
+    streams: tuple[Stream, ...]
+    shared: tuple[Buffer, ...]
+    reasons: Mapping[Buffer, str]
+
+
+class RoleView:
+    """Which roles run which statements: operations in their own role, structure and scalars in every role that needs them."""
+
+    def __init__(self, facts: LaunchFacts, assignment: Assignment) -> None:
+        self._facts = facts
+        self._assignment = assignment
+        self.kept: dict[str, set[int]] = {role: _kept(facts, assignment, role) for role in assignment.roles}
+
+    def roles_of(self, statement: Stmt) -> tuple[str, ...]:
+        """The roles that hold the statement, in the order of the assignment."""
+        return tuple(role for role in self._assignment.roles if id(statement) in self.kept[role])
+
+    def uses(self, statement: Stmt, root: Buffer) -> list[tuple[str, bool]]:
+        """(role, writes) of each use of ``root`` under the statement, in program order, once each."""
+        found: dict[tuple[str, bool], None] = {}
+        pending: list[Stmt] = [statement]
+        while pending:
+            top = pending.pop()
+            if is_operation(top):
+                for access in self._facts.accesses(top):
+                    if access.root is root:
+                        found.setdefault((self._assignment.of[id(top)], access.changes))
+                continue
+            if any(region.buffer.root is root for region in top.reads()):
+                for role in self.roles_of(top):
+                    found.setdefault((role, False))
+            for name in reversed(type(top).BODIES):
+                pending.extend(reversed(getattr(top, name)))
+        return list(found)
+
+
+def _kept(facts: LaunchFacts, assignment: Assignment, role: str) -> set[int]:
+    """The identities of the statements that a role holds: its operations, and backward from them the scalars and the structure around both."""
+    parents: dict[int, Stmt] = {}
+    every: list[Stmt] = []
+    pending = list(reversed(facts.launch.body))
+    while pending:
+        statement = pending.pop()
+        every.append(statement)
+        if is_operation(statement):
+            continue
+        for name in reversed(type(statement).BODIES):
+            for inner in reversed(getattr(statement, name)):
+                parents[id(inner)] = statement
+                pending.append(inner)
+    kept: set[int] = set()
+    needed: set[Var] = set()
+
+    def keep(statement: Stmt) -> None:
+        at: Stmt | None = statement
+        while at is not None and id(at) not in kept:
+            kept.add(id(at))
+            if is_operation(at) or not type(at).BODIES:
+                needed.update(facts.used(at))
+            else:
+                needed.update(header_used(at))
+            at = parents.get(id(at))
+
+    for statement in every:
+        if is_operation(statement) and assignment.of[id(statement)] == role:
+            keep(statement)
+    while True:
+        more = [s for s in every if id(s) not in kept and not is_operation(s) and not type(s).BODIES and facts.assigned(s) & needed]
+        if not more:
+            fixed = ("size", "grid", "scalar")
+            kept.update(id(s) for s in every if isinstance(s, Assume) and all(v in needed or v.kind in fixed for v in facts.used(s)) and _is_open(s, parents, kept))
+            return kept
+        for statement in more:
+            keep(statement)
+
+
+def _is_open(statement: Stmt, parents: Mapping[int, Stmt], kept: set[int]) -> bool:
+    """Whether the structure around a statement is kept anyway."""
+    around = parents.get(id(statement))
+    return around is None or id(around) in kept
+
+
+def header_used(statement: Stmt) -> frozenset[Var]:
+    """The variables in the fields of a statement that are not bodies, its own target apart."""
+    own = getattr(statement, "var", None)
+    return frozenset(n for n in walk(statement, bodies=False) if isinstance(n, Var) and n is not own)
+
+
+def share(facts: LaunchFacts, view: RoleView, candidates: Mapping[Buffer, int]) -> Sharing:
+    """Streams and shared buffers among everything that several roles touch. ``candidates`` are the on-chip buffers, which may have versions."""
+    roots: dict[Buffer, None] = {}
+    for statement in facts.launch.body:
+        for access in facts.accesses(statement):
+            roots.setdefault(access.root)
+    streams: list[Stream] = []
+    shared: list[Buffer] = []
+    reasons: dict[Buffer, str] = {}
+    for root in roots:
+        uses = [use for statement in facts.launch.body for use in view.uses(statement, root)]
+        if len({role for role, _ in uses}) < 2 or not any(writes for _, writes in uses):
+            continue
+        found = stream_of(facts, view, root) if root in candidates else f"{root.name} is no tile of the block"
+        if isinstance(found, Stream):
+            streams.append(found)
+        else:
+            shared.append(root)
+            reasons[root] = found
+    return Sharing(streams=tuple(streams), shared=tuple(shared), reasons=reasons)
+
+
+def stream_of(facts: LaunchFacts, view: RoleView, root: Buffer) -> Stream | str:
+    """``root`` as a stream, or the reason why it cannot be one."""
+    place, body, loop, is_launch = home_of(facts, root)
+    writers = {role for s in body for role, writes in view.uses(s, root) if writes}
+    if len(writers) != 1:
+        return f"{root.name} is written by {' and '.join(sorted(writers)) or 'no role'}"
+    (producer,) = writers
+    phases: list[Phase] = []
+    made: list[int] = []
+    read: dict[str, list[int]] = {}
+    was_emptied = False
+    for position, statement in enumerate(body):
+        if isinstance(statement, Alloc) and statement.buffer is root:
+            was_emptied = True
+            continue
+        roles = {role for role, _ in view.uses(statement, root)}
+        if not roles:
+            continue
+        if producer in roles and len(roles) > 1:
+            return f"{root.name} is made and used up within one statement, a loop or branch of several roles"
+        if producer in roles:
+            if read:
+                phases.append(_phase(made, read))
+                made, read, was_emptied = [], {}, False
+            if not made and not (was_emptied or facts.kills(statement, root) or (is_launch and not phases)):
+                return f"{root.name} keeps something of what it held before"
+            made.append(position)
+            continue
+        if not made:
+            return f"{root.name} is read before it is made: its content comes from an earlier iteration"
+        for role in roles:
+            read.setdefault(role, []).append(position)
+    if made and not read:
+        return f"{root.name} is read only by the role that makes it"
+    phases.append(_phase(made, read))
+    consumers = tuple(dict.fromkeys(role for phase in phases for role, _, _ in phase.read))
+    if any({role for role, _, _ in phase.read} != set(consumers) for phase in phases):
+        return f"{root.name} goes to different roles at different times"
+    return Stream(buffer=root, place=place, loop=loop, producer=producer, consumers=consumers, phases=tuple(phases))
+
+
+def _phase(made: list[int], read: dict[str, list[int]]) -> Phase:
+    return Phase(made=(made[0], made[-1]), read=tuple((role, at[0], at[-1]) for role, at in read.items()))
+
+
+def home_of(facts: LaunchFacts, root: Buffer) -> tuple[Place, tuple[Stmt, ...], For | None, bool]:
+    """The innermost body that holds every use of ``root``, its loop where it is the body of one, and whether it is the launch's own."""
+    place, body, loop, is_launch = LAUNCH, facts.launch.body, None, True
+    while True:
+        users = [s for s in body if root in facts.roots(s)]
+        if len(users) != 1 or is_operation(users[0]):
+            return place, body, loop, is_launch
+        (only,) = users
+        if any(region.buffer.root is root for region in only.reads()):
+            return place, body, loop, is_launch
+        inner = [name for name in type(only).BODIES if any(root in facts.roots(s) for s in getattr(only, name))]
+        if len(inner) != 1 or isinstance(only, Map):
+            return place, body, loop, is_launch
+        place, body, is_launch = (id(only), inner[0]), getattr(only, inner[0]), False
+        loop = only if isinstance(only, For) else None

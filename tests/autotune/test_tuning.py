@@ -1,0 +1,469 @@
+"""Tuning: which configuration wins, which arguments are tuned, what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige as zl
+import zellige.language as T
+from zellige.autotune import bench
+from zellige.autotune.results import table_of
+from zellige.autotuner import AutoTuner, get_autotune_inputs, set_autotune_inputs
+
+SIZE = 256
+QUICK: dict[str, Any] = {"warmup": 0.1, "rep": 0.5, "isolate": False}
+
+
+def scaled(block: int = 32, factor: float = 2.0, size: int = SIZE) -> Any:
+    @T.prim_func
+    def scale(A: T.Tensor((size,), "float32"), B: T.Tensor((size,), "float32")):
+        with T.Kernel(T.ceildiv(size, block)) as i:
+            for j in T.Parallel(block):
+                B[i * block + j] = A[i * block + j] * factor
+
+    return scale
+
+
+def tuner(configs: Any, **profile: Any) -> AutoTuner:
+    made = AutoTuner.from_kernel(scaled, configs).set_compile_args(out_idx=[-1], target="cpu")
+    return made.set_profile_args(**{**QUICK, **profile})
+
+
+def test_the_winner_is_the_fastest_and_its_kernel_works() -> None:
+    configs = [{"block": 1}, {"block": 64}, {"block": 256}]
+    result = tuner(configs, rep=3).run()
+    assert [trial.outcome for trial in result.trials] == ["measured"] * 3
+    times = {trial.config["block"]: trial.latency for trial in result.trials}
+    assert result.latency == min(times.values()) == times[result.config["block"]]
+    assert (result.kernel.latency, result.kernel.config) == (result.latency, result.config)
+    a = np.arange(SIZE, dtype=np.float32)
+    np.testing.assert_array_equal(result.kernel(a), 2 * a)
+    assert result.func.kernel.name == "scale" and "scale" in result.libcode
+
+
+def test_a_configuration_that_computes_something_else_never_wins() -> None:
+    configs = [{"factor": 3.0, "block": 256}, {"factor": 2.0, "block": 1}]
+    result = tuner(configs, ref_prog=lambda a: a * 2).run()
+    assert result.config == configs[1]
+    assert [trial.outcome for trial in result.trials] == ["wrong", "measured"]
+    assert "elements differ" in result.trials[0].reason
+    assert result.ref_latency is not None and result.ref_latency > 0
+    unchecked = tuner(configs[:1], ref_prog=lambda a: a * 2, skip_check=True).run()
+    assert unchecked.config == configs[0]
+
+
+def test_a_check_of_ones_own_judges_by_raising() -> None:
+    seen: list[tuple[Any, Any]] = []
+
+    def check(found: list[Any], expected: list[Any]) -> None:
+        seen.append((found, expected))
+        assert np.allclose(found[0], expected[0])
+
+    configs = [{"factor": 3.0}, {"factor": 2.0}]
+    result = tuner(configs, ref_prog=lambda a: a * 2, manual_check_prog=check).run()
+    assert result.config == {"factor": 2.0} and len(seen) == 2
+
+
+def test_a_refused_configuration_is_a_result_with_its_reason() -> None:
+    result = tuner([{"block": 0}, {"block": 16}]).run()
+    assert [trial.outcome for trial in result.trials] == ["refused", "measured"]
+    assert result.trials[0].reason
+    with pytest.raises(zl.LaunchError, match="E634: none of the 1 configurations of scaled gives a time") as caught:
+        tuner([{"block": 0}]).run()
+    assert "refused: " in caught.value.hint
+
+
+@pytest.mark.parametrize("configs", [[], list])
+def test_no_configuration_is_refused(configs: Any) -> None:
+    with pytest.raises(ValueError, match="E633: there is no configuration of scaled"):
+        tuner(configs).run()
+
+
+def test_a_key_that_is_no_argument_is_refused() -> None:
+    with pytest.raises(ValueError, match="E635: unused keys in the configuration .*scaled has no argument blok"):
+        tuner([{"block": 16}, {"blok": 16}]).run()
+
+
+def test_autotune_below_jit_is_refused() -> None:
+    with pytest.raises(zl.CompileError, match="E162: zl.autotune decorates"):
+
+        @zl.autotune(configs=[{"block": 16}])
+        def scale(block: int = 16) -> Any:
+            return scaled(block)
+
+
+def test_programs_that_are_alike_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    measure = bench.LocalBench.measure
+    monkeypatch.setattr(bench.LocalBench, "measure", lambda self, number, *a, **k: counted.append(number) or measure(self, number, *a, **k))
+    configs = [{"block": 32}, {"block": 32, "factor": 2.0}, {"block": 64}]
+    result = tuner(configs).run()
+    assert counted == [0, 2]
+    assert result.trials[1].latency == result.trials[0].latency and result.trials[1].config == configs[1]
+
+
+def test_pass_configs_of_one_configuration_go_before_those_of_all() -> None:
+    key = zl.PassConfigKey.TL_ENABLE_FAST_MATH
+    made = tuner([{"block": 32, "pass_configs": {key: True}}, {"block": 32}])
+    made.set_compile_args(out_idx=[-1], target="cpu", pass_configs={key: False})
+    assert [made.trace(c, made.options_for(c)).options.fast_math for c in ({"pass_configs": {key: True}}, {})] == [True, False]
+    assert len({trial.latency for trial in made.run().trials}) == 2  # different programs, both measured
+
+
+def test_slow_configurations_stop_early_and_do_not_win() -> None:
+    configs = [{"block": 256, "size": 256}, {"block": 1, "size": 256}]
+    made = AutoTuner.from_kernel(lambda block=1, size=256: scaled(block, size=size), configs)
+    result = made.set_compile_args(out_idx=-1, target="cpu").set_profile_args(**QUICK).run(early_stop=True, early_stop_factor=1e-6)
+    assert [trial.is_estimate for trial in result.trials] == [False, True]
+    assert result.config == configs[0]
+
+
+def test_supplied_arguments_reach_the_kernel_and_the_reference() -> None:
+    given: list[Any] = []
+
+    def supply(params: list[Any]) -> list[Any]:
+        given.append([param.name for param in params])
+        return [np.full(SIZE, 7.0, np.float32)]
+
+    seen: list[float] = []
+
+    def reference(a: Any) -> Any:
+        seen.append(float(a[0]))
+        return a * 2
+
+    configs = [{"block": 16}, {"block": 64}, {"block": 128}]
+    tuner(configs, supply_prog=supply, ref_prog=reference, cache_input_tensors=True).run()
+    assert given == [["A"]] and set(seen) == {7.0}
+    given.clear()
+    tuner([{"block": 8}, {"block": 2}], supply_prog=supply).run()
+    assert len(given) == 3  # once to know what is measured, then for each configuration
+
+
+def test_the_innermost_inputs_of_the_thread_count() -> None:
+    assert get_autotune_inputs() is None
+    with set_autotune_inputs(1, 2), set_autotune_inputs([3]):
+        assert get_autotune_inputs() == [3]
+        other: list[Any] = []
+        thread = threading.Thread(target=lambda: other.append(get_autotune_inputs()))
+        thread.start()
+        thread.join()
+        assert other == [None]
+    assert get_autotune_inputs() is None
+
+
+# ---- the decorator
+
+
+@zl.autotune(configs=[{"block": 32}, {"block": 64}], **QUICK)
+@zl.jit(out_idx=-1, target="cpu")
+def tuned(size: int = SIZE, factor: float = 2.0, block: int = 16) -> Any:
+    return scaled(block, factor, size)
+
+
+def test_a_lazy_function_gives_the_best_kernel_and_tunes_once() -> None:
+    kernel = tuned(SIZE)
+    assert kernel.config in ({"block": 32}, {"block": 64})
+    assert tuned(SIZE) is kernel is tuned(size=SIZE)
+    assert tuned(128) is not kernel
+    assert tuned.tune(SIZE).kernel is kernel
+
+
+def test_arguments_that_the_caller_gives_are_not_tuned() -> None:
+    kernel = tuned(SIZE, block=8)
+    assert kernel.latency is None and kernel.config is None
+    with pytest.raises(ValueError, match="was not tuned"):
+        kernel.get_tuner_result()
+
+
+def test_configurations_may_depend_on_the_call() -> None:
+    asked: list[Any] = []
+
+    def configs(size: int, **named: Any) -> list[dict[str, int]]:
+        asked.append((size, named))
+        return [{"block": size // 2}]
+
+    function = zl.autotune(configs=configs, **QUICK)(tuned.jit_impl)
+    assert function(64, factor=2.0).config == {"block": 32}
+    assert asked == [(64, {"factor": 2.0})]
+
+
+def test_what_is_not_specialised_is_tuned_once_and_compiled_for_each() -> None:
+    function = zl.autotune(configs=[{"block": 32}, {"block": 64}], do_not_specialize=["factor"], **QUICK)(tuned.jit_impl)
+    first, second = function(SIZE, factor=2.0), function(SIZE, factor=5.0)
+    assert first.config == second.config and first.latency == second.latency
+    a = np.ones(SIZE, np.float32)
+    assert (first(a)[0], second(a)[0]) == (2.0, 5.0)
+
+
+@zl.autotune(configs=[{"block": 32}, {"block": 64}], **QUICK)
+@zl.jit(target="cpu")
+def eager(A, block=16):
+    (N,) = (T.const("N"),)
+    A: T.Tensor((N,), "float32")
+    B = T.empty((N,), "float32")
+    with T.Kernel(T.ceildiv(N, block)) as i:
+        for j in T.Parallel(block):
+            B[i * block + j] = A[i * block + j] + 1.0
+    return B
+
+
+def test_an_eager_function_runs_with_the_best_configuration() -> None:
+    a = np.arange(SIZE, dtype=np.float32)
+    np.testing.assert_array_equal(eager(a), a + 1)
+    kernel = eager(a, __return_kernel=True)
+    assert kernel.config in ({"block": 32}, {"block": 64})
+    assert eager.compile(N=SIZE).out_idx == [1]
+
+
+@zl.autotune(configs=[{"block": 32}, {"block": 64}], **QUICK)
+@zl.jit(target="cpu")
+def add_number(block: int = 16) -> Any:
+    @T.prim_func
+    def add(A: T.Tensor((SIZE,), "float32"), s: T.float32):
+        with T.Kernel(T.ceildiv(SIZE, block)) as i:
+            for j in T.Parallel(block):
+                A[i * block + j] += s
+
+    return add
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_numbers_must_be_given_and_arguments_are_not_changed(isolate: bool) -> None:
+    function = zl.autotune(configs=[{"block": 32}], **{**QUICK, "isolate": isolate})(add_number.jit_impl)
+    with pytest.raises(ValueError, match="E632: add takes the number s, .*") as caught:
+        function()
+    assert "set_autotune_inputs" in caught.value.hint
+    a = np.zeros(SIZE, np.float32)
+    with set_autotune_inputs(a, 0.5):
+        kernel = function()
+    assert not a.any()
+    kernel(a, 0.5)
+    assert (a == 0.5).all()
+
+
+def test_the_parts_of_threads_that_tune_at_once_agree() -> None:
+    function = zl.autotune(configs=[{"block": 32}, {"block": 64}], **QUICK)(tuned.jit_impl)
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(function(SIZE))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and len({id(kernel) for kernel in found}) == 1
+
+
+# ---- processes
+
+
+def test_trials_in_processes_of_their_own_check_results_too() -> None:
+    configs = [{"factor": 3.0}, {"factor": 2.0, "block": 64}, {"block": 0}]
+    result = tuner(configs, isolate=True, ref_prog=lambda a: a * 2).run()
+    assert [trial.outcome for trial in result.trials] == ["wrong", "measured", "refused"]
+
+
+def test_a_trial_that_hangs_or_crashes_is_a_result_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = bench.ProcessBench._ask
+
+    def broken(self: Any, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
+        if request["do"] == "measure" and request["number"] < 2:
+            self._process.send_signal(signal.SIGKILL if request["number"] else signal.SIGSTOP)
+            seconds = 0.3
+        return ask(self, request, seconds, doing)
+
+    monkeypatch.setattr(bench.ProcessBench, "_ask", broken)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})  # one process, which all three need
+    result = tuner([{"block": 16}, {"block": 32}, {"block": 64}], isolate=True).run()
+    assert [trial.outcome for trial in result.trials] == ["timeout", "crashed", "measured"]
+    assert "signal 9" in result.trials[1].reason
+    assert result.config == {"block": 64}
+
+
+def test_a_trial_in_this_process_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave = threading.Event()
+    compute = bench.compute
+    hung: list[bool] = []
+
+    def slow(kernel: Any, inputs: Any) -> Any:
+        if not hung:
+            hung.append(True)
+            leave.wait(20)
+        return compute(kernel, inputs)
+
+    monkeypatch.setattr(bench, "compute", slow)
+    result = tuner([{"block": 16}, {"block": 32}]).run(timeout=1)
+    leave.set()
+    assert [trial.outcome for trial in result.trials] == ["timeout", "measured"]
+
+
+# ---- earlier sessions
+
+
+def test_trials_are_recalled_and_a_changed_program_is_measured(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = [{"block": 16}, {"block": 32}]
+    first = tuner(configs).run()
+    (session,) = (own_cache / "tuning").iterdir()
+    lines = session.read_text().splitlines()
+    assert len(lines) == 2
+    again = tuner(configs).run()
+    assert all(trial.is_recalled for trial in again.trials) and again.latency == first.latency
+    session.write_text(f"{lines[0]}\n{{broken\n{lines[1][:20]}\n")
+    third = tuner([*configs, {"block": 64}]).run()
+    assert [trial.is_recalled for trial in third.trials] == [True, False, False]
+    other = tuner(configs, rep=1).run()
+    assert not any(trial.is_recalled for trial in other.trials)
+
+
+def test_an_interrupted_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = [{"block": 16}, {"block": 32}, {"block": 64}]
+    measure = bench.LocalBench.measure
+
+    def interrupted(self: Any, number: int, *args: Any, **named: Any) -> Any:
+        if number == 1:
+            raise KeyboardInterrupt
+        return measure(self, number, *args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.LocalBench, "measure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tuner(configs).run()
+    assert [trial.is_recalled for trial in tuner(configs).run().trials] == [True, False, False]
+
+
+def test_a_cache_that_is_off_or_cannot_be_written_keeps_nothing(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    zl.disable_cache()
+    try:
+        tuner([{"block": 16}]).run()
+    finally:
+        zl.enable_cache()
+    assert not (own_cache / "tuning").exists()
+    own_cache.write_text("a file where the folder should be")
+    result = tuner([{"block": 16}, {"block": 32}]).run()
+    assert result.latency is not None
+    assert [record.getMessage()[:28] for record in caplog.records].count("tuning results are not kept:") == 1
+
+
+# ---- what is shown
+
+
+def test_the_table_ranks_the_trials_and_names_what_they_share() -> None:
+    configs = [{"block": block, "factor": 2.0} for block in (0, 16, 64)]
+    result = tuner(configs, ref_prog=lambda a: a * 2).run()
+    table = table_of(result.trials, result.ref_latency)
+    assert [column.header for column in table.columns] == ["block", "time, ms", "of best", "outcome"]
+    assert "all with factor=2.0" in str(table.title) and "reference" in str(table.caption)
+    outcomes = [str(cell) for cell in table.columns[-1].cells]
+    assert outcomes[:2] == ["measured", "measured"] and outcomes[2].startswith("refused: ")
+
+
+def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    tuner([{"block": 16}]).run()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    tuner([{"block": 32}]).run()
+    assert "measuring" in capsys.readouterr().err
+
+
+# ---- configurations that are proposed
+
+
+@zl.autotune(**QUICK)
+@zl.jit(target="cpu")
+def gemm(A, B, block_M=32, block_N=32, block_K=16, num_stages=2, threads=128, transposed=False, unused=5):
+    M, N, K = T.const("M, N, K")
+    A: T.Tensor((M, K), "float32")
+    B: T.Tensor((K, N), "float32")
+    C = T.empty((M, N), "float32")
+    with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+        a = T.alloc_shared((block_M, block_K), "float32")
+        b = T.alloc_shared((block_K, block_N), "float32")
+        c = T.alloc_fragment((block_M, block_N), "float32")
+        T.use_swizzle(4, enable=transposed)
+        T.clear(c)
+        for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
+            T.copy(A[by * block_M, k * block_K], a)
+            T.copy(B[k * block_K, bx * block_N], b)
+            T.gemm(a, b, c)
+        T.copy(c, C[by * block_M, bx * block_N])
+    return C
+
+
+def test_configurations_are_proposed_from_what_the_arguments_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    from zellige.autotune import space
+
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    configs = gemm._tuner((a, a), {})._configurations()
+    assert configs is not None and 8 <= len(configs) <= space.LIMIT
+    assert configs[0] == {"block_M": 32, "block_N": 32, "block_K": 16, "num_stages": 2, "transposed": False}
+    assert all(set(config) == set(configs[0]) for config in configs)  # threads are emulated on this target, `unused` changes nothing
+    assert len({config["block_M"] for config in configs}) > 1 and len({repr(config) for config in configs}) == len(configs)
+    monkeypatch.setattr(space, "LIMIT", 3)
+    np.testing.assert_allclose(gemm(a, a), a @ a, rtol=1e-3, atol=1e-3)
+    assert len(gemm.tune(a, a).trials) == 3
+
+
+def test_given_arguments_are_left_out_of_what_is_proposed() -> None:
+    a = np.zeros((64, 64), np.float32)
+    configs = gemm._tuner((a, a), {"block_M": 16, "block_N": 16, "block_K": 16})._configurations()
+    assert configs is not None and set(configs[0]) == {"num_stages", "transposed"}
+    every = {"block_M": 16, "block_N": 16, "block_K": 16, "num_stages": 1, "threads": 128, "transposed": True, "unused": 1}
+    assert gemm._tuner((a, a), every)._configurations() is None
+
+
+def test_nothing_to_propose_is_refused() -> None:
+    def fixed() -> Any:
+        return scaled()
+
+    def factored(factor: int = 2) -> Any:
+        return scaled(32, factor)
+
+    with pytest.raises(ValueError, match="E633: .*: it has no argument with a default"):
+        zl.autotune(zl.jit(fixed))()
+    with pytest.raises(ValueError, match="E633: .* depend on factor"):
+        zl.autotune(zl.jit(out_idx=-1)(factored))()
+
+
+def test_the_cost_model_prefers_less_traffic_and_refuses_what_does_not_fit() -> None:
+    from zellige.autotune.cost import estimate
+    from zellige.plugin.contract import Capabilities, Space
+
+    def cost(block: int, stages: int, **limits: int) -> Any:
+        spaces = tuple(Space(name=name, bytes=size) for name, size in limits.items())
+        kernel = gemm.jit_impl.get_tir(block_M=block, block_N=block, num_stages=stages, M=1024, N=1024, K=1024).kernel
+        return estimate(kernel, Capabilities(target="test", threads=1, vector_bytes=32, spaces=spaces))
+
+    assert cost(128, 1).time < cost(32, 1).time < cost(8, 1).time
+    assert cost(128, 1, shared=16384).time < float("inf")
+    too_big = cost(128, 2, shared=16384)
+    assert too_big.time == float("inf") and "needs 32768 bytes of shared, the target has 16384" in too_big.reason
+
+
+# ---- arguments that travel
+
+
+def test_arguments_keep_their_types_and_strides_on_the_way(tmp_path: Path) -> None:
+    import ml_dtypes
+    import torch
+
+    from zellige.autotune import exchange
+
+    wide = np.arange(24, dtype=np.float16).reshape(4, 6)
+    cases = [wide, wide[:, ::2], wide[:, :4], np.zeros((0, 3), np.int32), np.array(5.0), np.ones(3, ml_dtypes.bfloat16), np.ones(2, bool)]
+    for place, given in enumerate(cases):
+        found = exchange.read(exchange.write(given, tmp_path / str(place)))
+        assert (found.dtype, found.shape) == (given.dtype, given.shape)
+        assert given.size < 2 or found.strides == given.strides
+        np.testing.assert_array_equal(found.astype(np.float64), given.astype(np.float64))
+    assert [exchange.read(exchange.write(v, tmp_path / "n")) for v in (None, True, 3, 2.5, np.float32(1.5))] == [None, True, 3, 2.5, 1.5]
+    half = exchange.read(exchange.write(torch.ones(3, dtype=torch.bfloat16), tmp_path / "t"))
+    assert half.dtype == ml_dtypes.bfloat16
+    back = exchange.as_framework_of(half, torch.ones(1))
+    assert back.dtype == torch.bfloat16 and back.tolist() == [1, 1, 1]
+    carried = exchange.write(np.ones(2, np.uint8), tmp_path / "c", "float8_e8m0fnu")
+    assert exchange.read(carried).dtype == ml_dtypes.float8_e8m0fnu

@@ -1,0 +1,243 @@
+"""The lane extension: queries, barriers, shuffles, votes, and what is built from them."""
+
+import numpy as np
+import pytest
+
+import zellige.language as T
+from zellige.ir.stmt import Barrier
+from zellige.ir.traverse import walk
+
+
+def test_numbers_of_lanes_and_blocks(run):
+    @T.prim_func
+    def k(A: T.Tensor((6, 64), "int32")):
+        with T.Kernel(2, 3, threads=(8, 4, 2)) as (bx, by):
+            x, y, z = T.get_thread_bindings()
+            lane = x + T.get_thread_extent() * (y + T.get_thread_extent(1) * z)
+            A[T.get_block_binding(1) * T.get_block_extent(0) + T.get_block_binding(), lane] = T.get_warp_idx() * 100 + T.get_lane_idx()
+
+    a = run(k, np.full((6, 64), -1, np.int32))
+    np.testing.assert_array_equal(a, np.tile([w * 100 + i for w in range(2) for i in range(32)], (6, 1)))
+
+
+def test_dimensions_that_were_not_given():
+    @T.prim_func
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(5, threads=64):
+            assert T.get_thread_extents() == [64, 1, 1]
+            assert T.get_block_extents() == [5, 1, 1]
+            assert T.get_thread_binding(2).constant == 0
+            assert len(T.get_block_bindings()) == 1
+            A[T.get_thread_binding()] = 1
+
+    @T.prim_func
+    def default(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            assert T.get_thread_extent() == 128
+            A[0] = 1
+
+    assert len(k.kernel.launches[0].lane_vars) == 1
+    assert not default.kernel.launches[0].lane_vars, "an extent alone makes no lanes"
+
+
+def test_a_barrier_without_lanes_has_nothing_to_do(run):
+    @T.prim_func
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((4,), "int32")
+            T.copy(A, tile)
+            T.sync_threads()
+            if A[0] == 0:
+                T.sync_warp()
+            T.copy(tile, A)
+
+    assert not [node for node in walk(k.kernel) if isinstance(node, Barrier)]
+    assert not k.kernel.launches[0].lane_vars
+    assert run(k, np.arange(4, dtype=np.int32)).tolist() == [0, 1, 2, 3]
+
+
+def test_lanes_meet_at_a_barrier(run):
+    @T.prim_func
+    def k(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            tile = T.alloc_shared((64,), "int32")
+            tile[tx] = tx
+            T.sync_threads()
+            A[tx] = tile[63 - tx]
+
+    assert [node.scope for node in walk(k.kernel) if isinstance(node, Barrier)] == ["block"]
+    assert run(k, np.zeros(64, np.int32)).tolist() == list(range(63, -1, -1))
+
+
+def test_shuffles(run):
+    @T.prim_func
+    def k(A: T.Tensor((5, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            value = T.cast(tx, "float32")
+            A[0, tx] = T.shfl_xor(value, 5)
+            A[1, tx] = T.shfl_up(value, 3)
+            A[2, tx] = T.shfl_down(value, 3, width=16)
+            A[3, tx] = T.shfl_sync(value, tx % 4)
+            A[4, tx] = T.shfl_xor(value, 1, 32, 0xFFFFFFFF)
+
+    a = run(k, np.zeros((5, 64), np.float32))
+    lanes = np.arange(64)
+    local = lanes % 32
+    np.testing.assert_array_equal(a[0], lanes ^ 5)
+    np.testing.assert_array_equal(a[1], np.where(local >= 3, lanes - 3, lanes))
+    np.testing.assert_array_equal(a[2], np.where(lanes % 16 < 13, lanes + 3, lanes))
+    np.testing.assert_array_equal(a[3], lanes // 32 * 32 + lanes % 4)
+    np.testing.assert_array_equal(a[4], lanes ^ 1)
+
+
+def test_votes(run):
+    @T.prim_func
+    def k(A: T.Tensor((64,), "int32"), B: T.Tensor((7, 64), "int64")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            B[0, tx] = T.any_sync(A[tx] > 2)
+            B[1, tx] = T.all_sync(A[tx])
+            B[2, tx] = T.cast(T.ballot(A[tx] == 1), "int64")
+            B[3, tx] = T.syncthreads_count(A[tx] == 1)
+            B[4, tx] = T.syncthreads_and(A[tx] >= 0)
+            B[5, tx] = T.syncthreads_or(A[tx] > 100)
+            if tx % 2 == 1:
+                B[6, tx] = T.cast(T.activemask(), "int64")
+
+    values = np.zeros(64, np.int32)
+    values[[3, 5]], values[40] = 1, 7
+    values[32:40] = 2
+    b = run(k, values, np.zeros((7, 64), np.int64))
+    assert b[0, :32].tolist() == [0] * 32
+    assert b[0, 32:].tolist() == [1] * 32
+    assert not b[1].any()
+    assert b[2].tolist() == [1 << 3 | 1 << 5] * 32 + [0] * 32
+    assert b[3].tolist() == [2] * 64
+    assert b[4].tolist() == [1] * 64
+    assert b[5].tolist() == [0] * 64
+    assert b[6, 1::2].tolist() == [0xAAAAAAAA] * 32
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("sum", np.sum), ("max", np.max), ("min", np.min), ("bitand", np.bitwise_and.reduce), ("bitor", np.bitwise_or.reduce)],
+)
+def test_reductions_over_a_warp(run, random, name, function):
+    reduce = getattr(T, f"warp_reduce_{name}")
+
+    @T.prim_func
+    def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            B[tx] = reduce(A[tx])
+
+    a = random.integers(-1000, 1000, 64).astype(np.int32)
+    np.testing.assert_array_equal(run(k, a, np.zeros(64, np.int32)), np.repeat(function(a.reshape(2, 32), axis=1), 32))
+
+
+def test_lanes_that_agree(run):
+    @T.prim_func
+    def k(A: T.Tensor((32,), "int32"), B: T.Tensor((4, 32), "uint32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            B[0, tx] = T.match_any_sync(A[tx])
+            B[1, tx] = T.match_all_sync(A[tx])
+            B[2, tx] = T.match_all_sync(7)
+            if tx < 10:
+                B[3, tx] = T.match_any_sync(A[tx])
+
+    a = np.arange(32, dtype=np.int32) % 3
+    b = run(k, a, np.zeros((4, 32), np.uint32))
+    masks = [sum(1 << lane for lane in range(32) if a[lane] == value) for value in a]
+    assert b[0].tolist() == masks
+    assert not b[1].any()
+    assert b[2].tolist() == [0xFFFFFFFF] * 32
+    assert b[3, :10].tolist() == [mask & 0x3FF for mask in masks[:10]]
+
+
+def test_the_nth_bit_of_a_mask(run):
+    find = getattr(T, "__fns")
+    cases = [
+        (0b10110, 0, 1),
+        (0b10110, 0, 3),
+        (0b10110, 0, 4),
+        (0b10110, 3, 1),
+        (0b10110, 3, -1),
+        (0b10110, 3, -2),
+        (0b10110, 2, 0),
+        (0b10110, 3, 0),
+    ]
+
+    @T.prim_func
+    def k(A: T.Tensor((8, 3), "int32"), B: T.Tensor((8,), "uint32")):
+        with T.Kernel(1, threads=8):
+            tx = T.get_thread_binding()
+            B[tx] = find(T.cast(A[tx, 0], "uint32"), A[tx, 1], A[tx, 2])
+
+    none = 0xFFFFFFFF
+    assert run(k, np.array(cases, np.int32), np.zeros(8, np.uint32)).tolist() == [1, 4, none, 4, 2, 1, 2, none]
+
+
+@pytest.mark.parametrize("extent", [0, 16, 64])
+def test_one_lane_of_each_group(run, extent):
+    @T.prim_func
+    def k(A: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            A[T.get_thread_binding()] = T.shuffle_elect(extent)
+
+    lanes = np.arange(128)
+    np.testing.assert_array_equal(run(k, np.zeros(128, np.int32)), lanes == 0 if extent == 0 else lanes % extent == 0)
+
+
+@pytest.mark.parametrize("width", [0, 3, 128])
+def test_a_wrong_width(refused, width):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            A[0] = T.shfl_xor(A[0], 1, width)
+
+    refused("E243", k)
+
+
+@pytest.mark.parametrize("query", [T.get_thread_binding, T.get_thread_extent, T.get_block_binding, T.get_block_extent])
+def test_a_wrong_dimension(refused, query):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            A[0] = query(3)
+
+    refused("E241", k)
+
+
+def test_a_dimension_that_the_grid_lacks(refused):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            A[0] = T.get_block_binding(1)
+
+    assert "there are 1" in str(refused("E241", k))
+
+
+def test_a_named_barrier(refused):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            T.sync_threads(3, 64)
+
+    refused("E242", k)
+
+
+def test_a_negative_group(refused):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            A[0] = T.shuffle_elect(-1)
+
+    refused("E245", k)
+
+
+def test_a_tile_operation_under_a_lane_s_condition(refused):
+    def k(A: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((32,), "int32")
+            if T.get_thread_binding() < 16:
+                T.copy(A, tile)
+
+    refused("E274", k)
