@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
@@ -19,3 +22,7 @@ settings.load_profile("repeatable")
 
 for _name in [name for name in os.environ if name.startswith("ZELLIGE_")]:
     del os.environ[_name]
+
+# Kernels that several tests compile are compiled once in a run, into a folder that goes with it.
+os.environ["ZELLIGE_CACHE_DIR"] = tempfile.mkdtemp(prefix="zellige-tests-")
+atexit.register(shutil.rmtree, os.environ["ZELLIGE_CACHE_DIR"], ignore_errors=True)

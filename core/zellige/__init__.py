@@ -16,9 +16,10 @@ from zellige.version import __version__
 if TYPE_CHECKING:
     from zellige import autotuner, cache, dtypes, language, layout, math, profiler, testing, transform
     from zellige.autotune import AutoTuner, autotune
-    from zellige.cache import clear_cache, disable_cache, enable_cache, is_cache_enabled
+    from zellige.cache import cache_statistics, clear_cache, disable_cache, enable_cache, is_cache_enabled
     from zellige.diagnostics import CompileError, InternalError, LaunchError, Unsupported, ZelligeError, ZelligeWarning
     from zellige.dtypes import DType, dtype
+    from zellige.explain import Explanation, explain
     from zellige.jit import JITFunction, compile, jit, par_compile
     from zellige.kernel import JITKernel
     from zellige.layout import Fragment, Layout
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from zellige.target import Target
 
 __all__ = [
-    "AutoTuner", "CompileError", "DType", "Fragment", "InternalError", "JITFunction", "JITKernel", "LaunchError", "Layout",
+    "AutoTuner", "CompileError", "DType", "Explanation", "Fragment", "InternalError", "JITFunction", "JITKernel", "LaunchError", "Layout",
     "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning", "__version__",
-    "autotune", "autotuner", "cache", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench", "dtype", "dtypes", "enable_cache",
-    "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2", "par_compile", "profiler", "set_log_level",
+    "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench", "dtype", "dtypes", "enable_cache",
+    "explain", "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2", "par_compile", "profiler", "set_log_level",
     "testing", "transform",
 ]  # fmt: skip
 
@@ -42,9 +43,10 @@ _NAMES: Final[dict[str, str]] = {
     name: module
     for module, names in {
         "autotune": ("AutoTuner", "autotune"),
-        "cache": ("clear_cache", "disable_cache", "enable_cache", "is_cache_enabled"),
+        "cache": ("cache_statistics", "clear_cache", "disable_cache", "enable_cache", "is_cache_enabled"),
         "diagnostics": ("CompileError", "InternalError", "LaunchError", "Unsupported", "ZelligeError", "ZelligeWarning"),
         "dtypes": ("DType", "dtype"),
+        "explain": ("Explanation", "explain"),
         "jit": ("JITFunction", "compile", "jit", "par_compile"),
         "kernel": ("JITKernel",),
         "layout": ("Fragment", "Layout"),

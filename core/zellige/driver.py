@@ -20,6 +20,7 @@ from time import perf_counter
 from typing import Final, Literal
 
 from zellige.cache import memo, program_key
+from zellige.cache.recall import build, recall
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
@@ -55,21 +56,45 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
         chosen = replace(chosen, debug_root=process_options().debug_root)
     resolved = registry().resolve(target)
     with internal_errors(kernel, resolved):
-        check(kernel)
-        key = program_key(kernel, resolved, chosen)
-    found = memo.find(key)
-    if found is not None and chosen.debug_root is None:
+        text = _printed(kernel)
+        key = program_key(kernel, resolved, chosen, text)
+    is_found = chosen.debug_root is None
+    found = memo.find(key) if is_found else None
+    if found is not None:
         return found
     begin = perf_counter()
+    say = told().info if chosen.is_verbose else logger().debug
+    handle = registry().backend(resolved)
+    is_kept = memo.is_enabled and handle.works_in_steps
+    if is_kept and is_found:
+        with internal_errors(kernel, resolved):
+            found = recall(handle, kernel, text, resolved, chosen)
+        if found is not None:
+            memo.keep(key, found)
+            say("found %s for %s in %.1f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
+            return found
+    with internal_errors(kernel, resolved):
+        check(kernel)
     legal = legalise(kernel, resolved)
     with internal_errors(kernel, resolved):
-        compiled = registry().backend(resolved).compile_kernel(legal, resolved, chosen)
+        if is_kept:
+            compiled = build(handle, kernel, legal, text, resolved, chosen)
+        else:
+            compiled = handle.compile_kernel(legal, resolved, chosen)
         memo.keep(key, compiled)
-    say = told().info if chosen.is_verbose else logger().debug
     say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
     if chosen.debug_root is not None:
         _write_stages(chosen.debug_root, kernel, legal, compiled)
     return compiled
+
+
+def _printed(kernel: Kernel) -> str:
+    """The kernel's text. What was compiled earlier under the same text was checked then; what cannot be printed is checked now."""
+    try:
+        return print_kernel(kernel)
+    except Exception:
+        check(kernel)
+        raise
 
 
 def legalise(kernel: Kernel, target: Target) -> Kernel:

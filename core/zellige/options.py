@@ -53,6 +53,7 @@ def _default_cache_dir(environ: Mapping[str, str]) -> Path:
 class Options:
     """Settings of the process, each from one environment variable (in ``metadata``) or its default.
 
+    ``cache_size`` is how many bytes the cache on disk may take.
     ``threads`` is the number of worker threads a host backend may use (0: one a core that the process may run on).
     ``lanes`` is how many lanes the interpreter gives to a kernel whose launch does not say. ``checks`` are the interpreter's optional
     reports: any of races, undefined, bounds.
@@ -60,6 +61,7 @@ class Options:
 
     target: str = field(default=AUTO, metadata={"variable": "ZELLIGE_TARGET"})
     cache_dir: Path = field(default=Path("."), metadata={"variable": "ZELLIGE_CACHE_DIR"})
+    cache_size: int = field(default=1 << 30, metadata={"variable": "ZELLIGE_CACHE_SIZE"})
     cache_enabled: bool = field(default=True, metadata={"variable": "ZELLIGE_CACHE"})
     threads: int = field(default=0, metadata={"variable": "ZELLIGE_NUM_THREADS"})
     lanes: int = field(default=32, metadata={"variable": "ZELLIGE_LANES"})
@@ -87,6 +89,7 @@ class Options:
         return cls(
             target=read("target", AUTO, "a target", str),
             cache_dir=read("cache_dir", _default_cache_dir(environ), "a directory", _path),
+            cache_size=read("cache_size", 1 << 30, "a number of bytes such as 512M or 2G", _bytes),
             cache_enabled=read("cache_enabled", True, "0 or 1", _switch),
             threads=read("threads", 0, "a count of threads, 0 for one a core", _count),
             lanes=read("lanes", 32, "a positive count of lanes", _positive),
@@ -117,6 +120,16 @@ def _path(text: str) -> Path:
 
 def _switch(text: str) -> bool:
     return {"0": False, "off": False, "false": False, "1": True, "on": True, "true": True}[text.strip().lower()]
+
+
+def _bytes(text: str) -> int:
+    units = {"K": 10, "M": 20, "G": 30, "T": 40}
+    word = text.strip().upper().removesuffix("B").removesuffix("I")
+    shift = units.get(word[-1:], 0)
+    value = int(word[:-1] if shift else word) << shift
+    if value < 0:
+        raise ValueError(text)
+    return value
 
 
 def _count(text: str) -> int:

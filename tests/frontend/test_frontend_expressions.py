@@ -49,7 +49,7 @@ def test_constant_operands_decide_while_compiling() -> None:
                 if 0 < 1 < 2 and (None or "x"):
                     B[i] = 4
 
-    nodes = [n for n in walk(kernel.kernel.launches[0])]
+    nodes = list(walk(kernel.kernel.launches[0]))
     assert sum(isinstance(n, If) for n in nodes) == 1
     assert not any(isinstance(n, Binary) and n.op in ("and", "or") for n in nodes)
 
@@ -90,7 +90,7 @@ def test_macro_with_effects_in_a_condition_runs_only_where_python_would(run: Run
 def test_operand_keeps_the_value_it_had_before_the_next_operand_changed_it(run: Run) -> None:
     @T.macro
     def bump(place: T.Ref):
-        place = place + 1
+        place += 1
         return place
 
     @T.prim_func

@@ -21,7 +21,8 @@ def test_macro_takes_tiles_by_reference_and_numbers_by_value(run: Run) -> None:
     def add(tile, amount, *, twice=False):
         for i in T.serial(4):
             tile[i] = tile[i] + amount
-        amount = amount * 2 if twice else amount
+        if twice:
+            amount *= 2
         return amount
 
     @T.prim_func
@@ -198,7 +199,7 @@ def test_macro_defined_in_a_kernel(run: Run) -> None:
             @T.macro
             def put(place: T.Ref, x):
                 if x > limit:
-                    place = x
+                    place = x  # noqa: F841
 
             for i in T.serial(4):
                 put(B[i], A[i])
@@ -321,7 +322,7 @@ def test_names_follow_the_author() -> None:
 
 def test_scalar_parameters_and_python_annotations(run: Run) -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((4,), "float32"), n: T.int32, x: float, flag: bool, half: "T.float16", times=2):
+    def kernel(B: T.Tensor((4,), "float32"), n: T.int32, x: float, flag: bool, half: "T.float16", times=2):  # noqa: UP037
         with T.Kernel(1):
             B[0] = n
             B[1] = x * times
@@ -367,3 +368,53 @@ def make(n, dtype):
     exec(compile(source, "<future>", "exec"), namespace)
     kernel = namespace["make"](5, "int32")
     assert [int(e.value) for e in kernel.kernel.params[0].buffer.shape] == [5]
+
+
+def test_error_in_a_plain_helper_names_its_line() -> None:
+    def helper(tile: Any) -> None:
+        T.copy(tile[0:3], tile[0:2])
+
+    with pytest.raises(CompileError) as caught:
+
+        @T.prim_func
+        def kernel(B: T.Tensor((4,), "int32")):
+            with T.Kernel(1):
+                helper(B)
+
+    assert caught.value.code == "E223" and caught.value.span is not None
+    assert "helper(B)" in caught.value.span.excerpt()
+    note = caught.value.diagnostics[0].notes[0]
+    assert note.message == "in helper, a Python function" and note.span is not None
+    assert "T.copy(tile[0:3], tile[0:2])" in note.span.excerpt()
+
+
+def test_traceback_leaves_the_interpretation_out() -> None:
+    import traceback
+
+    with pytest.raises(CompileError) as caught:
+
+        @T.prim_func
+        def kernel(B: T.Tensor((4,), "int32")):
+            with T.Kernel(1):
+                if B[0] > 1:
+                    B[0, 0] = 1
+
+    files = [entry.name for entry in traceback.extract_tb(caught.value.__traceback__)]
+    assert "execute" not in files and len(files) < 10
+
+
+def test_older_annotation_of_a_reference(run: Run) -> None:
+    @T.macro
+    def put(place: T.Var, x):
+        place = x  # noqa: F841
+
+    @T.prim_func
+    def kernel(B: T.Tensor((1,), "int32")):
+        with T.Kernel(1):
+            v = T.alloc_var("int32")
+            put(v, 5)
+            B[0] = v
+
+    b = np.zeros(1, np.int32)
+    run(kernel, b)
+    assert b[0] == 5

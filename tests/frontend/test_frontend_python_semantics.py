@@ -1,4 +1,4 @@
-"""Random programs of Python numbers and control flow do the same as a kernel, where their conditions are decided at run time, as in Python."""
+"""Random programs of numbers and control flow do the same as a kernel, where conditions are decided at run time, as in Python."""
 
 from __future__ import annotations
 

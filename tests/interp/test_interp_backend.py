@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zellige.diagnostics import Unsupported, ZelligeWarning
-from zellige.interp.backend import InterpretedKernel, memory_at
+from zellige.interp.kernel import InterpretedKernel, memory_at
 from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Dialect, Launch
 from zellige.ir.traverse import rebuilt, same_structure

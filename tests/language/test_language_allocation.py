@@ -17,14 +17,15 @@ def buffers(kernel):
 
 def test_buffers_have_the_author_s_name_space_and_type():
     @T.prim_func
-    def k(A: T.Tensor((4,), "float32")):
+    def k():
         with T.Kernel(1):
             tile_a = T.alloc_shared((4, 8), "float16")
             tile_b = T.alloc_fragment([2], T.int8)
             tile_c = T.alloc_local(3, torch.bfloat16)
             tile_d = T.alloc_buffer((1,), dtype=np.uint8, scope="shared")
             tile_e = T.alloc_shared((1,), bool, scope="shared.dyn")
-            A[0] = 0
+            for tile in (tile_a, tile_b, tile_c, tile_d, tile_e):
+                T.clear(tile)
 
     found = {name: (b.space, b.dtype.name, tuple(e.value for e in b.shape)) for name, b in buffers(k).items()}
     assert found == {
@@ -174,7 +175,9 @@ def test_an_index_into_a_variable(refused):
     refused("E207", k)
 
 
-@pytest.mark.parametrize("make", [lambda: T.Tensor((4,), "int8", 3), lambda: T.StridedTensor((4, 4), (1,), "int8")])
+@pytest.mark.parametrize(
+    "make", [lambda: T.Tensor((4,), "int8", 3), lambda: T.StridedTensor((4, 4), (1,), "int8"), lambda: T.Tensor((4,), dtyp="int8")]
+)
 def test_a_wrong_annotation(make):
     with pytest.raises(Exception, match="E218"):
         make()

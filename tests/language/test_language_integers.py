@@ -145,7 +145,8 @@ def test_a_division_by_zero_while_compiling(name):
 
 def test_folding_of_constants():
     for value, expected in (
-        (T.int32(5) + 2, 7), (T.int32(5) // -2, -3), (T.int32(5) % -2, -1), (T.int32(1) << 4, 16), (T.int32(6) & 3, 2), (T.int32(-9) >> 1, -5),
+        (T.int32(5) + 2, 7), (T.int32(5) // -2, -3), (T.int32(5) % -2, -1),
+        (T.int32(1) << 4, 16), (T.int32(6) & 3, 2), (T.int32(-9) >> 1, -5),
     ):  # fmt: skip
         assert value.constant == expected
     assert (T.int32(2**31 - 1) + 1).constant is None, "an overflow is left to run time, where it wraps"

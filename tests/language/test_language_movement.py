@@ -135,6 +135,16 @@ def test_slices_are_stored_as_copies_fills_or_by_lanes(run):
     assert b.tolist() == [4, 5, 6, 7, 9, 9, 9, 9, 1, 3, 5, 7, 0, 0, 0, 0]
 
 
+def test_overlapping_slices_are_read_before_they_are_stored(run):
+    @T.prim_func
+    def k(A: T.Tensor((6,), "int32")):
+        with T.Kernel(1):
+            A[1:5] = A[0:4]
+            A[0:3] = A[1:4]
+
+    assert run(k, np.arange(6, dtype=np.int32)).tolist() == [0, 1, 2, 2, 3, 5]
+
+
 def test_a_slice_in_a_point_is_stored_element_by_element(run):
     @T.prim_func
     def k(A: T.Tensor((12,), "int32"), B: T.Tensor((12,), "int32")):

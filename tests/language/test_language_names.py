@@ -57,7 +57,7 @@ def test_supported_names_are_usable(tool, rows):
 
 
 def test_names_that_are_not_there_yet_say_what_to_write(tool, rows):
-    names = [name for name in names_in(rows, "refused E402")]
+    names = names_in(rows, "refused E402")
     assert {name.removeprefix("T.") for name in names} == set(NOT_YET)
     for name in names:
         found = tool.resolve(name)

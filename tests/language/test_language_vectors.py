@@ -76,7 +76,7 @@ def test_packed_pairs(run):
 
 def test_functions_work_lane_by_lane(run):
     @T.prim_func
-    def k(A: T.Tensor((4,), "float32"), B: T.Tensor((9, 4), "float32")):
+    def k(A: T.Tensor((4,), "float32"), B: T.Tensor((11, 4), "float32")):
         with T.Kernel(1):
             v = A[0:4] * 1
             B[0, 0:4] = T.exp2(v)
@@ -88,11 +88,13 @@ def test_functions_work_lane_by_lane(run):
             B[6, 0:4] = T.round(v, "ties-away-from-zero")
             B[7, 0:4] = T.ieee_add(v, v)
             B[8, 0:4] = 10 - v
+            B[9, 0:4] = -v
+            B[10, 0:4] = v**3
 
     a = np.array([1, 2.5, 3, 4], np.float32)
-    b = run(k, a, np.zeros((9, 4), np.float32))
+    b = run(k, a, np.zeros((11, 4), np.float32))
     np.testing.assert_array_equal(
-        b, [np.exp2(a), np.maximum(a, 2.5), a, a.astype(np.int8), np.clip(a, 2, 3), a**2, [1, 3, 3, 4], a + a, 10 - a]
+        b, [np.exp2(a), np.maximum(a, 2.5), a, a.astype(np.int8), np.clip(a, 2, 3), a**2, [1, 3, 3, 4], a + a, 10 - a, -a, a**3]
     )
 
 

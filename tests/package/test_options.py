@@ -21,6 +21,7 @@ def test_every_field_has_its_variable() -> None:
     given = {
         "ZELLIGE_TARGET": "cpu:x",
         "ZELLIGE_CACHE_DIR": "/c",
+        "ZELLIGE_CACHE_SIZE": "2M",
         "ZELLIGE_CACHE": "off",
         "ZELLIGE_NUM_THREADS": "3",
         "ZELLIGE_LANES": "64",
@@ -32,6 +33,7 @@ def test_every_field_has_its_variable() -> None:
     assert Options.from_environment(given) == Options(
         target="cpu:x",
         cache_dir=Path("/c"),
+        cache_size=2 << 20,
         cache_enabled=False,
         threads=3,
         lanes=64,
@@ -45,6 +47,7 @@ def test_every_field_has_its_variable() -> None:
     ("name", "value"),
     [
         ("ZELLIGE_CACHE", "maybe"),
+        ("ZELLIGE_CACHE_SIZE", "much"),
         ("ZELLIGE_NUM_THREADS", "many"),
         ("ZELLIGE_NUM_THREADS", "-1"),
         ("ZELLIGE_LANES", "0"),

@@ -10,14 +10,13 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-from zellige.ir.expr import Binary, Const, Expr, Var, const
+from zellige.ir.expr import Binary, Compare, Expr, Var, const
 from zellige.ir.parser import parse_kernel
-from zellige.ir.stmt import Alloc, Copy, For, If, Kernel, Launch, Pipelined, Serial, Stmt
-from zellige.ir.traverse import rebuilt, substitute
+from zellige.ir.stmt import For, If, Kernel, Launch, Serial, Stmt
+from zellige.ir.traverse import buffers_in, rebuilt, substitute, walk
 from zellige.ir.verify import check as verify
 from zellige.plan.nodes import (
     Acquire,
@@ -50,8 +49,6 @@ def binary(op: str, left: Expr, right: Expr | int) -> Expr:
 
 
 def compare(op: str, left: Expr, right: Expr | int) -> Expr:
-    from zellige.ir.expr import Compare
-
     other = const(right, left.dtype) if isinstance(right, int) else right
     return Compare(op=op, left=left, right=other)  # type: ignore[arg-type]
 
@@ -80,14 +77,12 @@ def planned(kernel: Kernel, roles: list[Role], channels: list[Channel], **rest: 
 
 
 def buffers_of(kernel: Kernel) -> dict[str, Any]:
-    from zellige.ir.traverse import buffers_in
-
     return {buffer.name: buffer for buffer in buffers_in(kernel)}
 
 
 GEMM = """
 @sizes(K=int32)
-def gemm(A: tensor((40, K), float16), B: tensor((K, 24), float16), C: tensor((40, 24), float32)):
+def gemm(A: tensor((40, K), float16), B: tensor((K, 32), float16), C: tensor((40, 32), float32)):
     with launch(2, 2) as (bx, by):
         A_tile = alloc((32, 16), float16, "shared")
         B_tile = alloc((16, 16), float16, "shared")
@@ -106,21 +101,28 @@ def gemm(A: tensor((40, K), float16), B: tensor((K, 24), float16), C: tensor((40
 
 
 def specialised_gemm(depth: int = 3) -> PlannedKernel:
-    """A producer and two consumers over one transaction channel; each consumer has 16 rows and products in flight."""
+    """A producer and two consumers over one transaction channel; each consumer has 16 rows and products in flight.
+
+    The producer's loop is split where the copies of B become partial; those of A are partial in the last row of blocks everywhere.
+    """
     kernel = kernel_of(GEMM)
     _, loop, _ = split(kernel.launches[0])
     alloc_upper, alloc_lower, fill_upper, fill_lower = kernel.launches[0].body[2:6]
     store_upper, store_lower = kernel.launches[0].body[7:9]
     copy_a, copy_b, gemm_upper, gemm_lower = loop.body
     named = buffers_of(kernel)
+    loads = Token(name="loads", engine="copy")
     tiles = Channel(
         name="tiles", buffers=(named["A_tile"], named["B_tile"]), depth=depth, producers=("load",), consumers=("top", "bottom"),
-        is_transaction=True, bytes=1024 + 512, mechanism="barrier",
+        is_transaction=True, bytes=1024 + 512, mechanism="barrier", token=loads,
     )  # fmt: skip
-    loads = Token(name="loads", engine="copy")
+    fetch = [Acquire(channel=tiles), Issue(operation=copy_a, token=loads), Issue(operation=copy_b, token=loads), Put(channel=tiles)]
+    size = next(node for node in walk(loop.stop) if isinstance(node, Var) and node.kind == "size")
+    middle = binary("floordiv", size, 16)
+    main, tail = serial(loop, fetch, stop=middle), serial(loop, fetch, start=middle)
     producer = Role(
         name="load", engine="copy", registers=40,
-        body=(serial(loop, [Acquire(channel=tiles), Issue(operation=copy_a, token=loads), Issue(operation=copy_b, token=loads), Put(channel=tiles)]),),
+        body=(main, tail),
     )  # fmt: skip
 
     def consumer(name: str, alloc: Any, fill: Any, gemm: Any, store: Any) -> Role:
@@ -147,7 +149,11 @@ def specialised_gemm(depth: int = 3) -> PlannedKernel:
             Placement(buffer=named["upper"], space="register", offset=0, bytes=1024, alignment=4),
             Placement(buffer=named["lower"], space="register", offset=1024, bytes=1024, alignment=4),
         ),
-        choices=(Choice(operation=copy_a, executor="copy", edge="always"),),
+        choices=(
+            Choice(operation=copy_a, executor="copy", edge="always"),
+            Choice(operation=copy_b, executor="copy", edge="partial", tested=(0,)),
+        ),
+        full_loops=(main,),
     )  # fmt: skip
 
 
@@ -172,7 +178,14 @@ def pipelined_gemm(stages: int = 3) -> PlannedKernel:
         ]
 
     def use(left_in_flight: int) -> list[Any]:
-        return [Wait(token=copies, leave_in_flight=left_in_flight), Put(channel=tiles), Get(channel=tiles), gemm_upper, gemm_lower, Release(channel=tiles)]
+        products = [Slotted(operation=product, lags=((tiles, 0),)) for product in (gemm_upper, gemm_lower)]
+        return [
+            Wait(token=copies, leave_in_flight=left_in_flight),
+            Put(channel=tiles),
+            Get(channel=tiles),
+            *products,
+            Release(channel=tiles),
+        ]
 
     zero = const(0, loop.var.dtype)
     trips = loop.stop
@@ -225,11 +238,12 @@ def skewed_attention() -> PlannedKernel:
     named = buffers_of(kernel)
     copy_q, fill_output, fill_total = before[7:10]
     copy_k, copy_v, gemm_scores, exponents, row_sum, narrow, gemm_output = loop.body
-    queries = Channel(name="queries", buffers=(named["Q_tile"],), depth=1, producers=("load",), consumers=("work",), is_transaction=True)
-    keys = Channel(name="keys", buffers=(named["K_tile"],), depth=2, producers=("load",), consumers=("work",), is_transaction=True)
-    values = Channel(name="values", buffers=(named["V_tile"],), depth=2, producers=("load",), consumers=("work",), is_transaction=True)
-    score = Channel(name="score", buffers=(named["scores"],), depth=2, producers=("work",), consumers=("work",), scope="role")
     loads = Token(name="loads", engine="copy")
+    landed: dict[str, Any] = {"producers": ("load",), "consumers": ("work",), "is_transaction": True, "token": loads}
+    queries = Channel(name="queries", buffers=(named["Q_tile"],), depth=1, **landed)
+    keys = Channel(name="keys", buffers=(named["K_tile"],), depth=2, **landed)
+    values = Channel(name="values", buffers=(named["V_tile"],), depth=2, **landed)
+    score = Channel(name="score", buffers=(named["scores"],), depth=2, producers=("work",), consumers=("work",), scope="role")
     products = Token(name="products", engine="matmul")
 
     def load(channel: Channel, copy: Any) -> list[Any]:
@@ -249,9 +263,7 @@ def skewed_attention() -> PlannedKernel:
             Release(channel=keys),
             Put(channel=score),
             Get(channel=score),
-            Slotted(operation=exponents, lags=((score, 0),)),
-            row_sum,
-            narrow,
+            *(Slotted(operation=operation, lags=((score, 0),)) for operation in (exponents, row_sum, narrow)),
             Release(channel=score),
             Get(channel=values),
             gemm_output,
@@ -278,7 +290,7 @@ def skewed_attention() -> PlannedKernel:
 
 QUEUES = """
 @sizes(K=int32)
-def cube(A: tensor((32, K), float16), B: tensor((K, 32), float16), C: tensor((32, 32), float16), S: tensor((1,), int32)):
+def cube(A: tensor((32, K), float16), B: tensor((K, 32), float16), C: tensor((64, 32), float16), S: tensor((1,), int32)):
     with launch(2, 2) as (bx, by):
         A1 = alloc((16, 16), float16, "near")
         B1 = alloc((16, 16), float16, "near")
@@ -298,7 +310,7 @@ def cube(A: tensor((32, K), float16), B: tensor((K, 32), float16), C: tensor((32
             for i, j in parallel(16, 16):
                 U[i, j] = U[i, j] * 2.0 + cast(t, float32)
             copy(U[:, :], H[:, :])
-            copy(H[:, :], C[by * 16:+16, bx * 16:+16])
+            copy(H[:, :], C[t * 32 + by * 16:+16, bx * 16:+16])
         if bx == by:
             atomic("add", S[0], 1)
 """
@@ -313,7 +325,9 @@ def queue_machine() -> PlannedKernel:
     assert isinstance(inner, For)
     copy_a, copy_b, move_a, move_b, gemm = inner.body
     near = Channel(name="near", buffers=(named["A1"], named["B1"]), depth=2, producers=("mte",), consumers=("feed",), mechanism="flag")
-    operands = Channel(name="operands", buffers=(named["A0"], named["B0"]), depth=2, producers=("feed",), consumers=("cube",), mechanism="flag")
+    operands = Channel(
+        name="operands", buffers=(named["A0"], named["B0"]), depth=2, producers=("feed",), consumers=("cube",), mechanism="flag"
+    )
     result = Channel(name="result", buffers=(named["C0"],), depth=1, producers=("cube",), consumers=("vector",), mechanism="flag")
     staged = Channel(name="staged", buffers=(named["H"],), depth=2, producers=("vector",), consumers=("vector",), scope="role")
     stores = Token(name="stores", engine="mte3")
@@ -346,7 +360,7 @@ def queue_machine() -> PlannedKernel:
             serial(outer, [
                 Get(channel=result), take, Release(channel=result), scale,
                 Acquire(channel=staged), narrow, Put(channel=staged), Get(channel=staged),
-                Issue(operation=store, token=stores), Wait(token=stores), Release(channel=staged),
+                Slotted(operation=Issue(operation=store, token=stores), lags=((staged, 0),)), Wait(token=stores), Release(channel=staged),
             ]),
             *after,
         ),
@@ -393,7 +407,7 @@ def array(generator: Any, shape: tuple[int, ...], dtype: Any = np.float16) -> An
 
 
 def gemm_arguments(generator: Any, size: int) -> list[Any]:
-    return [array(generator, (40, size)), array(generator, (size, 24)), np.zeros((40, 24), np.float32)]
+    return [array(generator, (40, size)), array(generator, (size, 32)), np.zeros((40, 32), np.float32)]
 
 
 def attention_arguments(generator: Any, size: int) -> list[Any]:
@@ -402,7 +416,7 @@ def attention_arguments(generator: Any, size: int) -> list[Any]:
 
 
 def queue_arguments(generator: Any, size: int) -> list[Any]:
-    return [array(generator, (32, size)), array(generator, (size, 32)), np.zeros((32, 32), np.float16), np.zeros(1, np.int32)]
+    return [array(generator, (32, size)), array(generator, (size, 32)), np.zeros((64, 32), np.float16), np.zeros(1, np.int32)]
 
 
 def turn_arguments(generator: Any, size: int) -> list[Any]:

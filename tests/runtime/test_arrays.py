@@ -226,7 +226,7 @@ def test_cell_shape_of_packed_types() -> None:
         cell_shape(dtype("int4"), ())
 
 
-def test_results_follow_the_framework() -> None:
+def test_results_follow_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, expected in [("float32", torch.float32), ("tfloat32", torch.float32), ("bfloat16", torch.bfloat16), ("int4", torch.int8)]:
         made = allocate(dtype(name), (2, 6), seen(torch.zeros(1)))
         assert isinstance(made, torch.Tensor)
@@ -234,7 +234,10 @@ def test_results_follow_the_framework() -> None:
         assert made.shape == ((2, 3) if name == "int4" else (2, 6))
     assert allocate(dtype("float4_e2m1fn"), (2, 6), seen(torch.zeros(1))).dtype == torch.float4_e2m1fn_x2
     assert allocate(dtype("float8_e3m4"), (2,), seen(torch.zeros(1))).dtype == torch.uint8
-    for like in (None, seen(np.zeros(1)), seen(Exporter(np.zeros(1)))):
+    assert allocate(dtype("bfloat16"), (2, 6), None).dtype == torch.bfloat16, "torch is imported, so its tensors are expected"
+    others = [seen(np.zeros(1)), seen(Exporter(np.zeros(1)))]
+    monkeypatch.delitem(sys.modules, "torch")
+    for like in (None, *others):
         made = allocate(dtype("bfloat16"), (2, 6), like)
         assert isinstance(made, np.ndarray)
         assert made.dtype == np.dtype(ml_dtypes.bfloat16)

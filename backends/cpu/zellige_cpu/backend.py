@@ -10,7 +10,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from zellige.dtypes import all_dtypes
-from zellige.plugin.contract import API, Capabilities, CompiledKernel, Device, Manifest, MatmulUnit, Space, Unavailable
+from zellige.plugin.contract import API, Binary, Capabilities, Device, Emitted, Manifest, MatmulUnit, Runtime, Space, Unavailable
 from zellige.plugin.hooks import hookimpl
 from zellige.version import __version__
 
@@ -50,8 +50,7 @@ class CpuBackend:
 
     @hookimpl
     def describe(self, target: Target) -> Capabilities:
-        from zellige_cpu.host import running_host
-        from zellige_cpu.preparation import LANES
+        from zellige_cpu.host import LANES, running_host
 
         host = running_host()
         names = tuple(t.name for t in all_dtypes())
@@ -70,10 +69,22 @@ class CpuBackend:
         )
 
     @hookimpl
-    def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> CompiledKernel:
+    def emit(self, kernel: Kernel, target: Target, options: CompileOptions) -> Emitted:
         from zellige_cpu.host import running_host
-        from zellige_cpu.kernel import CpuKernel
         from zellige_cpu.launch import lower
+        from zellige_cpu.program import emitted
 
-        host = running_host()
-        return CpuKernel(kernel, lower(kernel, host, options), host)
+        return emitted(lower(kernel, running_host(), options))
+
+    @hookimpl
+    def compile(self, emitted: Emitted, target: Target, options: CompileOptions) -> Binary:
+        from zellige_cpu import jit
+        from zellige_cpu.host import running_host
+
+        return Binary(data=jit.compile_object(emitted.text, running_host()), format="object")
+
+    @hookimpl
+    def runtime(self, target: Target) -> Runtime:
+        from zellige_cpu.kernel import CpuRuntime
+
+        return CpuRuntime()

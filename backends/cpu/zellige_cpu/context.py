@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
-from zellige.diagnostics import InternalError, Span
+from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Expr, Load, Precision, Var
 from zellige.ir.stmt import Stmt
 from zellige.ir.traverse import walk
 from zellige_cpu.host import Host
+from zellige_cpu.program import Site
 from zellige_cpu.text import Function, Line, Module, Value
 
 if TYPE_CHECKING:
@@ -81,21 +82,12 @@ class LoopLabels:
     after: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """A place of the program that reports to Python while it runs.
+@dataclass(slots=True)
+class MemoryUse:
+    """Bytes that a worker needs for tiles and for leaf functions, as far as the launch is written."""
 
-    ``rank`` and ``dtype`` are of what is printed, if anything is; ``rank`` and ``width`` the numbers of extents of both sides.
-    """
-
-    kind: Literal["assert", "print", "extents"]
-    message: str
-    span: Span | None
-    dtype: DType | None = None
-    rank: int = 0
-    width: int = 0
-    is_packed: bool = False
-    safe_value: Expr | None = None
+    scratch_bytes: int = 0
+    leaf_bytes: int = 0
 
 
 EmitBody: TypeAlias = "Callable[[Context, Sequence[Stmt]], None]"
@@ -133,11 +125,10 @@ class Context:
     """The label at which the whole call ends."""
     plan: ScratchPlan | None = None
     scratch: Value | None = None
-    """This worker's memory for tiles; ``scratch_bytes`` of it are used."""
-    scratch_bytes: int = 0
+    """This worker's memory for tiles."""
     leaf: Value | None = None
-    """This worker's memory for the leaf function at work; ``leaf_bytes`` at most."""
-    leaf_bytes: int = 0
+    """This worker's memory for the leaf function at work."""
+    memory: MemoryUse = field(default_factory=MemoryUse)
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
 
     @property
@@ -191,8 +182,8 @@ class Context:
     def reserve_scratch(self, size: int) -> Value:
         """More of the worker's tile memory, for as long as the launch lives."""
         assert self.scratch is not None
-        start = self.scratch_bytes
-        self.scratch_bytes += -(-size // 64) * 64
+        start = self.memory.scratch_bytes
+        self.memory.scratch_bytes += -(-size // 64) * 64
         with self.at(0):
             return self.fn.offset(self.scratch, start)
 
@@ -208,6 +199,8 @@ class Context:
         """Whether lanes may see different values of ``expr``."""
         if self.lanes is None:
             return False
+        if isinstance(expr, Var):
+            return self._varies(expr)
         return any(self._varies(node) for node in walk(expr))
 
     def _varies(self, node: object) -> bool:

@@ -10,19 +10,16 @@ the region's offset, its extent, the buffer's extent and its stride in elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from zellige.diagnostics import Span
-from zellige.ir.expr import Expr, Region
+from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Assert, Print
-from zellige_cpu.context import Context, Site
+from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.indexes import conjunction, i64, uniform
+from zellige_cpu.program import STATUS_WORDS, Site
 from zellige_cpu.text import Value, constant
 from zellige_cpu.types import memory_type
-
-STATUS_WORDS: Final = 30
-"""Words behind the status word, for the values that a message shows."""
 
 
 def emit_assert(ctx: Context, statement: Assert) -> None:
@@ -64,6 +61,17 @@ def check_extents(ctx: Context, left: Sequence[Expr], right: Sequence[Expr], pai
     fn.label(fine)
 
 
+def poll(ctx: Context) -> None:
+    """Stop here where another block has failed. It also ends the basic block."""
+    if ctx.status is None:
+        return
+    fn = ctx.fn
+    found = fn.atomic_load(ctx.status, "i64", "monotonic", align=8)
+    going = fn.fresh_label("going")
+    fn.branch_if(fn.compare("eq", found, i64(0)), going, ctx.stop)
+    fn.label(going)
+
+
 def emit_print(ctx: Context, statement: Print) -> None:
     fn = ctx.fn
     words: list[Value] = []
@@ -99,7 +107,7 @@ def _region(ctx: Context, region: Region, statement: Print) -> tuple[list[Value]
         dtype=region.buffer.dtype,
         rank=len(region.offsets),
         is_packed=storage.is_packed,
-        safe_value=storage.safe_value,
+        safe_value=storage.safe_value.value if isinstance(storage.safe_value, Const) else 0,
     )
     return words, site
 

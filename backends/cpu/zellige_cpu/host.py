@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+LANES = 32
+"""Lanes of a warp in kernels that ask for them; a loop plays them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:

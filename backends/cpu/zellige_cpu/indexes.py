@@ -47,6 +47,8 @@ def i64(value: int) -> Value:
 
 def is_stable(atom: Atom) -> bool:
     """Whether the atom keeps its value while its variables do: no memory and no mutable variable in it."""
+    if isinstance(atom, Var):
+        return not atom.is_mutable
     return not any(isinstance(n, Load) or (isinstance(n, Var) and n.is_mutable) for n in walk(atom))
 
 

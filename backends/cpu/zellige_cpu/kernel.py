@@ -1,6 +1,6 @@
 """A compiled kernel: packs arguments, shares the grid out among threads, reports what the code noted.
 
-In: a :class:`zellige_cpu.launch.Program` and its loaded functions. Out: an object of the contract's CompiledKernel.
+In: a :class:`zellige_cpu.program.Program` and its loaded functions. Out: an object of the contract's CompiledKernel.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Any
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam
+from zellige.plugin.contract import Binary, Emitted
 from zellige_cpu import jit
-from zellige_cpu.context import Site
-from zellige_cpu.effects import STATUS_WORDS
-from zellige_cpu.host import Host
-from zellige_cpu.launch import LaunchProgram, Program, argument_slots
+from zellige_cpu.host import Host, running_host
 from zellige_cpu.pool import Worker, run_cells, worker_count
+from zellige_cpu.program import STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
 from zellige_cpu.records import Printer
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
@@ -25,13 +24,13 @@ _COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 class CpuKernel:
-    """A kernel's machine code in this process."""
+    """A kernel's machine code in this process; ``code`` is an object file of the program, made here unless given."""
 
-    def __init__(self, kernel: Kernel, program: Program, host: Host) -> None:
+    def __init__(self, kernel: Kernel, program: Program, host: Host, code: bytes | None = None) -> None:
         self._program = program
         self._host = host
         jit.check_symbols(program.symbols)
-        self._library = jit.load(jit.compile_object(program.text, host), program.exported, host)
+        self._library = jit.load(jit.compile_object(program.text, host) if code is None else code, program.exported, host)
         addresses = self._library.addresses
         self._launches = [(launch, _RUN(addresses[launch.function]), _COUNT(addresses[launch.cells])) for launch in program.launches]
         self._scalars = [param.var.dtype for param in kernel.params if isinstance(param, ScalarParam)]
@@ -60,7 +59,13 @@ class CpuKernel:
                 self._run(launch, run, args, slots, status, cells)
 
     def _run(
-        self, launch: LaunchProgram, run: Any, args: int, slots: ctypes.Array[ctypes.c_uint64], status: ctypes.Array[ctypes.c_int64], cells: int
+        self,
+        launch: LaunchProgram,
+        run: Any,
+        args: int,
+        slots: ctypes.Array[ctypes.c_uint64],
+        status: ctypes.Array[ctypes.c_int64],
+        cells: int,
     ) -> None:
         printer = Printer(launch.sites) if launch.prints else None
         slots[self._slots + 1] = printer.address if printer is not None else 0
@@ -83,6 +88,13 @@ class CpuKernel:
     def assembly(self) -> str:
         """The host's assembly."""
         return jit.assembly(self._program.text, self._host)
+
+
+class CpuRuntime:
+    """Links machine code into this process."""
+
+    def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CpuKernel:
+        return CpuKernel(kernel, program_of(source), running_host(), binary.data)
 
 
 def _failure(site: Site, values: list[int]) -> ZelligeError:

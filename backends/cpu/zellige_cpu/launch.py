@@ -10,8 +10,6 @@ status word and the function that prints. ``scratch`` and ``leaf`` are memory of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form, is_index_dtype
 from zellige.ir.expr import Var
@@ -22,43 +20,16 @@ from zellige.options import CompileOptions
 from zellige.passes.expand_vectors import expand_vectors
 from zellige_cpu import statements
 from zellige_cpu.arithmetic import FAST_FLAGS
-from zellige_cpu.context import Context, Site
+from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.host import Host
 from zellige_cpu.indexes import i64, uniform
 from zellige_cpu.leaf import convert
 from zellige_cpu.preparation import prepare
+from zellige_cpu.program import LaunchProgram, Program
 from zellige_cpu.storage import ScratchPlan, add_tensor, plan_scratch
 from zellige_cpu.text import Function, Module, Value
 from zellige_cpu.types import FLOAT64, register_type
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchProgram:
-    """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report.
-
-    A launch that prints runs its cells in order.
-    """
-
-    function: str
-    cells: str
-    scratch_bytes: int
-    leaf_bytes: int
-    sites: tuple[Site, ...]
-    prints: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """The module's text, its launches in order, and the functions of the process that it calls."""
-
-    text: str
-    launches: tuple[LaunchProgram, ...]
-    symbols: frozenset[str]
-
-    @property
-    def exported(self) -> list[str]:
-        return [name for launch in self.launches for name in (launch.function, launch.cells)]
 
 
 def lower(kernel: Kernel, host: Host, options: CompileOptions) -> Program:
@@ -80,7 +51,7 @@ def _lower_launch(module: Module, kernel: Kernel, launch: Launch, number_of: int
     fn = module.function(name, "void", params, is_exported=True)
     ctx = _context(fn, options)
     ctx.plan, ctx.scratch, ctx.leaf = plan, fn.params[3], fn.params[4]
-    ctx.scratch_bytes = plan.total
+    ctx.memory.scratch_bytes = plan.total
     ctx.safe_values = {safe.buffer: safe.value for safe in prepared.safe_values}
     _bind_arguments(ctx, kernel, plan)
     ctx.stop = fn.fresh_label("stop")
@@ -94,8 +65,8 @@ def _lower_launch(module: Module, kernel: Kernel, launch: Launch, number_of: int
     return LaunchProgram(
         function=name,
         cells=cells,
-        scratch_bytes=ctx.scratch_bytes,
-        leaf_bytes=ctx.leaf_bytes,
+        scratch_bytes=ctx.memory.scratch_bytes,
+        leaf_bytes=ctx.memory.leaf_bytes,
         sites=tuple(ctx.sites),
         prints=any(isinstance(node, Print) for node in walk(prepared)),
     )
@@ -117,11 +88,6 @@ def _emit_cells(module: Module, kernel: Kernel, launch: Launch, name: str) -> No
         size = fn.intrinsic("llvm.smax", uniform(ctx, ctx.scope.form(extent)), i64(0))
         total = fn.binary("mul", total, size)
     fn.ret(total)
-
-
-def argument_slots(kernel: Kernel) -> int:
-    """How many slots the arguments take, before those of the runtime."""
-    return len(kernel.params) + len(size_vars(kernel))
 
 
 def _bind_arguments(ctx: Context, kernel: Kernel, plan: ScratchPlan | None) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
-from zellige.ir.expr import Buffer, Compare, Expr, Load, Math, Var
+from zellige.dtypes import DType
+from zellige.ir.expr import Buffer, Compare, Expr, ExprNode, Load, Math, Node, Var
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -65,8 +66,9 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
         scope.add_variable(axis, ZERO, extent - 1)
     accesses: list[_Access] = []
     _declare(ctx, scope, statement.body, accesses)
-    shape = _choose(ctx, statement, extents, accesses)
-    granted, tests = _run_time_tests(ctx, scope, statement, accesses)
+    nodes = list(walk(statement))
+    shape = _choose(ctx, statement, nodes, extents, accesses)
+    granted, tests = _run_time_tests(ctx, scope, statement, nodes, accesses)
     if not tests:
         _emit_nest(ctx, statement, extents, shape, emit_body)
         return
@@ -163,6 +165,9 @@ def _vector(
     with ctx.nested():
         ctx.scope.add_variable(axis, ZERO, extent - 1)
         ctx.set_index(axis, base)
+        if lanes == 1:  # a vector of one lane is no vector
+            emit_body(ctx, statement.body)
+            return
         outer = ctx.mask, ctx.has_idle_lanes
         ctx.lanes, ctx.mask, ctx.has_idle_lanes = Lanes(axis, lanes), mask, mask is not None
         emit_body(ctx, statement.body)
@@ -251,13 +256,15 @@ def _note_accesses(ctx: Context, scope: Scope, statement: Stmt, own: set[Buffer]
 # -- tests before the loops ----------------------------------------------------------------------------------------------
 
 
-def _run_time_tests(ctx: Context, scope: Scope, statement: Map, accesses: list[_Access]) -> tuple[frozenset[Form], tuple[Form, ...]]:
+def _run_time_tests(
+    ctx: Context, scope: Scope, statement: Map, nodes: Sequence[Node], accesses: list[_Access]
+) -> tuple[frozenset[Form], tuple[Form, ...]]:
     """The bounds that hold for every point if the tests (forms that must be at least 0) pass, and these tests."""
     wanted = {bound for access in accesses for bound in access.open_bounds}
-    if not wanted or sum(1 for _ in walk(statement)) > _VERSIONED_NODES:
+    if not wanted or len(nodes) > _VERSIONED_NODES:
         return frozenset(), ()
     inner = set(statement.axes)
-    inner.update(node.var for node in walk(statement) if isinstance(node, For))
+    inner.update(node.var for node in nodes if isinstance(node, For))
     variables = frozenset(inner)
     granted: set[Form] = set()
     tests: dict[Form, None] = {}
@@ -286,9 +293,8 @@ def _is_available(ctx: Context, atom: Expr) -> bool:
 # -- the vector axis -----------------------------------------------------------------------------------------------------
 
 
-def _choose(ctx: Context, statement: Map, extents: list[Form], accesses: list[_Access]) -> Shape:
-    widest = max(_widest_bytes(statement), 1)
-    natural = ctx.host.lanes(widest)
+def _choose(ctx: Context, statement: Map, nodes: Sequence[Node], extents: list[Form], accesses: list[_Access]) -> Shape:
+    natural = ctx.host.lanes(_widest_bytes(nodes))
     if ctx.lanes is not None or natural == 1 or not all(isinstance(s, _MASKABLE) for s in _nested_statements(statement)):
         return Shape(None, 1, 1)
     candidates = [i for i in reversed(range(len(extents))) if extents[i].constant not in (0, 1)]
@@ -297,9 +303,8 @@ def _choose(ctx: Context, statement: Map, extents: list[Form], accesses: list[_A
         return Shape(None, 1, 1)
     best = max(candidates, key=lambda i: _score(ctx, statement.axes[i], accesses) * _utilisation(extents[i], natural))
     size = extents[best].constant
-    nodes = sum(1 for _ in walk(statement))
-    has_math = any(isinstance(node, Math) for node in walk(statement))
-    lanes = natural * (4 if nodes <= _SIMPLE_NODES and not has_math else 1)
+    has_math = any(isinstance(node, Math) for node in nodes)
+    lanes = natural * (4 if len(nodes) <= _SIMPLE_NODES and not has_math else 1)
     lanes = min(lanes, 64)
     if size is not None:
         while lanes >= 2 * size:
@@ -308,26 +313,25 @@ def _choose(ctx: Context, statement: Map, extents: list[Form], accesses: list[_A
 
 
 def _nested_statements(statement: Map) -> list[Stmt]:
+    """All statements of the body, in the order of the program."""
     found: list[Stmt] = []
-    pending: list[Stmt] = list(statement.body)
+    pending: list[Stmt] = list(reversed(statement.body))
     while pending:
         top = pending.pop()
         found.append(top)
-        for name in type(top).BODIES:
-            pending.extend(getattr(top, name))
+        for name in reversed(type(top).BODIES):
+            pending.extend(reversed(getattr(top, name)))
     return found
 
 
-def _widest_bytes(statement: Map) -> int:
+def _widest_bytes(nodes: Sequence[Node]) -> int:
     """Bytes of the widest register that the body works with, index arithmetic apart."""
     widest = 1
-    for node in walk(statement):
+    for node in nodes:
         if isinstance(node, (Load, Store)):
             widest = max(widest, ELEMENT_BITS[memory_type(node.buffer.dtype)] // 8)
-        elif isinstance(node, Compare):
-            continue
-        elif hasattr(node, "dtype") and not isinstance(node, (Var, Buffer)):
-            dtype = node.dtype
+        elif isinstance(node, ExprNode) and not isinstance(node, (Var, Compare)):
+            dtype: DType = node.dtype  # type: ignore[attr-defined]
             if dtype.is_float:
                 widest = max(widest, ELEMENT_BITS[register_type(compute_dtype(dtype))] // 8)
     return widest

@@ -11,11 +11,9 @@ from zellige.ir.stmt import Alloc, Copy, Launch, ReducerFinalize, ReducerInit, R
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.options import CompileOptions
 from zellige.passes.expand_lanes import expand_lanes
+from zellige_cpu.host import LANES
 from zellige_cpu.privacy import with_own_copies
 from zellige_cpu.types import FLOAT32
-
-LANES = 32
-"""Lanes of a warp in kernels that ask for them; a loop plays them."""
 
 
 def prepare(launch: Launch, options: CompileOptions) -> Launch:

@@ -53,6 +53,9 @@ def with_own_copies(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return _private_map(node, declared) if isinstance(node, Map) else node
 
     for statement in body:
+        if not any(isinstance(node, Map) and _may_change(node) for node in walk(statement)):
+            result.append(statement)
+            continue
         new = rewrite(statement, visit)
         parts = new if isinstance(new, tuple) else (new,)
         is_changed |= len(parts) != 1 or parts[0] is not statement
@@ -70,6 +73,16 @@ def _declarations(body: Iterable[Stmt]) -> Counter[Var]:
             elif isinstance(node, Atomic) and node.result is not None:
                 found[node.result] += 1
     return found
+
+
+def _may_change(statement: Map) -> bool:
+    """Whether there is anything in the Map that could concern it: a quick look before the thorough one."""
+    for node in walk(statement):
+        if isinstance(node, (Assign, Atomic)):
+            return True
+        if isinstance(node, StmtNode) and not isinstance(node, Alloc) and any(r.buffer.root.space in PRIVATE for r in node.writes()):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from zellige.dtypes import DType
-from zellige.ir.expr import Const
 from zellige.runtime.printing import print_line
-from zellige_cpu.context import Site
+from zellige_cpu.program import Site
 from zellige_cpu.types import element_bytes
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
@@ -49,8 +48,7 @@ def _value(site: Site, dtype: DType, record: int) -> np.ndarray[Any, Any]:
     shape = tuple(np.maximum(extents, 0))
     indices = np.indices(shape, np.int64).reshape(site.rank, int(np.prod(shape))) + offsets[:, None]
     inside = ((indices >= 0) & (indices < sizes[:, None])).all(axis=0)
-    safe = site.safe_value.value if isinstance(site.safe_value, Const) else 0
-    values = np.full(inside.shape, safe, np.float64).astype(dtype.numpy)
+    values = np.full(inside.shape, site.safe_value, np.float64).astype(dtype.numpy)
     places = (indices * strides[:, None]).sum(axis=0)[inside]
     if places.size:
         values[inside] = _elements(words[0], places, dtype, is_packed=site.is_packed)

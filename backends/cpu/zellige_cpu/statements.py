@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from zellige.analysis.forms import Form, is_index_dtype
 from zellige.diagnostics import InternalError, catalogue
@@ -44,7 +45,7 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
-from zellige_cpu import accesses, atomics, effects, lowering, maps, storage, tiles
+from zellige_cpu import accesses, atomics, effects, lowering, maps, parts, storage, tiles
 from zellige_cpu.accesses import Address, store_raw
 from zellige_cpu.arithmetic import unary
 from zellige_cpu.context import Context, LoopLabels, Slot
@@ -53,13 +54,21 @@ from zellige_cpu.indexes import conjunction, is_stable, to_i64, uniform
 from zellige_cpu.text import Value, constant
 from zellige_cpu.types import register_type, vector_type
 
+BLOCK_LENGTH: Final = 200
+"""Instructions after which a basic block is cut: LLVM's schedulers take time that grows with the square of its length."""
+
 
 def emit_body(ctx: Context, body: Sequence[Stmt]) -> None:
     """The statements in order; what follows a jump is not emitted."""
+    if parts.is_long(ctx, body):
+        parts.emit_in_parts(ctx, body, emit)
+        return
     for statement in body:
         emit(ctx, statement)
         if ctx.fn.is_terminated:
             return
+        if ctx.fn.block_length > BLOCK_LENGTH:
+            effects.poll(ctx)
 
 
 def emit(ctx: Context, statement: Stmt) -> None:

@@ -106,7 +106,7 @@ class Function:
     ``module`` is the module it belongs to. Operands of one operation must have the same type and lanes; :meth:`match` broadcasts.
     """
 
-    __slots__ = ("module", "name", "result", "params", "_attributes", "_lines", "_entry", "_counter", "_is_open", "current", "_widened")
+    __slots__ = ("module", "name", "result", "params", "_attributes", "_lines", "_entry", "_counter", "_is_open", "_block_start", "current")
 
     def __init__(self, module: Module, name: str, result: str, params: Sequence[Value], attributes: str) -> None:
         self.module = module
@@ -118,6 +118,7 @@ class Function:
         self._entry: list[str] = []
         self._counter = 0
         self._is_open = True
+        self._block_start = 0
         self.current = "entry"
 
     # -- raw lines ----------------------------------------------------------------------------------------------------
@@ -151,6 +152,16 @@ class Function:
 
     def comment(self, text: str) -> None:
         self._lines.append("; " + text.replace("\n", " "))
+
+    @property
+    def length(self) -> int:
+        """About how many instructions the function has so far."""
+        return self._counter
+
+    @property
+    def block_length(self) -> int:
+        """About how many instructions the current block has so far."""
+        return self._counter - self._block_start
 
     def reserve(self) -> list[Line]:
         """A stretch at this place of the current block, to be filled later by :meth:`inside` with code that does not branch."""
@@ -377,6 +388,7 @@ class Function:
         if self._is_open:
             self._lines.append(f"br label %{name}")
         self._lines.append(f"{name}:")
+        self._block_start = self._counter
         self.current = name
         self._is_open = True
 
@@ -385,6 +397,11 @@ class Function:
 
     def branch_if(self, condition: Value, then: str, otherwise: str) -> None:
         self.line(f"br i1 {condition.name}, label %{then}, label %{otherwise}")
+
+    def switch(self, value: Value, otherwise: str, cases: Sequence[tuple[int, str]]) -> None:
+        """Go on at the label of the value, at ``otherwise`` where it has none."""
+        arms = " ".join(f"{value.type} {number}, label %{label}" for number, label in cases)
+        self.line(f"switch {value.type} {value.name}, label %{otherwise} [ {arms} ]")
 
     def phi(self, *incoming: tuple[Value, str]) -> Value:
         """The value of the block that control came from; the first instruction of its block."""
@@ -489,6 +506,11 @@ class Module:
         if inline is not None:
             self._inline[name] = inline
         return function
+
+    @property
+    def function_count(self) -> int:
+        """How many functions the module has, for names that are new."""
+        return len(self._functions)
 
     def has_function(self, name: str) -> bool:
         """Whether a function of that name exists, so that a leaf is emitted once."""

@@ -115,7 +115,7 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
         transpose_b=statement.transpose_b,
     )
     name = gemm.emit_gemm(ctx.module, spec)
-    ctx.leaf_bytes = max(ctx.leaf_bytes, gemm.scratch_bytes(ctx.host, spec))
+    ctx.memory.leaf_bytes = max(ctx.memory.leaf_bytes, gemm.scratch_bytes(ctx.host, spec))
     assert ctx.leaf is not None
     ctx.fn.call(name, a.pointer, b.pointer, c.pointer, clear, ctx.leaf)
     _write_back(ctx, c, statement.c, emit_body)

@@ -191,7 +191,7 @@ class Scope:
 
     def mentions(self, expr: Expr, variables: frozenset[Var]) -> bool:
         """Whether the value of ``expr`` is made of any of the variables, also through those that stand for others."""
-        for node in walk(expr):
+        for node in (expr,) if isinstance(expr, Var) else walk(expr):
             if not isinstance(node, Var):
                 continue
             definition = self._tables.definitions.get(node)

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from zellige.autotune.results import Outcome
+from zellige.cache.disk import TUNING
 from zellige.log import logger
-
-FOLDER: Final = "tuning"
-"""The folder of the cache that sessions lie in."""
 
 _OUTCOMES: Final = get_args(Outcome)
 
@@ -41,7 +39,7 @@ class Journal:
     """The trials of one session key. Without a folder nothing is kept."""
 
     def __init__(self, folder: Path | None, key: str) -> None:
-        self._path = None if folder is None else folder / FOLDER / f"{key}.jsonl"
+        self._path = None if folder is None else folder / TUNING / f"{key}.jsonl"
         self._entries: dict[str, Entry] = {}
         if self._path is not None:
             try:

@@ -16,7 +16,9 @@ from zellige.version import __version__
 
 COMMANDS: Final = {
     "demo": "zellige.cli.demo:demo",
+    "cache": "zellige.cli.cache:cache",
     "compile": "zellige.cli.compile:compile_command",
+    "explain": "zellige.cli.explain:explain",
     "explain-error": "zellige.cli.errors:explain_error",
     "doctor": "zellige.cli.doctor:doctor",
     "backends": "zellige.cli.backends:backends",

@@ -233,7 +233,10 @@ E206 = _code(
 E207 = _code(
     "E207", "index into a variable", "{name} is a single variable: its only index is 0", hint="use T.alloc_local((n,), dtype) for an array",
 )
-E208 = _code("E208", "too many indices", "{name} has {rank} dimensions but {given} indices are given")
+E208 = _code(
+    "E208", "too many indices", "{name} has {rank} dimensions but {given} indices are given",
+    hint="one index a dimension; dimensions without an index are taken whole",
+)
 E209 = _code(
     "E209", "slice with a step", "a slice of {name} has a step", hint="take a contiguous slice, or read the elements in T.Parallel",
 )
@@ -254,7 +257,10 @@ E214 = _code(
 E215 = _code(
     "E215", "negative grid extent", "a grid extent is {given}", hint="an extent of 0 launches nothing; negative extents mean nothing",
 )
-E216 = _code("E216", "wrong number of threads", "threads must be one to three positive numbers, not {given}")
+E216 = _code(
+    "E216", "wrong number of threads", "threads must be one to three positive numbers, not {given}",
+    hint="threads=128, or up to three numbers: threads=(32, 4)",
+)
 E217 = _code("E217", "unknown element type", "{given} is not an element type", hint='for example "float16", T.bfloat16, torch.float32')
 E218 = _code(
     "E218", "wrong tensor annotation", "{reason}", hint='T.Tensor((M, N), "float16"), or T.StridedTensor((M, N), (stride, 1), "float16")',
@@ -265,12 +271,18 @@ E220 = _code(
     hint="every dimension of an on-chip buffer has at least one element",
 )
 E221 = _code("E221", "variable initialised twice", "T.alloc_var is given two initial values", hint="T.alloc_var(dtype, init=value)")
-E222 = _code("E222", "not a tile", "{operation} needs a tile, a slice or an element such as A[i, j], not {given}")
+E222 = _code(
+    "E222", "not a tile", "{operation} needs a tile, a slice or an element such as A[i, j], not {given}",
+    hint="pass a tensor or buffer, a slice of it, or an element as a start point",
+)
 E223 = _code(
     "E223", "shapes do not match", "{operation}: {left} does not match {right} (dimensions of size 1 are ignored)",
     hint="slice one side to the other's shape, or give a start point such as A[i, j]",
 )
-E224 = _code("E224", "shapes do not fit a transposition", "T.transpose exchanges the last two dimensions: {left} does not fit {right}")
+E224 = _code(
+    "E224", "shapes do not fit a transposition", "T.transpose exchanges the last two dimensions: {left} does not fit {right}",
+    hint="the destination of (M, N) is (N, M); dimensions before these two agree",
+)
 E225 = _code(
     "E225", "operand is not a matrix", "{operation} needs matrices, not shape {given}",
     hint="slice all leading dimensions to one index: A[b, 0:M, 0:K]",
@@ -291,7 +303,7 @@ E229 = _code(
 E230 = _code(
     "E230", "function not defined for the type", "{function} takes integers, not {dtype}", hint="cast or reinterpret the operand first",
 )
-E231 = _code("E231", "division by zero", "a constant division by zero")
+E231 = _code("E231", "division by zero", "a constant division by zero", hint="check where the divisor comes from")
 E232 = _code("E232", "type without infinity", "{dtype} has no infinity", hint="T.max_value(dtype) is its largest finite value")
 E252 = _code(
     "E252", "augmented assignment of a slice", "a slice of {name} cannot be changed by an augmented assignment",
@@ -343,7 +355,7 @@ E240 = _code(
     "E240", "previous value of a tile", "{operation} gives the previous value of single elements only",
     hint="call it on one element in T.Parallel",
 )
-E241 = _code("E241", "dimension does not exist", "{what} {given} does not exist: there are {count}")
+E241 = _code("E241", "dimension does not exist", "{what} {given} does not exist: there are {count}", hint="they are counted from 0")
 E242 = _code(
     "E242", "named barrier", "barriers with an id or an arrival count belong to a device's dialect",
     hint="T.sync_threads() without arguments waits for the whole block",
@@ -352,7 +364,10 @@ E243 = _code(
     "E243", "wrong group of lanes", "a group of {given} lanes does not exist", hint="a power of two up to the warp: 2, 4, 8, 16, 32",
 )
 E244 = _code("E244", "unknown launch order", "{given} is not an order of T.use_swizzle", hint='"row" or "column"')
-E245 = _code("E245", "count is not positive", "a positive Python int is needed here, not {given}")
+E245 = _code(
+    "E245", "count is not positive", "a positive Python int is needed here, not {given}",
+    hint="give a number such as 1, known while compiling",
+)
 E246 = _code(
     "E246", "not a layout", "T.annotate_layout takes T.Layout, T.Fragment, make_swizzled_layout(...) or a function, not {given}",
     hint="T.annotate_layout({{tile: T.Layout(tile.shape, lambda i, j: ...)}})",
@@ -373,7 +388,10 @@ E254 = _code(
     "E254", "number does not fit the type", "{value} is not a value of {dtype}, whose values go from {least} to {greatest}",
     hint="use another dtype, or cast a run-time value where wrapping is meant",
 )
-E258 = _code("E258", "wrong operand", "{operation} needs {wanted}, not {given}")
+E258 = _code(
+    "E258", "wrong operand", "{operation} needs {wanted}, not {given}",
+    hint="the operation's docstring lists what it takes: help(T.name)",
+)
 E255 = _code(
     "E255", "random numbers before rng_init", "T.rng_rand was called before T.rng_init in this block",
     hint="call T.rng_init(seed) at the start of the block",
@@ -464,6 +482,14 @@ E299 = _code(
 
 # ---- E301-E349: planning -------------------------------------------------------------------------------------------------------------
 
+E301 = _code(
+    "E301", "tiles do not fit into the memory of a block",
+    "{space} holds {limit} bytes a block, and the tiles need {needed}: {tiles}", hint="{fits}",
+)
+E302 = _code(
+    "E302", "too many lanes for a block", "the kernel asks for {threads} threads a block, the target {target} has at most {limit}",
+    hint="use fewer threads; without thread queries the number is only a hint",
+)
 
 # ---- E401-E449: capabilities and refused names ---------------------------------------------------------------------------------------
 
@@ -720,4 +746,16 @@ E743 = _code(
     "unknown stage",
     "there is no stage {stage!r}",
     hint="stages: {stages}",
+)
+E744 = _code(
+    "E744",
+    "cache cannot be used",
+    "the cache {folder}: {reason}",
+    hint="kernels are compiled anew each time; set ZELLIGE_CACHE_DIR to another folder, or ZELLIGE_CACHE=0 to do without",
+)
+E745 = _code(
+    "E745",
+    "bundle refused",
+    "{file} {reason}",
+    hint="nothing was taken from it; `zellige cache export` makes bundles",
 )

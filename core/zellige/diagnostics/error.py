@@ -44,7 +44,7 @@ class Code:
     def error(self, span: Span | None = None, *, hint: str | None = None, notes: tuple[Note, ...] = (), **fields: object) -> ZelligeError:
         """The exception to raise: its class follows from the code's stage (E4xx Unsupported, E6xx LaunchError)."""
         kind = {"4": Unsupported, "6": LaunchError}.get(self.id[1], CompileError)
-        diagnostic = self.diagnose(span, hint=hint, notes=notes, **fields)
+        diagnostic = self.diagnose(span, hint=hint, notes=notes, severity="error", **fields)
         if span is None and self.id[1] in "124":
             diagnostic = replace(diagnostic, span=calling_place(), is_place_of_call=True)
         return kind(diagnostic)

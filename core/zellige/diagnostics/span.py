@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
@@ -12,7 +13,7 @@ from types import FrameType
 def calling_place() -> Span | None:
     """The place of the user's program that is running: the innermost frame outside of this package. None where there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0].startswith("zellige"):
+    while frame is not None and is_own_module(frame.f_globals):
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith("<frozen"):
         return None
@@ -25,6 +26,11 @@ def calling_place() -> Span | None:
             before, inside = text.encode()[:column], text.encode()[:end_column]
             return Span(file, line, len(before.decode(errors="replace")), last, len(inside.decode(errors="replace")))
     return Span(file, line, len(text) - len(text.lstrip()))
+
+
+def is_own_module(names: Mapping[str, object]) -> bool:
+    """Whether a module's dictionary is that of this package or of a package of its family."""
+    return str(names.get("__name__", "")).partition(".")[0].startswith("zellige")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +46,13 @@ class Span:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column + 1}"
 
+    def source_line(self) -> str:
+        """The text of the line where it begins; empty when the source cannot be read."""
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
     def excerpt(self) -> str:
         """The source line with carets under the span; empty when the source cannot be read."""
-        text = linecache.getline(self.file, self.line).rstrip("\n")
+        text = self.source_line()
         if not text:
             return ""
         last = self.end_column if self.end_line in (None, self.line) and self.end_column is not None else len(text)

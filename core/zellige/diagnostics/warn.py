@@ -17,4 +17,4 @@ def warn(diagnostic: Diagnostic) -> None:
         warnings.warn_explicit(diagnostic.render(), ZelligeWarning, span.file, span.line, registry=registry)
 
 
-_registries: dict[str, dict[object, object]] = {}
+_registries: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}

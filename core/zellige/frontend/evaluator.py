@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from zellige.diagnostics import Diagnostic, InternalError, Note, ZelligeError, catalogue
+from zellige.diagnostics import Diagnostic, InternalError, Note, Span, ZelligeError, catalogue
+from zellige.diagnostics.span import is_own_module
 from zellige.frontend.scopes import Frame, Signal, Trace
 
 ExpressionHandler = Callable[[Frame, Any], Any]
@@ -88,24 +89,42 @@ def _words(node: ast.AST) -> str:
 def located(trace: Trace) -> Iterator[None]:
     """Gives every error that leaves the trace the user's place and the calls that led there.
 
-    An error of this package keeps its code; any other exception becomes E110, a RecursionError E122.
+    An error of this package keeps its code; any other exception becomes E110, a RecursionError E122. The interpretation's own frames
+    are left out of the traceback.
     """
     try:
         yield
     except ZelligeError as error:
-        raise _with_place(error, trace).with_traceback(error.__traceback__) from error.__cause__
+        raise _with_place(error, trace, error) from error.__cause__
     except InternalError:
         raise
-    except RecursionError as error:
-        raise _with_place(catalogue.E122.error(None, what="calls", limit="the interpreter goes"), trace) from error
+    except RecursionError:
+        raise _with_place(catalogue.E122.error(None, what="calls", limit="the interpreter goes"), trace) from None
     except Exception as error:
         message = str(error) or "no message"
         found = catalogue.E110.error(None, kind=type(error).__name__, message=message.splitlines()[0])
-        raise _with_place(found, trace) from error
+        raise _with_place(found, trace, error) from error
 
 
-def _with_place(error: ZelligeError, trace: Trace) -> ZelligeError:
+def _helpers(raised: Exception) -> tuple[Note, ...]:
+    """The user's plain function in which the exception arose, when the kernel called one."""
+    found: Note | None = None
+    entry = raised.__traceback__
+    while entry is not None:
+        code = entry.tb_frame.f_code
+        is_library = code.co_filename.startswith("<frozen") or "site-packages" in code.co_filename
+        if not is_own_module(entry.tb_frame.f_globals) and not is_library:
+            span = Span(code.co_filename, entry.tb_lineno)
+            line = span.source_line()
+            found = Note(message=f"in {code.co_name}, a Python function", span=Span(span.file, span.line, len(line) - len(line.lstrip())))
+        entry = entry.tb_next
+    return () if found is None else (found,)
+
+
+def _with_place(error: ZelligeError, trace: Trace, raised: Exception | None = None) -> ZelligeError:
     calls = tuple(Note(message=f"in {name}, called from here", span=span) for name, span in reversed(trace.calls))
+    if raised is not None:
+        calls = _helpers(raised) + calls
 
     def located_one(diagnostic: Diagnostic) -> Diagnostic:
         span = diagnostic.span

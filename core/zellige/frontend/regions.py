@@ -13,8 +13,9 @@ from typing import Any, Final
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.values import Element, NamedElement, Tile, TileRegion, here, shape_text
-from zellige.frontend.vectors import Vector
+from zellige.frontend.slices import shape_text
+from zellige.frontend.values import Element, NamedElement, Tile, TileRegion, here
+from zellige.frontend.vectors import Vector, lanes_of, scalar_view
 from zellige.ir.expr import INT32, Const, Expr, Load, Region, const
 from zellige.ir.stmt import Copy, Fill, Store, whole
 
@@ -94,6 +95,25 @@ def positions(region: Region, extents: tuple[int, ...], span: Span | None) -> li
     ]
 
 
+def store(place: Element | TileRegion, value: Any) -> None:
+    """``place = value``: one element, or a slice by a copy from a tile or a fill with a number."""
+    builder = current_builder("a store")
+    span = builder.span
+    if isinstance(place, TileRegion):
+        store_region(place, value)
+        return
+    if place.buffer in builder.reducers and builder.reducers[place.buffer].takes(place, value):
+        return
+    if place.dtype.lanes > 1:
+        lanes = lanes_of(value, place.dtype.lanes)
+        scalars = scalar_view(place.buffer)
+        for position, lane in enumerate(lanes):
+            indices = (*place.indices, const(position, INT32))
+            builder.emit(Store(buffer=scalars, indices=indices, value=arithmetic.stored(lane, scalars.dtype, span), span=span))
+        return
+    builder.emit(Store(buffer=place.buffer, indices=place.indices, value=arithmetic.stored(value, place.dtype, span), span=span))
+
+
 def store_region(place: TileRegion, value: Any) -> None:
     """``tile[a:b] = value``: a copy from a tile or slice, a vector's lanes one by one, or a number into every element.
 
@@ -105,7 +125,8 @@ def store_region(place: TileRegion, value: Any) -> None:
     is_pointwise = bool(builder.point_depths) and extents is not None and math.prod(extents) <= _POINTWISE
     if isinstance(value, (Tile, TileRegion)):
         source, target = paired_regions(value, place, "an assignment")
-        if not is_pointwise:
+        is_same = source.buffer.root is target.buffer.root and extents is not None and math.prod(extents) <= _POINTWISE
+        if not is_pointwise and not is_same:  # within one buffer the slices may overlap: all is read first, as in Python
             builder.emit(Copy(src=source, dst=target, span=span))
             return
         given = constant_extents(source)

@@ -33,7 +33,8 @@ def name_outputs(kernel: Kernel, out_idx: int | Sequence[int] | None) -> Kernel:
 
 
 def _indices(kernel: Kernel, out_idx: Any) -> list[int]:
-    count = len(kernel.params)
+    # Workspaces come after the parameters that the user declared and are none of them.
+    count = sum(not (isinstance(param, TensorParam) and param.role == "workspace") for param in kernel.params)
     given = [out_idx] if isinstance(out_idx, int) else list(out_idx)
     indices: list[int] = []
     for index in given:

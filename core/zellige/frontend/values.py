@@ -13,8 +13,9 @@ from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder, tracing
 from zellige.frontend.operators import Operators
+from zellige.frontend.slices import from_end, slice_extent
 from zellige.ir.expr import INT32, BinaryOp, Buffer, CompareOp, Const, Expr, Load, Region, Var, const
-from zellige.ir.stmt import Assign, Bind, Store
+from zellige.ir.stmt import Assign, Bind
 from zellige.ir.traverse import walk
 
 
@@ -33,6 +34,16 @@ class LaneWise(Operators):
         from zellige.frontend.vectors import apply
 
         return apply(lambda a, b: Scalar(arithmetic.binary(op, a, b, here())), left, right)
+
+    def __neg__(self) -> Any:
+        from zellige.frontend.vectors import apply
+
+        return apply(lambda a: Scalar(arithmetic.unary("neg", a, here())), self)
+
+    def __pow__(self, other: Any) -> Any:
+        from zellige.frontend.vectors import apply
+
+        return apply(power, self, other)
 
 
 class Scalar(Operators):
@@ -278,6 +289,8 @@ class ElementReference(Variable, Element):
         return f"an element of {self.expr.buffer.name}"
 
     def assign(self, value: Any) -> None:
+        from zellige.frontend.regions import store
+
         store(self, value)
 
     def value(self) -> Scalar:
@@ -385,18 +398,14 @@ class Tile:
         return locate(self, position)
 
     def __setitem__(self, position: Any, value: Any) -> None:
+        from zellige.frontend.regions import store
+
         store(locate(self, position), value)
 
 
 def from_expr(expr: Expr) -> Any:
     """A Python number for a constant, a Scalar for anything else."""
     return expr.value if isinstance(expr, Const) else Scalar(expr)
-
-
-def shape_text(shape: tuple[Expr, ...]) -> str:
-    """A shape for messages: ``(128, M)``."""
-    names = [str(e.value) if isinstance(e, Const) else e.name if isinstance(e, Var) else "..." for e in shape]
-    return "(" + ", ".join(names) + ("," if len(names) == 1 else "") + ")"
 
 
 def locate(tile: Tile, position: Any) -> Element | TileRegion:
@@ -419,77 +428,12 @@ def locate(tile: Tile, position: Any) -> Element | TileRegion:
     kept: list[bool] = []
     for item, size in zip(items, buffer.shape):
         if isinstance(item, slice):
-            offset, extent = _slice(item, size, buffer, span)
+            offset, extent = slice_extent(item, size, buffer, span)
         else:
-            offset, extent = _from_end(item, size, span), const(1, INT32, span)
+            offset, extent = from_end(item, size, span), const(1, INT32, span)
         offsets.append(offset)
         extents.append(extent)
         kept.append(isinstance(item, slice))
     if not any(kept):
         return Element(Load(buffer=buffer, indices=tuple(offsets), span=span))
     return TileRegion(Region(buffer=buffer, offsets=tuple(offsets), extents=tuple(extents), span=span), tuple(kept))
-
-
-def _from_end(item: Any, size: Expr, span: Span | None) -> Expr:
-    expr = arithmetic.index(item, span)
-    if isinstance(expr, Const) and expr.value < 0:
-        return arithmetic.binary("add", size, expr, span)
-    return expr
-
-
-def _slice(item: slice, size: Expr, buffer: Buffer, span: Span | None) -> tuple[Expr, Expr]:
-    if item.step is not None and (isinstance(item.step, Scalar) or item.step != 1):
-        raise catalogue.E209.error(span, name=buffer.name)
-    start = const(0, INT32, span) if item.start is None else _from_end(item.start, size, span)
-    stop = size if item.stop is None else _from_end(item.stop, size, span)
-    return start, difference(stop, start, span)
-
-
-def difference(stop: Expr, start: Expr, span: Span | None) -> Expr:
-    """``stop - start`` with the common case ``x + n - x`` folded, so that extents stay constants where the author wrote them so."""
-    from zellige.ir.expr import Binary
-
-    def split(e: Expr) -> tuple[Expr | None, int]:
-        if isinstance(e, Const):
-            return None, int(e.value)
-        if isinstance(e, Binary) and e.op == "add" and isinstance(e.right, Const):
-            return e.left, int(e.right.value)
-        if isinstance(e, Binary) and e.op == "add" and isinstance(e.left, Const):
-            return e.right, int(e.left.value)
-        return e, 0
-
-    (a, m), (b, n) = split(stop), split(start)
-    if a == b:
-        return const(m - n, INT32, span)
-    # (i + 1) * n - i * n
-    if isinstance(stop, Binary) and isinstance(start, Binary) and stop.op == start.op == "mul":
-        for x, y in ((stop.left, stop.right), (stop.right, stop.left)):
-            for u, v in ((start.left, start.right), (start.right, start.left)):
-                if isinstance(y, Const) and y == v:
-                    (p, m), (q, n) = split(x), split(u)
-                    if p == q:
-                        return const((m - n) * int(y.value), INT32, span)
-    return arithmetic.binary("sub", stop, start, span)
-
-
-def store(place: Element | TileRegion, value: Any) -> None:
-    """``place = value``: one element, or a slice by a copy from a tile or a fill with a number."""
-    builder = current_builder("a store")
-    span = builder.span
-    if isinstance(place, TileRegion):
-        from zellige.frontend.regions import store_region
-
-        store_region(place, value)
-        return
-    if place.buffer in builder.reducers and builder.reducers[place.buffer].takes(place, value):
-        return
-    if place.dtype.lanes > 1:
-        from zellige.frontend.vectors import lanes_of, scalar_view
-
-        lanes = lanes_of(value, place.dtype.lanes)
-        scalars = scalar_view(place.buffer)
-        for position, lane in enumerate(lanes):
-            indices = (*place.indices, const(position, INT32))
-            builder.emit(Store(buffer=scalars, indices=indices, value=arithmetic.stored(lane, scalars.dtype, span), span=span))
-        return
-    builder.emit(Store(buffer=place.buffer, indices=place.indices, value=arithmetic.stored(value, place.dtype, span), span=span))

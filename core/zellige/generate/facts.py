@@ -165,7 +165,7 @@ def elements(array: Array, dtype: DType) -> Array:
     """The elements of a tensor as it is passed: float64, int64 or uint64, or bool; 4-bit types are unpacked."""
     if dtype.bits == 4:
         codes = np.stack([array.view(np.uint8) & np.uint8(0xF), array.view(np.uint8) >> np.uint8(4)], axis=-1)
-        codes = codes.reshape(*array.shape[:-1], -1)
+        codes = codes.reshape(*array.shape[:-1], 2 * array.shape[-1])
         if dtype.name == "int4":
             return np.where(codes >= 8, codes.astype(np.int64) - 16, codes)
         array = codes if dtype.is_integer else codes.view(dtype.numpy)

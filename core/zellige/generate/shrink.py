@@ -303,6 +303,21 @@ def _resized(program: Program, size: int, smaller: int) -> Program | None:
 # ---- expressions -------------------------------------------------------------------------------------------------------------------------
 
 
+def _hoisted(program: Program) -> Iterator[Program]:
+    """A part of the value that a statement stores in the place of all of it, the smallest parts first."""
+    for statement in _statements(program.kernel):
+        value = getattr(statement, "value", None)
+        if not isinstance(value, ExprNode) or value.dtype.lanes != 1:  # type: ignore[attr-defined]
+            continue
+        dtype = value.dtype  # type: ignore[attr-defined]
+        parts = [(sum(1 for _ in walk(part)), part) for part in walk(value) if part is not value and not isinstance(part, Const)]
+        whole = sum(1 for _ in walk(value))
+        for size, part in sorted(parts, key=lambda entry: entry[0]):
+            if size + 1 < whole:
+                hoisted: Any = part if part.dtype == dtype else Cast(value=part, dtype=dtype)  # type: ignore[attr-defined, arg-type]
+                yield _with_kernel(program, _swapped(program.kernel, {id(statement): (replace(statement, value=hoisted),)}))
+
+
 def _simpler_expressions(program: Program) -> Iterator[Program]:
     for statement in _statements(program.kernel):
         for node in walk(statement, bodies=False):
@@ -314,12 +329,12 @@ def _simpler_expressions(program: Program) -> Iterator[Program]:
 
 
 def _simpler(node: Any) -> Iterator[ExprNode]:
+    if node.dtype.lanes == 1:
+        value: Any = False if node.dtype.is_bool else 1.0 if node.dtype.is_float else 0
+        yield Const(value=value, dtype=node.dtype)
     for child in children(node):
         if isinstance(child, ExprNode) and child.dtype == node.dtype and not isinstance(node, Load):  # type: ignore[attr-defined]
             yield child
-    if node.dtype.lanes == 1:
-        value: Any = False if node.dtype.is_bool else 1.0 if node.dtype.is_float else 1
-        yield Const(value=value, dtype=node.dtype)
 
 
 def _with_expression(statement: Any, old: ExprNode, new: ExprNode) -> Any:
@@ -327,5 +342,6 @@ def _with_expression(statement: Any, old: ExprNode, new: ExprNode) -> Any:
 
 
 _CHANGES: Final = (
-    _fewer_launches, _fewer_parameters, _flatter, _shorter_loops, _constant_sizes, _plainer_data, _smaller_sizes, _simpler_expressions,
+    _fewer_launches, _fewer_parameters, _flatter, _shorter_loops, _hoisted, _constant_sizes, _plainer_data, _smaller_sizes,
+    _simpler_expressions,
 )  # fmt: skip

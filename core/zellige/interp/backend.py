@@ -1,71 +1,27 @@
 """The interpreter as the backend of the target ``interp``.
 
-In: a kernel, then addresses and numbers at each launch. Out: memory changed as the kernel says. ``ZELLIGE_CHECKS`` asks for reports, which
-come as warnings; ``ZELLIGE_LANES`` is the width of a warp.
+In: the hooks' questions. Out: their answers; what runs kernels (:mod:`zellige.interp.kernel`) is loaded when one is compiled.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from zellige.diagnostics import Diagnostic, ZelligeWarning, catalogue
 from zellige.dtypes import all_dtypes
-from zellige.interp.expressions import layout_of
-from zellige.interp.frame import Frame, Place, Run
-from zellige.interp.lanes import TARGET
-from zellige.interp.launch import NO_REPORT, run_kernel, scalar_value
-from zellige.interp.memory import Memory, memory_at, storage_bytes
-from zellige.interp.report import Report
-from zellige.ir.printer import print_kernel
-from zellige.ir.sizes import size_vars
-from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
-from zellige.options import CompileOptions, options
+from zellige.options import options
 from zellige.plugin.contract import API, Capabilities, Device, Manifest, MatmulUnit, Space
 from zellige.plugin.hooks import hookimpl
-from zellige.target import Target
 from zellige.version import __version__
+
+if TYPE_CHECKING:
+    from zellige.interp.kernel import InterpretedKernel
+    from zellige.ir.stmt import Kernel
+    from zellige.options import CompileOptions
+    from zellige.target import Target
 
 SPACES: Final = ("global", "shared", "fragment", "local", "var")
 
-
-class InterpretedKernel:
-    """A kernel that runs on the interpreter. ``findings`` are those of the last launch."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.findings: tuple[Diagnostic, ...] = ()
-        self._sizes = size_vars(kernel)
-
-    def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
-        """Run the kernel on the memory at ``pointers``."""
-        variables = [param.var for param in self.kernel.params if isinstance(param, ScalarParam)]
-        values = {var: scalar_value(value, var.dtype) for var, value in [*zip(variables, scalars), *zip(self._sizes, sizes)]}
-        tensors = [param for param in self.kernel.params if isinstance(param, TensorParam)]
-        run = Run(report=NO_REPORT, warp=1, random=np.random.default_rng(0))
-        frame = Frame(kind="block", count=1, values=values, places={})
-        memories = []
-        for param, pointer in zip(tensors, pointers):
-            layout = layout_of(run, frame, param.buffer, Place(memory=Memory.fresh(0, param.buffer.dtype)))
-            memories.append(memory_at(pointer, storage_bytes(layout.span, param.buffer.dtype)))
-        checks = options().checks
-        report = Report(races="races" in checks, undefined="undefined" in checks, bounds="bounds" in checks)
-        self.findings = run_kernel(self.kernel, values, memories, lanes=options().lanes, report=report)
-        for finding in self.findings:
-            warnings.warn(finding.render(), ZelligeWarning, stacklevel=2)
-
-    def source(self) -> str:
-        """The tile IR, which is what runs."""
-        return print_kernel(self.kernel)
-
-    def assembly(self) -> str:
-        """Refused: there is no machine code."""
-        raise catalogue.E440.error(
-            self.kernel.span, target=TARGET, what="machine code", known="it interprets the tile IR, which source() prints"
-        )
+TARGET: Final = "interp"
 
 
 class InterpreterBackend:
@@ -109,6 +65,8 @@ class InterpreterBackend:
     @hookimpl
     def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> InterpretedKernel:
         """Nothing is compiled: the kernel runs as it is."""
+        from zellige.interp.kernel import InterpretedKernel
+
         return InterpretedKernel(kernel)
 
 

@@ -14,7 +14,7 @@ from zellige.ir.expr import INT32
 from zellige.ir.stmt import Map
 from zellige.language import elementwise
 from zellige.language.folds import fold
-from zellige.language.keywords import accept
+from zellige.language.keywords import accept, without
 from zellige.language.reductions import check_dtype
 
 
@@ -35,22 +35,24 @@ def all_of(buffer: Any) -> Scalar:
     return fold(region_of(buffer, "T.all_of"), "all", as_dtype("bool"))
 
 
-def max(first: Any, *others: Any, nan_propagate: bool = False, **named: Any) -> Any:
+@without("dtype", "span")
+def max(first: Any, *others: Any, nan_propagate: bool = False) -> Any:
     """The larger of its operands (a NaN operand is ignored unless ``nan_propagate``), or the maximum of one tile or slice."""
     if not others and isinstance(first, (Tile, TileRegion)):
         region = region_of(first, "T.max")
         check_dtype("T.max", "max", region.buffer.dtype)
         return fold(region, "max", region.buffer.dtype, nan_propagate=nan_propagate)
-    return elementwise.max(first, *others, nan_propagate=nan_propagate, **named)
+    return elementwise.max(first, *others, nan_propagate=nan_propagate)
 
 
-def min(first: Any, *others: Any, nan_propagate: bool = False, **named: Any) -> Any:
+@without("dtype", "span")
+def min(first: Any, *others: Any, nan_propagate: bool = False) -> Any:
     """The smaller of its operands (a NaN operand is ignored unless ``nan_propagate``), or the minimum of one tile or slice."""
     if not others and isinstance(first, (Tile, TileRegion)):
         region = region_of(first, "T.min")
         check_dtype("T.min", "min", region.buffer.dtype)
         return fold(region, "min", region.buffer.dtype, nan_propagate=nan_propagate)
-    return elementwise.min(first, *others, nan_propagate=nan_propagate, **named)
+    return elementwise.min(first, *others, nan_propagate=nan_propagate)
 
 
 def im2col(

@@ -1,4 +1,4 @@
-"""On-chip buffers, variables and workspace: T.alloc_shared, alloc_fragment, alloc_local, alloc_var, alloc_global, alloc_buffer, alloc_barrier."""
+"""On-chip buffers, variables, workspace, barriers: the T.alloc_* functions, reducers apart."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zellige.frontend.values import Tile, Variable, declare, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import Buffer, Const, Expr
 from zellige.ir.stmt import TensorParam
+from zellige.language.keywords import without
 from zellige.language.tensors import element_type, shape_tuple
 
 _SPACES: Final = {"shared.dyn": "shared", "local.fragment": "fragment", "local.var": "var", "local.reducer": "fragment"}
@@ -63,7 +64,8 @@ def alloc_local(shape: Any, dtype: Any, scope: str = "local") -> Tile:
     return allocate(shape, dtype, scope, "local")
 
 
-def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global", **_: Any) -> Tile:
+@without("annotations", "strides", "elem_offset", "align", "offset_factor", "buffer_type", "axis_separators")
+def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global") -> Tile:
     """A buffer of the space that ``scope`` names: global as :func:`alloc_global`, any other as the function of that space."""
     space = space_of(scope)
     return alloc_global(shape, dtype) if space == "global" else allocate(shape, dtype, space, "buffer")

@@ -12,9 +12,11 @@ from zellige.frontend.vectors import Vector
 from zellige.ir.expr import Const, Expr, Load, Var
 from zellige.ir.stmt import Assert, Assume, Print, Stmt, whole
 from zellige.ir.traverse import walk
+from zellige.language.keywords import without
 
 
-def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0, **named: Any) -> None:
+@without("dtype", "span")
+def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
     """Writes a message and a value, or every element of a tile, to the standard output when the kernel runs. E202 for anything else."""
     builder = current_builder("T.print")
     message = str(msg)
@@ -39,7 +41,8 @@ def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) ->
     builder.emit(Assert(condition=arithmetic.truth(condition, builder.span), message=str(msg), span=builder.span))
 
 
-def assume(cond: Any, **named: Any) -> None:
+@without("dtype", "span")
+def assume(cond: Any) -> None:
     """The author's promise that the condition holds; the compiler may leave out bounds tests that follow from it.
 
     A promise about sizes and scalar parameters alone is checked when the kernel is launched (E620). E118: it is false while compiling.
@@ -64,7 +67,8 @@ def _is_known_at_launch(condition: Expr) -> bool:
     return not any(isinstance(n, Load) or (isinstance(n, Var) and n.kind not in ("size", "scalar")) for n in walk(condition))
 
 
-def evaluate(value: Any, **named: Any) -> None:
+@without("dtype", "span")
+def evaluate(value: Any) -> None:
     """Nothing: an expression has no effect of its own. Calls of the language act where they stand."""
 
 

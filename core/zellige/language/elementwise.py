@@ -12,6 +12,7 @@ from zellige.frontend.values import Scalar, here, power
 from zellige.frontend.vectors import apply as lane_by_lane, is_vector
 from zellige.ir.expr import BinaryOp, Math, Precision, const
 from zellige.ir.functions import FUNCTIONS
+from zellige.language.keywords import without
 from zellige.language.tensors import element_type
 
 
@@ -37,16 +38,9 @@ def call(function: str, *args: Any, precision: Precision = "default") -> Any:
     return Scalar(Math(function=function, args=tuple(exprs), dtype=spec.result_dtype(exprs[0].dtype), precision=precision, span=span))
 
 
-def _check_keywords(function: str, named: dict[str, Any]) -> None:
-    """``dtype`` and ``span`` are accepted as in older code; the operands say both."""
-    for name in named:
-        if name not in ("dtype", "span"):
-            raise TypeError(f"T.{function}() got an unexpected keyword argument {name!r}")
-
-
 def _unary(function: str) -> Callable[..., Any]:
-    def apply(x: Any, **named: Any) -> Any:
-        _check_keywords(function, named)
+    @without("dtype", "span")
+    def apply(x: Any) -> Any:
         return call(function, x)
 
     apply.__name__ = apply.__qualname__ = function
@@ -62,9 +56,9 @@ UNARY_FLOAT: Final = {
 """The math functions of one operand, by name."""
 
 
-def abs(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def abs(x: Any) -> Any:
     """The absolute value; of a Python number a Python number. E204 for a bool."""
-    _check_keywords("abs", named)
     if is_number(x):
         return x if x >= 0 else -x
     return call("abs", x)
@@ -73,27 +67,27 @@ def abs(x: Any, **named: Any) -> Any:
 fabs = abs
 
 
-def isnan(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def isnan(x: Any) -> Any:
     """Whether x is NaN (False for integers)."""
-    _check_keywords("isnan", named)
     return call("isnan", x)
 
 
-def isinf(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def isinf(x: Any) -> Any:
     """Whether x is infinite (False for integers)."""
-    _check_keywords("isinf", named)
     return call("isinf", x)
 
 
-def isfinite(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def isfinite(x: Any) -> Any:
     """Whether x is neither NaN nor infinite (True for integers)."""
-    _check_keywords("isfinite", named)
     return call("isfinite", x)
 
 
 def _extreme(op: BinaryOp, nan_op: BinaryOp, fold: Callable[..., Any], word: str) -> Callable[..., Any]:
-    def apply(first: Any, *others: Any, nan_propagate: bool = False, **named: Any) -> Any:
-        _check_keywords(op, named)
+    @without("dtype", "span")
+    def apply(first: Any, *others: Any, nan_propagate: bool = False) -> Any:
         if is_number(first) and all(is_number(o) for o in others):
             return fold((first, *others))
         result = first if others else Scalar(arithmetic.as_expr(first, here()))
@@ -125,9 +119,9 @@ def _condition(condition: Any) -> Any:
     return condition.constant if isinstance(condition, Scalar) and condition.constant is not None else condition
 
 
-def if_then_else(cond: Any, t: Any, f: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def if_then_else(cond: Any, t: Any, f: Any) -> Any:
     """``t if cond else f``: the side not chosen is not evaluated, so its loads touch nothing."""
-    _check_keywords("if_then_else", named)
     test = _condition(cond)
     if is_number(test):
         return t if test else f
@@ -136,12 +130,14 @@ def if_then_else(cond: Any, t: Any, f: Any, **named: Any) -> Any:
     return Scalar(arithmetic.select(cond, t, f, here()))
 
 
-def Select(condition: Any, true_value: Any, false_value: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def Select(condition: Any, true_value: Any, false_value: Any) -> Any:
     """As :func:`if_then_else`."""
-    return if_then_else(condition, true_value, false_value, **named)
+    return if_then_else(condition, true_value, false_value)
 
 
-def infinity(dtype: Any = "float32", **named: Any) -> Scalar:
+@without("span")
+def infinity(dtype: Any = "float32") -> Scalar:
     """Positive infinity of a dtype; E232 where it has none."""
     target = element_type(dtype)
     if not target.is_float or not target.has_inf:
@@ -149,29 +145,31 @@ def infinity(dtype: Any = "float32", **named: Any) -> Scalar:
     return Scalar(const(math.inf, target, here()))
 
 
-def max_value(dtype: Any, **named: Any) -> Scalar:
+@without("span")
+def max_value(dtype: Any) -> Scalar:
     """The largest finite value of a dtype."""
     target = element_type(dtype)
     return Scalar(const(target.max, target, here()))
 
 
-def min_value(dtype: Any, **named: Any) -> Scalar:
+@without("span")
+def min_value(dtype: Any) -> Scalar:
     """The smallest (most negative) finite value of a dtype."""
     target = element_type(dtype)
     return Scalar(const(target.min, target, here()))
 
 
-def pow(x: Any, y: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def pow(x: Any, y: Any) -> Any:
     """``x ** y``; a small Python int as ``y`` multiplies. Of Python numbers a Python number."""
-    _check_keywords("pow", named)
     if is_number(x) and is_number(y):
         return x**y
     return lane_by_lane(power, x, y) if is_vector(x) or is_vector(y) else power(x, y)
 
 
 def _binary_call(function: str) -> Callable[..., Any]:
-    def apply(x1: Any, x2: Any, **named: Any) -> Any:
-        _check_keywords(function, named)
+    @without("dtype", "span")
+    def apply(x1: Any, x2: Any) -> Any:
         return call(function, x1, x2)
 
     apply.__name__ = apply.__qualname__ = function

@@ -19,7 +19,7 @@ _CHECKED: Final = 1 << 17  # the largest tile whose layout is tried on every ele
 NAMES: Final = frozenset(
     (
         "use_swizzle", "annotate_layout", "annotate_l2_hit_ratio", "annotate_min_blocks_per_sm", "annotate_restrict_buffers",
-        "annotate_compile_flags", "likely", "Layout", "Fragment", "PartialFragment", "GemmWarpPolicy",
+        "annotate_compile_flags", "likely", "alloc_barrier", "Layout", "Fragment", "PartialFragment", "GemmWarpPolicy",
     )
 )  # fmt: skip
 """Names of the language that are wishes only."""

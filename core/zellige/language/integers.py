@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
-from zellige.frontend.regions import place_of
-from zellige.frontend.values import Element, Scalar, Tile, here, store
+from zellige.frontend.regions import place_of, store
+from zellige.frontend.values import Element, Scalar, Tile, here
 from zellige.frontend.vectors import apply as lane_by_lane, is_vector
 from zellige.ir.expr import INT32, BinaryOp, Const, Expr, Load, Var, const
 from zellige.language.elementwise import call, is_number
+from zellige.language.keywords import without
 
 _BYTES: Final = ("int8", "uint8")
 
@@ -21,7 +22,8 @@ def _nonzero(divisor: Any) -> None:
         raise catalogue.E231.error(here())
 
 
-def ceildiv(lhs: Any, rhs: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def ceildiv(lhs: Any, rhs: Any) -> Any:
     """``lhs / rhs`` rounded up, for every sign; of Python ints a Python int. E231: a constant 0 as divisor."""
     _nonzero(rhs)
     if is_number(lhs) and is_number(rhs):
@@ -50,7 +52,8 @@ cdiv = ceildiv
 
 
 def _division(op: BinaryOp, fold: Callable[[Any, Any], Any], doc: str) -> Callable[..., Any]:
-    def apply(a: Any, b: Any, **named: Any) -> Any:
+    @without("dtype", "span")
+    def apply(a: Any, b: Any) -> Any:
         _nonzero(b)
         if is_number(a) and is_number(b):
             return fold(a, b)
@@ -80,7 +83,8 @@ def align_up(x: Any, y: Any) -> Any:
 
 
 def _operator(op: BinaryOp, fold: Callable[[Any, Any], Any], sign: str) -> Callable[..., Any]:
-    def apply(x: Any, y: Any, **named: Any) -> Any:
+    @without("dtype", "span")
+    def apply(x: Any, y: Any) -> Any:
         if is_number(x) and is_number(y):
             return fold(x, y)
         if is_vector(x) or is_vector(y):
@@ -98,19 +102,22 @@ bitwise_or = _operator("bitor", lambda x, y: x | y, "|")
 bitwise_xor = _operator("bitxor", lambda x, y: x ^ y, "^")
 
 
-def bitwise_not(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def bitwise_not(x: Any) -> Any:
     """``~x``. E204 for floats."""
     if is_vector(x):
         return lane_by_lane(bitwise_not, x)
     return ~x if is_number(x) else Scalar(arithmetic.unary("invert", x, here()))
 
 
-def clz(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def clz(x: Any) -> Any:
     """The number of leading zero bits (int32). E230: not an integer."""
     return call("clz", x)
 
 
-def popcount(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def popcount(x: Any) -> Any:
     """The number of one bits (int32). E230: not an integer."""
     return call("popcount", x)
 

@@ -7,8 +7,9 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant
-from zellige.frontend.values import Element, Scalar, Tile, Variable, here, shape_text, store
+from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant, store
+from zellige.frontend.slices import shape_text
+from zellige.frontend.values import Element, Scalar, Tile, Variable, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose

@@ -12,6 +12,7 @@ from zellige.frontend.vectors import Vector, apply as lane_by_lane, is_vector, l
 from zellige.ir.expr import Cast, Expr, Reinterpret, Rounding
 from zellige.language.directed import Direction, directed
 from zellige.language.elementwise import call
+from zellige.language.keywords import without
 from zellige.language.tensors import element_type
 from zellige.language.words import repacked
 
@@ -21,7 +22,8 @@ _ROUNDINGS: Final[dict[str, Rounding]] = {
 _DIRECTIONS: Final[dict[str, Direction]] = {"rz": "toward_zero", "rd": "down", "ru": "up"}
 
 
-def cast(value: Any, dtype: Any, round: str = "", sat: bool | None = None, rbits: Any = None, **named: Any) -> Any:
+@without("span")
+def cast(value: Any, dtype: Any, round: str = "", sat: bool | None = None, rbits: Any = None) -> Any:
     """``value`` converted to ``dtype``. ``round``: rn (nearest even), rz, rm (down), rp (up); ``sat=True`` clamps to the finite values.
 
     E217: dtype; E248: ``round``, ``sat`` or ``rbits``; E402: ``round="rs"``, the stochastic rounding.
@@ -50,12 +52,14 @@ def _converted(value: Any, target: DType, rounding: Rounding, sat: bool | None) 
     return Scalar(Cast(value=expr, dtype=target, rounding=rounding, saturate=bool(sat), span=here()))
 
 
-def Cast_(dtype: Any, value: Any, **named: Any) -> Any:
+@without("span")
+def Cast_(dtype: Any, value: Any) -> Any:
     """As :func:`cast`, dtype first."""
     return cast(value, dtype)
 
 
-def reinterpret(value: Any, dtype: Any, **named: Any) -> Any:
+@without("span")
+def reinterpret(value: Any, dtype: Any) -> Any:
     """The same bits as another dtype; the order (dtype, value) of older code is accepted. E249 for another number of bits.
 
     Of vectors the lanes follow each other, the lowest bits first: a uint32 is a float16x2 and the other way round.
@@ -173,7 +177,8 @@ _TIES_TO_EVEN: Final = ("ties-to-even", "tie-to-even")
 _TIES_AWAY: Final = ("ties-away-from-zero", "tie-away-from-zero")
 
 
-def round(x: Any, rounding_mode: str = "ties-to-even", **named: Any) -> Any:
+@without("dtype", "span")
+def round(x: Any, rounding_mode: str = "ties-to-even") -> Any:
     """The nearest integer; ties to even, or away from zero for ``ties-away-from-zero``. E248 for another mode."""
     if rounding_mode in _TIES_TO_EVEN:
         return call("round", x)
@@ -191,11 +196,13 @@ def round(x: Any, rounding_mode: str = "ties-to-even", **named: Any) -> Any:
     return Scalar(arithmetic.cast(call("copysign", up, Scalar(exact)).expr, narrow, here()))
 
 
-def nearbyint(x: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def nearbyint(x: Any) -> Any:
     """The nearest integer, ties to even."""
     return call("round", x)
 
 
-def likely(cond: Any, **named: Any) -> Any:
+@without("dtype", "span")
+def likely(cond: Any) -> Any:
     """The condition itself: a hint that it mostly holds."""
     return cond

@@ -52,7 +52,7 @@ def const(name: str, dtype: Any = "int32") -> Any:
 
 
 class _Pointer(PointerSpec):
-    """``T.ptr``: annotates a tensor parameter whose shape the body gives with T.make_tensor. ``T.ptr("float16")`` names the element type."""
+    """``T.ptr``: a tensor parameter whose shape the body gives with T.make_tensor. ``T.ptr("float16")`` names the element type."""
 
     __slots__ = ()
 

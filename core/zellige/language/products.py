@@ -10,7 +10,8 @@ from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import region_of
-from zellige.frontend.values import here, shape_text
+from zellige.frontend.slices import shape_text
+from zellige.frontend.values import here
 from zellige.ir.expr import INT32, Const, Expr, Region, const
 from zellige.ir.stmt import Gemm, GemmPolicy
 from zellige.language.keywords import accept, flag

@@ -9,7 +9,8 @@ from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant
-from zellige.frontend.values import Element, Scalar, Variable, here, shape_text
+from zellige.frontend.slices import shape_text
+from zellige.frontend.values import Element, Scalar, Variable, here
 from zellige.ir.expr import Region
 from zellige.ir.stmt import Reduce, ReduceOp, Scan, ScanOp
 from zellige.language.folds import fold

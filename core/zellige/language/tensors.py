@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
@@ -31,6 +31,9 @@ def shape_tuple(shape: Any) -> tuple[Any, ...]:
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
+_OLDER: Final = frozenset(("elem_offset", "align", "offset_factor", "buffer_type", "axis_separators"))
+
+
 class TensorFactory:
     """``T.Tensor((M, N), "float16")`` or ``T.Tensor[[M, N], "float16"]``: a dense row-major tensor of float32 unless a dtype is given.
 
@@ -46,8 +49,18 @@ class TensorFactory:
         return f"T.{self._name}"
 
     def __call__(
-        self, shape: Any = None, *rest: Any, dtype: Any = None, strides: Any = None, data: Any = None, scope: str | None = None, **_: Any
+        self,
+        shape: Any = None,
+        *rest: Any,
+        dtype: Any = None,
+        strides: Any = None,
+        data: Any = None,
+        scope: str | None = None,
+        **other: Any,
     ) -> Any:
+        unknown = set(other) - _OLDER
+        if unknown:
+            raise catalogue.E218.error(here(), reason=f"T.{self._name} has no argument {min(unknown)!r}")
         items = list(rest)
         if self._strided and strides is None and items:
             strides = items.pop(0)

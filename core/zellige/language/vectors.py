@@ -12,9 +12,11 @@ from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, her
 from zellige.frontend.vectors import Vector, apply, is_vector, lanes_of
 from zellige.ir.expr import INT32, BinaryOp, Load, Region, const
 from zellige.language.elementwise import call
+from zellige.language.keywords import without
 
 
-def extract_lane(vector: Any, lane: Any, **named: Any) -> Scalar:
+@without("dtype", "span")
+def extract_lane(vector: Any, lane: Any) -> Scalar:
     """One lane of a vector. E258: no vector; E105: ``lane`` is not a constant; E241: there is no such lane."""
     if not is_vector(vector):
         raise catalogue.E258.error(here(), operation="T.extract_lane", wanted="a vector", given=arithmetic.describe(vector))
@@ -57,7 +59,8 @@ PAIRS: Final = {
 """Arithmetic on packed pairs, by name."""
 
 
-def address_of(obj: Any, **named: Any) -> Element:
+@without("dtype", "span")
+def address_of(obj: Any) -> Element:
     """The place of an element, or of a tile's first element, for operations that take places. E222 for anything else."""
     place = place_of(obj)
     if isinstance(place, Tile):

@@ -8,7 +8,8 @@ from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.values import Tile, here, shape_text
+from zellige.frontend.slices import shape_text
+from zellige.frontend.values import Tile, here
 from zellige.ir.expr import Buffer, Const, Expr
 from zellige.language.allocate import tile_shape
 from zellige.language.tensors import element_type, shape_tuple

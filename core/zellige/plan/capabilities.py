@@ -1,8 +1,7 @@
 """What planning asks of a target's capabilities, in the words of planning.
 
-In: :class:`zellige.plugin.contract.Capabilities`. Out: a :class:`Machine`, which answers which engine, space, copy path or product unit serves.
-A capability set that says nothing of engines and copies is a machine whose one role does everything in order.
-"""
+In: :class:`zellige.plugin.contract.Capabilities`. Out: a :class:`Machine`, which answers which engine, space, copy path or product unit
+serves. A capability set that says nothing of engines and copies is a machine whose one role does everything in order."""
 
 from __future__ import annotations
 
@@ -12,10 +11,16 @@ from typing import Final, Literal
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, Space, SpaceRole, Synchronisation
 
 Style = Literal["ordered", "software", "specialised", "queues"]
-"""How work overlaps: not at all between roles and copies (the executor may interleave), by copies in flight within one role, by roles of lanes
-that run programs of their own, or by one instruction stream an engine."""
+"""How work overlaps: not at all between roles and copies (the executor may interleave), by copies in flight within one role, by roles of
+lanes that run programs of their own, or by one instruction stream an engine."""
 
-_ROLE_OF_NAME: Final[dict[str, SpaceRole]] = {"global": "global", "shared": "shared", "fragment": "register", "local": "local", "var": "local"}
+_ROLE_OF_NAME: Final[dict[str, SpaceRole]] = {
+    "global": "global",
+    "shared": "shared",
+    "fragment": "register",
+    "local": "local",
+    "var": "local",
+}
 
 _SUBSTITUTES: Final[dict[SpaceRole, tuple[SpaceRole, ...]]] = {
     "shared": ("shared", "local", "register"),
@@ -85,8 +90,8 @@ class Machine:
         return found is not None and (found.name == written or self.role_of(found) == _ROLE_OF_NAME.get(written, ""))
 
     def space_for(self, wanted: str, engines: frozenset[str] = frozenset()) -> Space | None:
-        """The space for a buffer of the language's space ``wanted`` that ``engines`` must reach: of that name where the target has it, else of
-        the same role, else of a role that can stand for it. None where no space is reached by all of the engines."""
+        """The space for a buffer of the language's space ``wanted`` that ``engines`` must reach: of that name where the target has it,
+        else of the same role, else of a role that can stand for it. None where no space is reached by all of the engines."""
         role = _ROLE_OF_NAME.get(wanted, "")
         return self._first(wanted, role, engines)
 

@@ -1,9 +1,8 @@
 """Streams bound to channels: which tiles share one, how many versions it has, and what implements it.
 
-In: the streams of a launch and a machine. Out: :class:`Bound`: each channel with the positions at which its roles acquire, put, get and release. Tiles
-that are made together and used by the same statements share a channel; tiles that are used at different times have one each, so that the
-first is free for its next version while the others are still read.
-"""
+In: the streams of a launch and a machine. Out: :class:`Bound`: each channel with the positions at which its roles acquire, put, get and
+release. Tiles that are made together and used by the same statements share a channel; tiles that are used at different times have one
+each, so that the first is free for its next version while the others are still read."""
 
 from __future__ import annotations
 
@@ -58,7 +57,9 @@ class Bound:
     group: Group
 
 
-def group_streams(facts: LaunchFacts, view: RoleView, assignment: Assignment, streams: Sequence[Stream], bodies: Mapping[Place, Sequence[Stmt]]) -> tuple[Group, ...]:
+def group_streams(
+    facts: LaunchFacts, view: RoleView, assignment: Assignment, streams: Sequence[Stream], bodies: Mapping[Place, Sequence[Stmt]]
+) -> tuple[Group, ...]:
     """Streams put together that one channel can carry."""
     pending = list(streams)
     groups: list[Group] = []
@@ -122,34 +123,38 @@ def stages_by_hand(facts: LaunchFacts, loop: For) -> tuple[int, ...] | str | Non
     return f"it names {len(loop.kind.stage)} stages and {len(loop.kind.order)} places for {len(counted)} statements"
 
 
-def bind(groups: Sequence[Group], depths: Mapping[Group, int], machine: Machine, tokens: Mapping[str, Token], decisions: Decisions) -> tuple[Bound, ...]:
-    """A channel for each group, with the depth that fits."""
+def tell_channel(channel: Channel, group: Group, decisions: Decisions) -> None:
+    """Says how tiles get from their producer to their consumers."""
+    tiles = " and ".join(b.name for b in channel.buffers)
+    if channel.scope == "role":
+        question = f"how many versions of {tiles} are there?"
+    else:
+        question = f"how does {tiles} get from {' and '.join(channel.producers)} to {' and '.join(channel.consumers)}?"
+    slots = f"{channel.depth} slot{'s' if channel.depth != 1 else ''} of {channel.bytes} bytes"
+    decisions.take(
+        question, f"{slots}, joined by: {channel.mechanism}", group.because, where=group.loop.span if group.loop is not None else None
+    )
+
+
+def bind(
+    groups: Sequence[Group], depths: Mapping[Group, int], machine: Machine, tokens: Mapping[str, Token], decisions: Decisions
+) -> tuple[Bound, ...]:
+    """A channel for each group, with the depth that fits. ``tokens`` are those of producers that issue their copies."""
     sync = machine.channel
     found: list[Bound] = []
     names: set[str] = set()
     for group in groups:
         first = group.streams[0]
         name = _name("_".join(b.name for b in group.buffers), names)
-        token = tokens.get(first.producer) if sync is not None and sync.counts_bytes and _is_copied(group) else None
+        token = tokens.get(first.producer) if sync is not None and sync.counts_bytes else None
         channel = Channel(
             name=name, buffers=group.buffers, depth=depths[group], producers=(first.producer,), consumers=first.consumers,
             is_transaction=token is not None, token=token, bytes=sum(bytes_of(b) or 0 for b in group.buffers),
             mechanism=sync.mechanism if sync is not None else "order",
         )  # fmt: skip
-        decisions.take(
-            f"how does {' and '.join(b.name for b in group.buffers)} get from {first.producer} to {' and '.join(first.consumers)}?",
-            f"a channel of {depths[group]} slot{'s' if depths[group] != 1 else ''} of {channel.bytes} bytes by {channel.mechanism}", group.because,
-        )  # fmt: skip
+        tell_channel(channel, group, decisions)
         found.append(Bound(channel=channel, group=group))
     return tuple(found)
-
-
-def _is_copied(group: Group) -> bool:
-    loop = group.loop
-    if loop is None:
-        return False
-    return all(isinstance(loop.body[position], Copy) for s in group.streams for phase in s.phases for position in range(phase.made[0], phase.made[1] + 1)
-               if any(region.buffer.root is s.buffer for region in loop.body[position].writes()))  # fmt: skip
 
 
 def _name(wanted: str, taken: set[str]) -> str:

@@ -5,40 +5,39 @@ the plan), never of the kernel's author. The checks, by their numbers:
 
 1. Structure: names are unique; a role acquires and puts only where it is a producer, gets and releases only where it is a consumer; a token
    belongs to one role; a buffer is in one channel at most; turns name their roles; lags stay within the depth.
-2. Counts: when all roles have ended, every slot acquired was put, every slot put was got by each consumer, every slot got was released; over
-   prologue, steady state and drain, for every trip count and on every path.
+2. Counts: when all roles have ended, every slot acquired was put, every slot put was got by each consumer, every slot got was released;
+   over prologue, steady state and drain, for every trip count and on every path.
 3. No deadlock: the roles reach their ends; the depth of every channel allows the largest skew.
 4. Holding: a role touches a channel's buffer only in a slot it has acquired and not put, or got and not released.
 5. Order between roles: two conflicting accesses of different roles are ordered by channels or turns; so no slot is written while it is
    read or read before it is complete.
 6. Order within a role: an asynchronous operation is waited for before its result is read, its destination touched or its source
    overwritten, and before the role ends.
-7. Placements: aligned in every slot, large enough, as many slots as versions, within the capacity of the space; buffers overlap only where their
-   live ranges do not.
-8. Sharing: a buffer on the chip that several roles touch is in a channel of theirs. Buffers of a private space that are in no channel are
-   each role's own.
-9. Operations: each of the kernel's operations runs exactly as often as in the kernel, with the same operands, and no other does. Scalars and
-   control may be repeated by several roles.
+7. Placements: aligned in every slot, large enough, as many slots as versions, within the capacity of the space; buffers overlap only
+   where their live ranges do not.
+8. Sharing: a buffer on the chip that several roles touch is carried by a channel of theirs, or channels order its use.
+9. Operations: each of the kernel's operations runs exactly as often as in the kernel, with the same operands, and no other does. Scalars
+   and control may be repeated by several roles.
 10. Dependences: every operation sees the results that it sees in the kernel, atomic operations meet on an element in the same order, and
     the same results are left in tensors.
-11. Edges: an operation planned without predicates is never partial, one planned for partial iterations never full.
+11. Edges: an operation planned without predicates stays inside its tensors, one planned for partial iterations does in the full loops,
+    and it leaves them in every iteration split off; none leaves in a dimension that is not tested.
 12. Slices: every variable that a role uses has a value there.
 13. Registers: the budgets fit the file, and buffers in registers fit the budget of their role.
 
 Checks 1, 7, 8 and 13 look at the plan as it stands. The others run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices,
 counters and clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and
-what data decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in the middle of
-the grid are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all.
+what data decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in
+the middle of the grid are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all.
 
-The kernel's operations are those of :attr:`PlannedLaunch.launch`: what legalisation has made of the author's launch, itself a program of the
-tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.
+The kernel's operations are those of :attr:`PlannedLaunch.launch`: what legalisation has made of the author's launch, itself a program of
+the tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.
 """
 
 from __future__ import annotations
 
 from zellige.diagnostics import InternalError
-from zellige.interp.conversion import Array
-from zellige.ir.expr import Buffer, Var
+from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Kernel
 from zellige.ir.traverse import buffers_in
 from zellige.plan.checks.comparison import compare
@@ -92,24 +91,21 @@ def verify_plan(planned: PlannedKernel, *, limits: Limits | None = None) -> None
 
 
 def _run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samples: int, seed: int) -> None:
+    signatures, run = Signatures(), abstract_run()
     for index, values in enumerate(parameter_samples(kernel, planned.launch, count=samples, seed=seed)):
-        run = abstract_run()
-        machine = Machine(run=run, values=dict(values), signatures=Signatures(), contents=Contents(), seed=seed)
-        grid = [machine.integer(extent) for extent in planned.launch.grid]
-        for cell in cells(grid):
-            own = dict(values)
-            machine = Machine(run=run, values=own, signatures=Signatures(), contents=Contents(), seed=seed)
+        outer = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
+        for cell in cells([outer.integer(extent) for extent in planned.launch.grid]):
+            block = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed + index)
             for var, place in zip(planned.launch.grid_vars, cell):
-                machine.set_loop(var, place)
-            _run_block(planned, own, machine, problems, seed + index)
+                block.set_loop(var, place)
+            _run_block(planned, block, problems)
 
 
-def _run_block(planned: PlannedLaunch, values: dict[Var, Array], machine: Machine, problems: Problems, seed: int) -> None:
-    signatures = machine.signatures
-    shared = frozenset(buffer.root for channel in planned.channels for buffer in channel.buffers)
+def _run_block(planned: PlannedLaunch, block: Machine, problems: Problems) -> None:
+    signatures, values, seed = block.signatures, block.values, block.seed
     try:
-        original = trace_original(planned.launch, values, signatures, machine.run, seed=seed, shared=shared)
-        done = trace_plan(planned, values, signatures, machine.run, problems, seed=seed)
+        original = trace_original(planned.launch, values, signatures, block.run, seed=seed)
+        done = trace_plan(planned, values, signatures, block.run, problems, seed=seed)
     except Rejected:
         return
     if done is not None:

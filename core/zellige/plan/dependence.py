@@ -1,13 +1,12 @@
 """The dependence graph of the statements of one body, with distances where the body is a loop's.
 
-In: the facts of a launch and a body (of a launch, a branch or a loop). Out: :class:`Dependence` edges between positions of the body: the later end
-must not run before the earlier one. ``distance`` is the least number of iterations from the source to the sink: 0 within an iteration,
-1 or more where only a later iteration meets the same element.
+In: the facts of a launch and a body (of a launch, a branch or a loop). Out: :class:`Dependence` edges between positions of the body: the
+later end must not run before the earlier one. ``distance`` is the least number of iterations from the source to the sink: 0 within an
+iteration, 1 or more where only a later iteration meets the same element.
 
-Two regions meet in iterations that differ by d where, in every dimension, the intervals ``[c i + r, c i + r + extent)`` overlap; with equal factors c and
-a constant difference of r that bounds d. What cannot be compared meets at every distance. Two atomic operations of one kind that give no
-result may change places in memory but keep their order here: the order of a float sum is part of the bits.
-"""
+Two regions meet in iterations that differ by d where, in every dimension, the intervals ``[c i + r, c i + r + extent)`` overlap; with
+equal factors c and a constant difference of r that bounds d. What cannot be compared meets at every distance. Two atomic operations of
+one kind that give no result may change places in memory but keep their order here: the order of a float sum is part of the bits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the statements of a launch do to buffers and variables, as planning needs to know it.
 
-In: a launch. Out: a :class:`LaunchFacts`: for each statement, those nested in it included, its accesses by storage (:class:`Access`), the variables
-that it uses and assigns, and whether it overwrites all of a buffer without looking. Answers are kept by the identity of nodes.
+In: a launch. Out: a :class:`LaunchFacts`: for each statement, those nested in it included, its accesses by storage (:class:`Access`), the
+variables that it uses and assigns, and whether it overwrites all of a buffer without looking. Answers are kept by the identity of nodes.
 """
 
 from __future__ import annotations
@@ -115,6 +115,12 @@ class LaunchFacts:
             found = self._assigned[id(statement)] = frozenset(_assigned(statement))
         return found
 
+    def outer(self, statement: Stmt) -> frozenset[Var]:
+        """The variables that live outside the statement as well: assigned in it, but not bound in it for the first time, or its own
+        result."""
+        bound = {n.var for n in walk(statement) if isinstance(n, Bind)}
+        return self.assigned(statement) - bound
+
     def kills(self, statement: Stmt, root: Buffer) -> bool:
         """Whether every element of ``root`` is written whatever it held, and none of it is read."""
         return overwrites_whole(statement, root) and root not in self.read(statement)
@@ -184,7 +190,8 @@ def _assigned(statement: Stmt) -> Iterator[Var]:
 
 
 def overwrites_whole(statement: Stmt, root: Buffer) -> bool:
-    """Whether the statement gives every element of ``root`` a value, proven by its form alone. A fresh allocation counts: nothing is left."""
+    """Whether the statement gives every element of ``root`` a value, proven by its form alone. A fresh allocation counts: nothing is
+    left."""
     match statement:
         case Alloc():
             return statement.buffer is root
@@ -202,7 +209,10 @@ def overwrites_whole(statement: Stmt, root: Buffer) -> bool:
                 and inner.buffer is root
                 and len(inner.indices) == len(statement.axes)
                 and set(inner.indices) == set(statement.axes)
-                and all(_same_size(extent, inner.buffer.shape[inner.indices.index(axis)]) for axis, extent in zip(statement.axes, statement.extents))
+                and all(
+                    _same_size(extent, inner.buffer.shape[inner.indices.index(axis)])
+                    for axis, extent in zip(statement.axes, statement.extents)
+                )
                 for inner in statement.body
             )
         case _:
@@ -211,7 +221,9 @@ def overwrites_whole(statement: Stmt, root: Buffer) -> bool:
 
 def is_whole(region: Region) -> bool:
     """Whether a region is all of its buffer."""
-    return all(constant_value(o) == 0 for o in region.offsets) and all(_same_size(e, s) for e, s in zip(region.extents, region.buffer.shape))
+    return all(constant_value(o) == 0 for o in region.offsets) and all(
+        _same_size(e, s) for e, s in zip(region.extents, region.buffer.shape)
+    )
 
 
 def _same_size(left: Expr, right: Expr) -> bool:

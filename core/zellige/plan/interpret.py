@@ -1,8 +1,8 @@
 """The plan interpreter: a planned kernel on NumPy, with its roles interleaved as adversely as the plan allows.
 
-In: a plan and the kernel's arguments. Out: results as the interpreter of the tile IR gives them. Single operations mean what they mean there
-(:mod:`zellige.interp`); this adds roles, channels, tokens and turns. A right plan gives the interpreter's bits under every schedule; a
-wrong one gives other results under some, or raises PlanFault with who waits for whom.
+In: a plan and the kernel's arguments. Out: results as the interpreter of the tile IR gives them. Single operations mean what they mean
+there (:mod:`zellige.interp`); this adds roles, channels, tokens and turns. A right plan gives the interpreter's bits under every
+schedule; a wrong one gives other results under some, or raises PlanFault with who waits for whom.
 """
 
 from __future__ import annotations

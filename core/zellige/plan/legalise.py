@@ -1,17 +1,16 @@
 """Products made legal for the target: what executes each, and sums kept apart where nothing else may touch the unit's results.
 
-In: a kernel, one of its launches and a machine. Out: :class:`Legal`: the launch whose operations the plan is made of, and the :class:`Product` of each
-Gemm in it.
+In: a kernel, one of its launches and a machine. Out: :class:`Legal`: the launch whose operations the plan is made of, and the
+:class:`Product` of each Gemm in it.
 
-A unit that leaves its results in a space that the vector engine does not reach can only start from zero there. A product whose c is also used
-by something else than a fill with zero, another product and a copy out of it becomes three operations with the same bits: the
-product into a tile of its own, a copy of that to where the vector engine works, and the sum ``c + product`` there, in the accumulator's type and
-rounded once to c's.
-"""
+A unit that leaves its results in a space that the vector engine does not reach can only start from zero there. A product whose c is also
+used by something else than a fill with zero, another product and a copy out of it becomes three operations with the same bits: the
+product into a tile of its own, a copy of that to where the vector engine works, and the sum ``c + product`` there, in the accumulator's
+type and rounded once to c's."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Load, Select, Var, constant_value
 from zellige.ir.stmt import Alloc, Copy, Fill, Gemm, Kernel, Launch, Map, Stmt, Store, whole
@@ -46,14 +45,8 @@ def legalise(kernel: Kernel, launch: Launch, machine: Machine, decisions: Decisi
             made = _apart(product)
             allocations.extend(Alloc(buffer=buffer, span=statement.span) for buffer in made.buffers)
             apart[id(statement)] = made.statements
-            products[id(made.gemm)] = _for_gemm(product, made.gemm)
-            decisions.take(
-                f"where does the product into {statement.c.buffer.name} add up?", f"in {made.gemm.c.buffer.name}, added to {statement.c.buffer.name} afterwards",
-                f"the unit's results lie in {_unit_space(product)}, which only a fill with zero, products and copies out of it may touch, "
-                f"and {statement.c.buffer.name} is also used otherwise",
-                rejected=((f"in {statement.c.buffer.name} itself", f"the engine {machine.main_engine} does not reach {_unit_space(product)}"),),
-                where=statement.span,
-            )  # fmt: skip
+            products[id(made.gemm)] = replace(product, gemm=made.gemm)
+            _tell_apart(product, made, machine, decisions)
     if not apart:
         return Legal(launch=launch, products=products)
     replaced = rewrite(launch, lambda node: apart.get(id(node), node))
@@ -70,6 +63,18 @@ def _tell(product: Product, decisions: Decisions) -> None:
         f"what executes the product {m}x{n}x{k} of {gemm.a.buffer.name} and {gemm.b.buffer.name}?", f"{name}{block}", product.because,
         rejected=product.rejected, where=gemm.span,
     )  # fmt: skip
+
+
+def _tell_apart(product: Product, made: _Apart, machine: Machine, decisions: Decisions) -> None:
+    name, space = product.gemm.c.buffer.name, _unit_space(product)
+    decisions.take(
+        f"where does the product into {name} add up?",
+        f"in {made.gemm.c.buffer.name}, added to {name} afterwards",
+        f"the unit's results lie in {space}, which only a fill with zero, products and copies out of it may touch, "
+        f"and {name} is also used otherwise",
+        rejected=((f"in {name} itself", f"the engine {machine.main_engine} does not reach {space}"),),
+        where=product.gemm.span,
+    )
 
 
 def _unit_space(product: Product) -> str:
@@ -117,7 +122,9 @@ def _apart(product: Product) -> _Apart:
     """The product into a tile of its own, the copy out of it, and the sum."""
     gemm, accumulator = product.gemm, product.accumulator
     m, n, _ = product.sizes
-    assert m is not None and n is not None and product.unit is not None
+    assert m is not None
+    assert n is not None
+    assert product.unit is not None
     shape = (Const(value=m, dtype=INT32), Const(value=n, dtype=INT32))
     name = gemm.c.buffer.name
     sums = Buffer(name=f"{name}_product", dtype=accumulator, shape=shape, space=product.unit.c_space, span=gemm.span)
@@ -150,10 +157,3 @@ def _sum(gemm: Gemm, landed: Buffer, shape: tuple[Const, Const]) -> Map:
         total = Cast(value=total, dtype=target.dtype)
     store = Store(buffer=target, indices=tuple(indices), value=total, span=gemm.span)
     return Map(axes=axes, extents=shape, body=(store,), span=gemm.span)
-
-
-def _for_gemm(product: Product, gemm: Gemm) -> Product:
-    return Product(
-        gemm=gemm, unit=product.unit, operand=product.operand, accumulator=product.accumulator, tiling=product.tiling, sizes=product.sizes,
-        because=product.because, rejected=product.rejected,
-    )  # fmt: skip

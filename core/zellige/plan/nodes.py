@@ -16,24 +16,26 @@ Grammar (one screen)::
     Body          = (Stmt | PlanStmt, ...)                                  For, If and While nest bodies as in the tile IR
 
 Meaning. Every role of a block runs its body; roles run at the same time and meet only at channels and turns. A channel has ``depth``
-slots, each one version of all of its buffers. A producer *acquires* the next slot (waits until all consumers have released its last
-use), writes it and *puts* it; a consumer *gets* the next slot (waits until all producers have put it), reads it and *releases* it. Slot number n of
-a channel is version ``n % depth``.
+slots, each one version of all of its buffers. A producer *acquires* the next slot (waits until all consumers have released its last use),
+writes it and *puts* it; a consumer *gets* the next slot (waits until all producers have put it), reads it and *releases* it. Slot number
+n of a channel is version ``n % depth``.
 
-Which slot an operation means by a channel's buffer, whether it reads or writes it: in a role that only produces, the slot acquired last; in a role
-that only consumes, the slot got last; in a role that does both (scope "role"), the slot acquired last, or the slot got last where the operation is
-Slotted; ``lag`` gets earlier where Slotted says so. All operations nested in a Slotted statement are meant.
-Buffers of no channel have one version and belong to the roles that touch them. A channel without buffers hands over the right to touch the buffers
-that it ``orders``: they have one version, and what the producer did to them before its put happens before what the consumer does after its get.
-An edge between two roles is always a channel.
+Which slot an operation means by a channel's buffer, whether it reads or writes it: in a role that only produces, the slot acquired last;
+in a role that only consumes, the slot got last; in a role that does both (scope "role"), the slot acquired last, or the slot got last
+where the operation is Slotted; ``lag`` gets earlier where Slotted says so. All operations nested in a Slotted statement are meant.
+Buffers of no channel have one version and belong to the roles that touch them. A channel without buffers hands over the right to touch
+the buffers that it ``orders``: they have one version, and what the producer did to them before its put happens before what the consumer
+does after its get. An edge between two roles is always a channel.
 
-Every role runs the launch's control flow that it needs, with variables of its own: a Bind or Assign that several roles hold is run by each of them.
-Operations are the objects of ``PlannedLaunch.launch``, each standing once in one role, except that a software pipeline (its prologue, steady state and
-drain) and a loop that is split hold an operation several times, with the loop's variable given by a loop of at most one iteration or by the parts.
+Every role runs the launch's control flow that it needs, with variables of its own: a Bind or Assign that several roles hold is run by
+each of them. Operations are the objects of ``PlannedLaunch.launch``, each standing once in one role, except that a software pipeline (its
+prologue, steady state and drain) and a loop that is split hold an operation several times, with the loop's variable given by a loop of at
+most one iteration or by the parts.
 
 ``Issue`` starts an asynchronous operation: it may read its sources and write its destination at any time until a ``Wait`` on its token
 with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Operations of one token take effect in
-the order of their issue. A ``Put`` of a transaction channel completes by itself when the operations issued before it on the channel's ``token`` have finished.
+the order of their issue. A ``Put`` of a transaction channel completes by itself when the operations issued before it on the channel's
+``token`` have finished.
 
 All synchronisation between roles is channels and turns, inside a role tokens: nothing else orders two operations of different engines.
 """
@@ -63,10 +65,9 @@ class Channel:
     """A bounded queue of slots between roles (or, in scope "role", inside one role that runs ahead of itself).
 
     ``buffers`` have ``depth`` versions. ``arrivals`` is how many puts complete a slot (one a producer), ``releases`` how many releases
-    free it (one a consumer). ``is_transaction``: the slot is complete when the copies issued on ``token`` have landed, counted in ``bytes`` a slot.
-    ``orders`` are buffers of one version whose use the channel hands over; a channel has either buffers or those.
-    ``mechanism`` is the target's own word for what implements it.
-    """
+    free it (one a consumer). ``is_transaction``: the slot is complete when the copies issued on ``token`` have landed, counted in
+    ``bytes`` a slot. ``orders`` are buffers of one version whose use the channel hands over; a channel has either buffers or those.
+    ``mechanism`` is the target's own word for what implements it."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -201,7 +202,8 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandLayout:
-    """How one operand is stored for its consumer: ``kind`` is rows, panels (``parameters``: width, interleave), swizzled, or the user's own."""
+    """How one operand is stored for its consumer: ``kind`` is rows, panels (``parameters``: width, interleave), swizzled, or the user's
+    own."""
 
     operand: str
     buffer: Buffer
@@ -213,10 +215,10 @@ class OperandLayout:
 class Choice:
     """What executes one tile operation: ``executor`` is a unit or engine of the capabilities, ``mechanism`` how operands arrive.
 
-    ``edge`` says when parts of a global region outside its tensor must be kept out: "none" where the region is proven inside, "always" where
-    it may leave, "partial" for an operation that is proven inside in the iterations that stand in ``full_loops`` and may leave in all others.
-    ``tested`` are the dimensions of the global region that may leave (of an edge "partial": in the iterations that are not full).
-    ``merge`` is how many iterations of the loop around it the executor may take at once without changing a bit (1: as written).
+    ``edge`` says when parts of a global region outside its tensor must be kept out: "none" where the region is proven inside, "always"
+    where it may leave, "partial" for an operation that is proven inside in the iterations that stand in ``full_loops`` and may leave in
+    all others. ``tested`` are the dimensions of the global region that may leave (of an edge "partial": in the iterations that are not
+    full). ``merge`` is how many iterations of the loop around it the executor may take at once without changing a bit (1: as written).
     """
 
     operation: Stmt
@@ -243,8 +245,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once; persistent workers; splits of
-    the reduction; bytes of workspace."""
+    """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once; persistent
+    workers; splits of the reduction; bytes of workspace."""
 
     order: Literal["row", "column"] = "row"
     panel: int = 1
@@ -259,9 +261,8 @@ class LaunchPlan:
 class PlannedLaunch(Node):
     """One launch with its roles and everything decided about it.
 
-    ``launch`` is the launch after legalisation, whose operations the roles hold. ``full_loops`` are the loops of role bodies whose every iteration
-    keeps the operations of edge "partial" inside their tensors.
-    """
+    ``launch`` is the launch after legalisation, whose operations the roles hold. ``full_loops`` are the loops of role bodies whose every
+    iteration keeps the operations of edge "partial" inside their tensors."""
 
     launch: Launch
     roles: tuple[Role, ...]
@@ -290,5 +291,3 @@ def regions_touched(statement: Stmt | PlanStmt) -> tuple[Region, ...]:
     while isinstance(inner, (Issue, Slotted)):
         inner = inner.operation
     return inner.reads() + inner.writes()
-
-

@@ -1,11 +1,12 @@
 """Which product unit executes a matrix product, and how the product is cut for it.
 
-In: a product and a machine. Out: a :class:`Product`: the unit (None: the vector engine plays it), the tiling with padded operands, and a reason for every
-unit that was not taken. The answer depends on the product and the machine alone, never on stages or roles: it is part of the bits.
+In: a product and a machine. Out: a :class:`Product`: the unit (None: the vector engine plays it), the tiling with padded operands, and a
+reason for every unit that was not taken. The answer depends on the product and the machine alone, never on stages or roles: it is part of
+the bits.
 
-A unit serves where it accumulates in the product's own type (float32 for floats up to 32 bits, float64, 32-bit integers) and takes the operands' types, or
-types that hold every value of theirs. Registers give the block of a product that a vector engine keeps: half of them for sums, two vectors wide.
-"""
+A unit serves where it accumulates in the product's own type (float32 for floats up to 32 bits, float64, 32-bit integers) and takes the
+operands' types, or types that hold every value of theirs. Registers give the block of a product that a vector engine keeps: half of them
+for sums, two vectors wide."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ _FLOAT64: Final = as_dtype("float64")
 _INT32: Final = as_dtype("int32")
 
 MERGED_BYTES: Final = 512
-"""Bytes of one row of A that a step of a register-blocked product should take: below it the loop around the block costs, above it the caches."""
+"""Bytes of one row of A that a step of a register-blocked product should take: below it the loop around the block costs, above it the
+caches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """``unit`` None: emulated by the vector engine. ``operand`` is the type that operands are converted to. ``sizes`` are m, n and k, None where not constant."""
+    """``unit`` None: emulated by the vector engine. ``operand`` is the type that operands are converted to. ``sizes`` are m, n and k,
+    None where not constant."""
 
     gemm: Gemm
     unit: MatmulUnit | None
@@ -156,9 +159,7 @@ def holds(wide: DType, narrow: DType) -> bool:
     return not narrow.is_signed and narrow.bits <= wide.bits
 
 
-def register_block(
-    sizes: tuple[int | None, int | None, int | None], accumulator: DType, machine: Machine
-) -> Tiling | None:
+def register_block(sizes: tuple[int | None, int | None, int | None], accumulator: DType, machine: Machine) -> Tiling | None:
     """The block of sums that a vector engine keeps in registers; None where the register file is not known.
 
     Half of the registers hold sums, the rest a row of B and values of A: with 32 registers 8 x 2 vectors, with 16 registers 4 x 2. Narrower

@@ -1,11 +1,10 @@
 """Which role runs each operation of a launch.
 
-In: the facts of a legal launch, its products, the spaces of buffers and a machine. Out: :class:`Assignment`: the role of each operation, by identity.
-Structure (For, If, While) and scalars (Bind, Assign) have no role: every role keeps the part that its operations need.
+In: the facts of a legal launch, its products, the spaces of buffers and a machine. Out: :class:`Assignment`: the role of each operation,
+by identity. Structure (For, If, While) and scalars (Bind, Assign) have no role: every role keeps the part that its operations need.
 
 On a machine of lanes the copies that may run ahead go to a producer, everything else to the consumers; on a machine of queues each engine
-is a role. What is not understood stays in one role, with the reason.
-"""
+is a role. What is not understood stays in one role, with the reason."""
 
 from __future__ import annotations
 
@@ -24,9 +23,8 @@ from zellige.ir.stmt import (
     For,
     Gemm,
     Pipelined,
-    Shuffle,
+    Return,
     Stmt,
-    Vote,
     While,
 )
 from zellige.plan.capabilities import Machine
@@ -54,7 +52,12 @@ class Assignment:
 
 
 def is_operation(statement: Stmt) -> bool:
-    """Whether a statement belongs to one role: everything but structure, scalars, allocations and assumptions."""
+    """Whether a statement belongs to one role: everything but structure, scalars, allocations and assumptions.
+
+    A loop that decides while it runs how often it runs (a While, a loop with break or continue) belongs to one role as a whole.
+    """
+    if isinstance(statement, While) or (isinstance(statement, For) and leaves_early(statement.body)):
+        return True
     return not isinstance(statement, (*STRUCTURE, *SCALARS, Alloc, Assume))
 
 
@@ -77,27 +80,17 @@ def why_one_role(facts: LaunchFacts) -> str | None:
     body = facts.launch.body
     if has_lanes(facts.launch):
         return "its author programs the lanes: synchronisation is by hand and is left as it is"
-    if leaves_early(body):
-        return "break, continue or return decide how often the rest runs, which roles cannot know of each other"
     for statement in statements_in(body):
         match statement:
-            case While():
-                return "a while loop decides anew in every iteration whether it goes on"
+            case Return():
+                return "a return out of a loop ends the block, which roles cannot know of each other"
             case Dialect():
                 return f"it uses {statement.op}, whose synchronisation is the author's"
             case Atomic() | AtomicTile() if statement.order != "relaxed":
                 return "atomics with a memory order synchronise blocks, and nothing may move across them"
-            case Atomic() | Shuffle() | Vote() if statement.result is not None and _steers(facts, statement):
-                return f"the value {statement.result.name} of an atomic operation is used elsewhere"
             case _:
                 pass
     return None
-
-
-def _steers(facts: LaunchFacts, statement: Atomic | Shuffle | Vote) -> bool:
-    """Whether the result of an operation is used outside the statement that the operation stands in as a whole."""
-    holder = next(op for op in operations_of(facts.launch.body) if any(inner is statement for inner in statements_in((op,))))
-    return holder is statement
 
 
 def one_role(facts: LaunchFacts, machine: Machine) -> Assignment:
@@ -105,8 +98,8 @@ def one_role(facts: LaunchFacts, machine: Machine) -> Assignment:
 
 
 def by_engine(facts: LaunchFacts, products: dict[int, Product], spaces: dict[Buffer, Space], machine: Machine) -> Assignment:
-    """A role an engine: products to the unit's, copies to their path's, a fill of results to the unit that adds to them, the rest to the vector
-    engine."""
+    """A role an engine: products to the unit's, copies to their path's, a fill of results to the unit that adds to them, the rest to the
+    vector engine."""
     results = {op.c.buffer.root: unit.engine for op in operations_of(facts.launch.body)
                if isinstance(op, Gemm) and (unit := products[id(op)].unit) is not None}  # fmt: skip
     of: dict[int, str] = {}
@@ -177,7 +170,16 @@ def _held_back(copy: Copy, facts: LaunchFacts, changed: set[Buffer]) -> str | No
 
 
 def pipelined_loops(body: tuple[Stmt, ...]) -> list[For]:
-    """The loops with stages, outermost first; a pipelined loop inside another one is its own."""
-    return [s for s in statements_in(body) if isinstance(s, For) and isinstance(s.kind, Pipelined)]
-
-
+    """The loops with stages, outermost first; a pipelined loop inside another one is its own. Loops that belong to one role are left
+    out."""
+    found: list[For] = []
+    pending = list(reversed(body))
+    while pending:
+        statement = pending.pop()
+        if is_operation(statement):
+            continue
+        if isinstance(statement, For) and isinstance(statement.kind, Pipelined):
+            found.append(statement)
+        for name in reversed(type(statement).BODIES):
+            pending.extend(reversed(getattr(statement, name)))
+    return found

@@ -1,9 +1,8 @@
 """In which space of the target each on-chip buffer lives, and by which path each copy goes.
 
-In: the legal launch, its products, a machine. Out: the space of each buffer (:func:`choose_spaces`) and the path of each copy (:func:`choose_path`).
-An operand lies where its unit reads it, a result where its unit leaves it, and everything else where the language's space leads to: a target
-without shared memory or registers of that kind puts it into the memory that it has.
-"""
+In: the legal launch, its products, a machine. Out: the space of each buffer (:func:`choose_spaces`) and the path of each copy
+(:func:`choose_path`). An operand lies where its unit reads it, a result where its unit leaves it, and everything else where the
+language's space leads to: a target without shared memory or registers of that kind puts it into the memory that it has."""
 
 from __future__ import annotations
 
@@ -61,10 +60,8 @@ def choose_spaces(
         if space.name != buffer.space:
             moved.setdefault((buffer.space, space.name), []).append(buffer.name)
     for (written, space_name), names in moved.items():
-        decisions.take(
-            f"where do {written} buffers live?", f"{', '.join(names)} in {space_name}",
-            f"the target calls it so, or has no space of the name {written}" if not machine.space(written) else "the product unit reads or writes there",
-        )  # fmt: skip
+        why = "the target has no other space that stands for it" if machine.space(written) is None else "the product unit works there"
+        decisions.take(f"where do {written} buffers live?", f"{', '.join(names)} in {space_name}", why)
     return chosen
 
 
@@ -128,8 +125,10 @@ def _unfit(path: CopyPath, copy: Copy, facts: LaunchFacts) -> str | None:
         buffer = region.buffer
         if buffer.root.space != "global":
             continue
-        if path.fills_out_of_bounds and region is copy.src and any(
-            safe.buffer.root is buffer.root and constant_value(safe.value) != 0 for safe in facts.launch.safe_values
+        if (
+            path.fills_out_of_bounds
+            and region is copy.src
+            and any(safe.buffer.root is buffer.root and constant_value(safe.value) != 0 for safe in facts.launch.safe_values)
         ):
             return f"fills with zeros, and {buffer.name} has another safe value"
         if path.alignment > 1:

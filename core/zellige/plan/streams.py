@@ -1,11 +1,11 @@
 """Which buffers can pass from role to role as a stream of versions, and which change hands in place.
 
-In: the facts of a launch and the role of each operation. Out: for each buffer that several roles touch a :class:`Stream` or its name among the shared.
+In: the facts of a launch and the role of each operation. Out: for each buffer that several roles touch a :class:`Stream` or its name
+among the shared.
 
-A buffer is a stream where one role makes its content and others only read it: all its uses stand in one body, in phases (the maker's statements,
-then the readers'), and each phase begins with a statement that overwrites all of it, so that no content lives from one phase into
-the next. Everything else that several roles touch has one version, and the right to touch it is handed on in program order.
-"""
+A buffer is a stream where one role makes its content and others only read it: all its uses stand in one body, in phases (the maker's
+statements, then the readers'), and each phase begins with a statement that overwrites all of it, so that no content lives from one phase
+into the next. Everything else that several roles touch has one version, and the right to touch it is handed on in program order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import TypeAlias
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.stmt import Alloc, Assume, For, Map, Stmt
 from zellige.ir.traverse import walk
-from zellige.plan.facts import LaunchFacts
-from zellige.plan.roles import Assignment, is_operation
+from zellige.plan.facts import LaunchFacts, statements_in
+from zellige.plan.roles import Assignment, is_operation, operations_of
 
 Place: TypeAlias = tuple[int, str]
 """A body: the identity of its owner (the launch's is 0) and the field's name."""
@@ -55,16 +55,37 @@ class Sharing:
 
 
 class RoleView:
-    """Which roles run which statements: operations in their own role, structure and scalars in every role that needs them."""
+    """Which roles run which statements: operations in their own role, structure and scalars in every role that needs them.
+
+    ``foreign`` are the variables that a role needs and an operation of another role gives their value: such roles cannot be apart.
+    """
 
     def __init__(self, facts: LaunchFacts, assignment: Assignment) -> None:
         self._facts = facts
         self._assignment = assignment
-        self.kept: dict[str, set[int]] = {role: _kept(facts, assignment, role) for role in assignment.roles}
+        self.kept: dict[str, set[int]] = {}
+        needed: dict[str, set[Var]] = {}
+        for role in assignment.roles:
+            self.kept[role], needed[role] = _kept(facts, assignment, role)
+        self.foreign: dict[str, frozenset[Var]] = _foreign(facts, assignment, needed)
 
     def roles_of(self, statement: Stmt) -> tuple[str, ...]:
         """The roles that hold the statement, in the order of the assignment."""
         return tuple(role for role in self._assignment.roles if id(statement) in self.kept[role])
+
+    def computed(self, role: str) -> frozenset[Var | Buffer]:
+        """What a role's control depends on and the launch computes: buffers that its scalars, loops and branches read and something
+        writes, with the variables that get their values."""
+        changed = {a.root for s in self._facts.launch.body for a in self._facts.accesses(s) if a.changes}
+        found: set[Var | Buffer] = set()
+        for statement in statements_in(self._facts.launch.body):
+            if id(statement) not in self.kept[role] or is_operation(statement):
+                continue
+            read = {r.buffer.root for r in statement.reads()} & changed
+            if read:
+                found |= read
+                found |= set() if type(statement).BODIES else self._facts.assigned(statement)
+        return frozenset(found)
 
     def uses(self, statement: Stmt, root: Buffer) -> list[tuple[str, bool]]:
         """(role, writes) of each use of ``root`` under the statement, in program order, once each."""
@@ -85,8 +106,17 @@ class RoleView:
         return list(found)
 
 
-def _kept(facts: LaunchFacts, assignment: Assignment, role: str) -> set[int]:
-    """The identities of the statements that a role holds: its operations, and backward from them the scalars and the structure around both."""
+def _foreign(facts: LaunchFacts, assignment: Assignment, needed: Mapping[str, set[Var]]) -> dict[str, frozenset[Var]]:
+    given: dict[str, set[Var]] = {role: set() for role in needed}
+    for operation in operations_of(facts.launch.body):
+        outer = facts.assigned(operation) & facts.outer(operation)
+        given[assignment.of[id(operation)]] |= outer
+    return {role: frozenset(v for other, made in given.items() if other != role for v in made & wanted) for role, wanted in needed.items()}
+
+
+def _kept(facts: LaunchFacts, assignment: Assignment, role: str) -> tuple[set[int], set[Var]]:
+    """The identities of the statements that a role holds (its operations, and backward from them the scalars and the structure around
+    both), and the variables that they need."""
     parents: dict[int, Stmt] = {}
     every: list[Stmt] = []
     pending = list(reversed(facts.launch.body))
@@ -119,8 +149,12 @@ def _kept(facts: LaunchFacts, assignment: Assignment, role: str) -> set[int]:
         more = [s for s in every if id(s) not in kept and not is_operation(s) and not type(s).BODIES and facts.assigned(s) & needed]
         if not more:
             fixed = ("size", "grid", "scalar")
-            kept.update(id(s) for s in every if isinstance(s, Assume) and all(v in needed or v.kind in fixed for v in facts.used(s)) and _is_open(s, parents, kept))
-            return kept
+            kept.update(
+                id(s)
+                for s in every
+                if isinstance(s, Assume) and all(v in needed or v.kind in fixed for v in facts.used(s)) and _is_open(s, parents, kept)
+            )
+            return kept, needed
         for statement in more:
             keep(statement)
 
@@ -138,7 +172,8 @@ def header_used(statement: Stmt) -> frozenset[Var]:
 
 
 def share(facts: LaunchFacts, view: RoleView, candidates: Mapping[Buffer, int]) -> Sharing:
-    """Streams and shared buffers among everything that several roles touch. ``candidates`` are the on-chip buffers, which may have versions."""
+    """Streams and shared buffers among everything that several roles touch. ``candidates`` are the on-chip buffers, which may have
+    versions."""
     roots: dict[Buffer, None] = {}
     for statement in facts.launch.body:
         for access in facts.accesses(statement):

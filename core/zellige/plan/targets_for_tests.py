@@ -66,8 +66,10 @@ LANES_ASYNC: Final = Capabilities(
         Engine(name="copier", kind="copy", is_asynchronous=True),
     ),
     copies=(
-        CopyPath(source="global", destination="shared", mechanism="box copy", engine="copier", is_asynchronous=True, alignment=16, granule=16,
-                 fills_out_of_bounds=True, casts=False),
+        CopyPath(
+            source="global", destination="shared", mechanism="box copy", engine="copier", is_asynchronous=True, alignment=16,
+            granule=16, fills_out_of_bounds=True, casts=False,
+        ),
         CopyPath(source="*", destination="*", mechanism="lane moves", engine="lanes"),
     ),
     synchronisation=(

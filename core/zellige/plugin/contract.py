@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from zellige.diagnostics import Span
     from zellige.dtypes import DType
     from zellige.ir.stmt import Kernel
     from zellige.options import CompileOptions
@@ -65,10 +66,11 @@ class Manifest:
     ``targets`` are the target names it serves, the first its main one; ``aliases`` maps other spellings to a target's text.
     ``arch_options`` are option keys that mean the architecture (``name -key=value``). ``framework_devices`` are the device names that
     array frameworks use for its memory, ``dlpack_devices`` the device-type numbers of the DLPack protocol: ``auto`` follows them.
-    ``requirements`` are distributions it needs beside its own. ``dialect`` lists names it adds to the language, ``config_keys``
-    pass-config keys that belong to it, ``inspections`` methods it adds to a compiled kernel (such as an export of its own assembly),
-    ``timers`` the names of its ways to time a launch. ``state`` says whether it can serve at all; whether a device is present is asked
-    with ``probe``.
+    ``requirements`` are distributions it needs beside its own; code kept on disk is used again only with the same versions of them, and
+    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``dialect`` lists names
+    it adds to the language, ``config_keys`` pass-config keys that belong to it, ``inspections`` methods it adds to a compiled kernel
+    (such as an export of its own assembly), ``timers`` the names of its ways to time a launch. ``state`` says whether it can serve at
+    all; whether a device is present is asked with ``probe``.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Manifest:
     framework_devices: tuple[str, ...] = ()
     dlpack_devices: tuple[int, ...] = ()
     requirements: tuple[str, ...] = ()
+    code_packages: tuple[str, ...] = ()
     dialect: tuple[DialectName, ...] = ()
     config_keys: tuple[ConfigKey, ...] = ()
     inspections: tuple[str, ...] = ()
@@ -108,10 +111,9 @@ class Device:
 class Space:
     """A memory space that buffers may name. ``bytes`` is the capacity of one block (None: bounded by the machine's memory).
 
-    ``role`` says what the space is for, whatever its name: "global" is visible to all blocks, "shared" to a block's engines, "register" belongs to lanes
-    or vectors, "local" is the one memory beside an engine, "accumulator" takes the results of products only; "" stands for the role that the
-    name has in the language. ``engines`` name those that reach it (none named: all).
-    """
+    ``role`` says what the space is for, whatever its name: "global" is visible to all blocks, "shared" to a block's engines, "register"
+    belongs to lanes or vectors, "local" is the one memory beside an engine, "accumulator" takes the results of products only; "" stands
+    for the role that the name has in the language. ``engines`` name those that reach it (none named: all)."""
 
     name: str
     bytes: int | None = None
@@ -124,12 +126,11 @@ class Space:
 class MatmulUnit:
     """A product that a target executes: a block of ``m`` x ``n`` x ``k`` elements, C of dtype ``c`` added to A of ``a`` times B of ``b``.
 
-    ``m``, ``n``, ``k`` of 1 mean any size; else a product is cut into blocks of exactly that size ("fixed") or of multiples of it up to ``largest``
-    ("multiple"). ``is_native`` is False where instructions of another kind emulate it.
+    ``m``, ``n``, ``k`` of 1 mean any size; else a product is cut into blocks of exactly that size ("fixed") or of multiples of it up to
+    ``largest`` ("multiple"). ``is_native`` is False where instructions of another kind emulate it.
 
-    Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k stand
-    next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else.
-    """
+    Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k
+    stand next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else."""
 
     a: str
     b: str
@@ -151,7 +152,8 @@ class MatmulUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What executes operations: ``count`` of a kind in one block. ``is_asynchronous``: it runs beside the instruction stream that starts it."""
+    """What executes operations: ``count`` of a kind in one block. ``is_asynchronous``: it runs beside the instruction stream that starts
+    it."""
 
     name: str
     kind: EngineKind
@@ -193,7 +195,8 @@ class Synchronisation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterFile:
-    """``vectors`` registers of ``vector_bytes`` an instruction stream; on a target with lanes ``per_lane`` 32-bit registers at most a lane."""
+    """``vectors`` registers of ``vector_bytes`` an instruction stream; on a target with lanes ``per_lane`` 32-bit registers at most a
+    lane."""
 
     vectors: int = 0
     vector_bytes: int = 0
@@ -209,10 +212,9 @@ class Capabilities:
     ``vector_bytes`` is the width of the widest vector register (0: none). ``dtypes`` lists the names of element types held in storage,
     ``compute_dtypes`` those with arithmetic of their own; others are converted for arithmetic.
 
-    Planning asks the rest: ``engines`` (none: one that does everything in order), ``copies`` between spaces, ``synchronisation``, ``registers``,
-    whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most, ``cache_bytes`` a core
-    from the innermost level outwards.
-    """
+    Planning asks the rest: ``engines`` (none: one that does everything in order), ``copies`` between spaces, ``synchronisation``,
+    ``registers``, whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most,
+    ``cache_bytes`` a core from the innermost level outwards."""
 
     target: str
     lanes: int = 0
@@ -240,10 +242,17 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
-    """A lowered program as text, made without a device. ``format`` is the backend's word for the language of ``text``."""
+    """A lowered program as text, made without a device. ``format`` is the backend's word for the language of ``text``.
+
+    ``facts`` is what the backend's runtime must know beside the code, as text that only the backend reads; ``spans`` are places of the
+    kernel that ``facts`` refers to by number. Both are kept with the machine code: in another process ``spans`` come from the kernel
+    as it stands in its file then, None where the place is not found.
+    """
 
     text: str
     format: str
+    facts: str = ""
+    spans: tuple[Span | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pluggy
@@ -27,6 +28,7 @@ from zellige.plugin.contract import (
     API,
     ENTRY_POINT_GROUP,
     BackendReport,
+    Binary,
     Capabilities,
     CompiledKernel,
     Device,
@@ -80,6 +82,9 @@ class BackendHandle:
 
     def __init__(self, origin: Origin, plugin: object) -> None:
         self.origin = origin
+        home = plugin.__name__ if isinstance(plugin, ModuleType) else type(plugin).__module__
+        self.package = str(home).partition(".")[0]
+        """The top-level package that the backend's object comes from."""
         self._hooks = pluggy.PluginManager(PROJECT)
         self._hooks.add_hookspecs(BackendHooks)
         self._hooks.register(plugin, name=origin.name)
@@ -143,13 +148,31 @@ class BackendHandle:
         self._require_available(target)
         if self._has("compile_kernel"):
             return self._typed(CompiledKernel, "compile_kernel", kernel=kernel, target=target, options=options)
+        emitted = self.emit_step(kernel, target, options)
+        return self.load(self.compile_step(emitted, target, options), kernel, emitted, target)
+
+    @property
+    def works_in_steps(self) -> bool:
+        """Whether kernels are made by emit, compile and runtime, so that what lies between them can be kept."""
+        return not self._has("compile_kernel") and all(self._has(hook) for hook in _STEPS)
+
+    def emit_step(self, kernel: Kernel, target: Target, options: CompileOptions) -> Emitted:
+        """The lowered program. E703 for a backend that has neither one step nor all of them."""
+        self._require_available(target)
         missing = [hook for hook in _STEPS if not self._has(hook)]
         if missing:
             reason = f"it has neither the hook compile_kernel nor all of {', '.join(_STEPS)}"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-        emitted = self._typed(Emitted, "emit", kernel=kernel, target=target, options=options)
-        binary = self._call("compile", emitted=emitted, target=target, options=options)
-        loaded = self._call("runtime", target=target).load(binary=binary, kernel=kernel, source=emitted)
+        return self._typed(Emitted, "emit", kernel=kernel, target=target, options=options)
+
+    def compile_step(self, emitted: Emitted, target: Target, options: CompileOptions) -> Binary:
+        """The machine code of a lowered program, without a device."""
+        return self._typed(Binary, "compile", emitted=emitted, target=target, options=options)
+
+    def load(self, binary: Binary, kernel: Kernel, source: Emitted, target: Target) -> CompiledKernel:
+        """Machine code made ready to be launched on this machine."""
+        self._require_available(target)
+        loaded = self._call("runtime", target=target).load(binary=binary, kernel=kernel, source=source)
         return self._checked(CompiledKernel, "runtime", loaded)
 
     def report(self) -> BackendReport:

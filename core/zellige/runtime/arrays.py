@@ -128,7 +128,8 @@ def _element_type(given: Any) -> DType:
 
 
 def _numpy_view(array: np.ndarray[Any, Any], owner: object, framework: Framework = "numpy") -> ArrayView:
-    if isinstance(array, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # not loaded: no array is masked
+    if masked is not None and isinstance(array, masked.MaskedArray):
         raise UnusableArray("it is a masked array, and a kernel would not see the mask")
     if not array.dtype.isnative:
         raise UnusableArray(f"its elements ({array.dtype.str}) are not in this machine's byte order")

@@ -1,8 +1,8 @@
 """Whether the plan does what the launch says: the same operations, each of which sees the results it saw.
 
-In: the traces of one block. Out: problems. An operation that reads what another wrote must read it in the plan too (read after write); it must
-not see a later result in its place (write after read), and of two results the same must stay (write after write). Atomic operations
-read and write, so their order on one element counts as well. What a read saw of undefined storage is open.
+In: the traces of one block. Out: problems. An operation that reads what another wrote must read it in the plan too (read after write);
+it must not see a later result in its place (write after read), and of two results the same must stay (write after write). Atomic
+operations read and write, so their order on one element counts as well. What a read saw of undefined storage is open.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from zellige.ir.expr import Buffer
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.programs import Trace
 from zellige.plan.checks.signatures import Signatures
-from zellige.plan.checks.storage import Seen
 
 EXECUTED, DEPENDENCES = 9, 10
 """Numbers in the list of :mod:`zellige.plan.check`."""
@@ -27,7 +26,9 @@ def compare(original: Trace, planned: Trace, signatures: Signatures, problems: P
             is_same = False
             text = signatures.text(signature)
             kind = text.split("[")[0]
-            problems.add(EXECUTED, f"{text} runs {_times(found)} in the plan and {_times(wanted)} in the kernel", key=(kind, found > wanted))
+            problems.add(
+                EXECUTED, f"{text} runs {_times(found)} in the plan and {_times(wanted)} in the kernel", key=(kind, found > wanted)
+            )
     for instance, reads in original.reads.items():
         others = planned.reads.get(instance)
         if others is None:
@@ -38,16 +39,16 @@ def compare(original: Trace, planned: Trace, signatures: Signatures, problems: P
                 problems.add(
                     DEPENDENCES,
                     f"{text} (time {instance[1]}) does not see in {names.get(number, '?')} what it sees in the kernel",
-                    key=("read", text.split("[")[0], number),
+                    key=("read", text.split("[")[0], names.get(number)),
                 )
     if is_same:
         for number, last in original.final.items():
-            if not _is_same_final(last, planned.final.get(number, frozenset())):
-                problems.add(DEPENDENCES, f"another operation wrote last what lies in {names.get(number, '?')} at the end", key=("final", number))
-
-
-def _is_same_final(one: Seen, other: Seen) -> bool:
-    return one == other
+            if last != planned.final.get(number, frozenset()):
+                problems.add(
+                    DEPENDENCES,
+                    f"another operation wrote last what lies in {names.get(number, '?')} at the end",
+                    key=("final", names.get(number)),
+                )
 
 
 def _times(count: int) -> str:

@@ -15,14 +15,14 @@ import numpy as np
 
 from zellige.interp.conversion import Array
 from zellige.interp.frame import Run
-from zellige.ir.expr import Buffer, Expr, Load, Var
-from zellige.ir.lanes import PRIVATE
-from zellige.ir.stmt import Alloc, Assert, Assign, Assume, Bind, Launch, Map, Stmt, While
+from zellige.ir.expr import Buffer, Const, Expr, Load, Var
+from zellige.ir.stmt import Alloc, Assert, Assign, Assume, Bind, Dialect, For, Launch, Map, Stmt, While
 from zellige.plan.checks.signatures import Signatures
 from zellige.plan.checks.storage import Contents, Seen
 from zellige.plan.checks.touches import Surroundings, Touch, touches_of
 from zellige.plan.checks.values import answer, known_ranges, value_of
 from zellige.plan.execution.control import steps
+from zellige.plan.nodes import Channel
 
 MAXIMUM_ITERATIONS = 24
 """A While loop whose end depends on data ends after so many iterations, in the original and in every role."""
@@ -37,7 +37,8 @@ class Rejected(Exception):
 
 @dataclass(slots=True)
 class Trace:
-    """``executed`` counts operations by signature; ``reads`` gives what each instance saw of each buffer; ``final`` what lies in tensors."""
+    """``executed`` counts operations by signature; ``reads`` gives what each instance saw of each buffer; ``final`` what lies in
+    tensors."""
 
     executed: Counter[int] = field(default_factory=Counter)
     reads: dict[tuple[int, int], dict[int, set[Seen]]] = field(default_factory=dict)
@@ -57,6 +58,8 @@ class Machine:
     contents: Contents
     seed: int
     shapes: dict[Buffer, tuple[int, ...]] = field(default_factory=dict)
+    lags: dict[Channel, int] = field(default_factory=dict)
+    loops: list[tuple[For, int]] = field(default_factory=list)
 
     def key_of(self, buffer: Buffer) -> Hashable:
         """The storage that a Load of ``buffer`` reads."""
@@ -81,7 +84,10 @@ class Machine:
 
     def integer(self, expression: Expr) -> int:
         """The value of an integer expression."""
-        return int(np.max(self.evaluate(expression)))
+        if isinstance(expression, Const):
+            return int(expression.value)
+        value = self.evaluate(expression)
+        return int(value if value.ndim == 0 else np.max(value))
 
     def condition(self, expression: Expr) -> bool:
         """The value of a bool expression."""
@@ -104,8 +110,16 @@ class Machine:
 
     def touches(self, statement: Stmt) -> list[Touch]:
         """What the statement reads and writes with the present values."""
-        ranges = known_ranges(self.values) if isinstance(statement, Map) else {}
-        return touches_of(statement, Surroundings(integer=self.integer, ranges=ranges, shape=self.shape))
+        return touches_of(statement, self.around(statement))
+
+    def around(self, statement: Stmt) -> Surroundings:
+        """What is known where the statement stands."""
+        return Surroundings(
+            integer=self.integer,
+            ranges=known_ranges(self.values) if isinstance(statement, (Map, Dialect)) else {},
+            shape=self.shape,
+            regions=self.signatures.regions,
+        )
 
     def signature(self, statement: Stmt) -> int:
         """The statement's signature with the present values."""
@@ -150,49 +164,39 @@ def assigned_in(statement: Map) -> list[Var]:
     return [var for var in found if var not in own]
 
 
-def is_repeatable(touches: list[Touch], shared: frozenset[Buffer]) -> bool:
-    """Whether an operation writes scalars of the role alone: storage of a private space that is in no channel."""
-    written = [touch.root for touch in touches if touch.is_write]
-    return bool(written) and all(root.space in PRIVATE and root not in shared for root in written)
-
-
 class _Original(Machine):
     """The launch's own body, statement after statement."""
 
     __slots__ = ()
 
 
-def trace_original(
-    launch: Launch, values: Mapping[Var, Array], signatures: Signatures, run: Run, *, seed: int, shared: frozenset[Buffer]
-) -> Trace:
-    """Run the body of ``launch`` for one block. ``shared`` are the buffers of channels. Raises Rejected."""
+def trace_original(launch: Launch, values: Mapping[Var, Array], signatures: Signatures, run: Run, *, seed: int) -> Trace:
+    """Run the body of ``launch`` for one block. Raises Rejected."""
     machine = _Original(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
     trace = Trace()
-    repeated: Counter[int] = Counter()
     operations = 0
-    for statement in steps(launch.body, machine):
-        if isinstance(statement, Alloc):  # type: ignore[unreachable]
+    for leaf in steps(launch.body, machine):
+        statement: Stmt = leaf  # type: ignore[assignment]  # the author's body has no statements of a plan
+        if isinstance(statement, Alloc):
             machine.contents.clear(statement.buffer.root)
             continue
-        if machine.perform_scalar(statement):  # type: ignore[arg-type]
+        if machine.perform_scalar(statement):
             continue
         if isinstance(statement, Assert) and not machine.condition(statement.condition):
             raise Rejected
         operations += 1
         if operations > MAXIMUM_OPERATIONS:
             raise Rejected
-        touches = machine.touches(statement)  # type: ignore[arg-type]
-        signature = machine.signature(statement)  # type: ignore[arg-type]
-        counter = repeated if is_repeatable(touches, shared) else trace.executed
-        instance = signature, counter[signature]
-        counter[signature] += 1
+        touches = machine.touches(statement)
+        signature = machine.signature(statement)
+        instance = signature, trace.executed[signature]
+        trace.executed[signature] += 1
         writer = signatures.number(("instance", instance))
-        if counter is trace.executed:
-            note_reads(trace, instance, touches, machine.contents, {touch.root: touch.root for touch in touches}, signatures)
+        note_reads(trace, instance, touches, machine.contents, {touch.root: touch.root for touch in touches}, signatures)
         for touch in touches:
             if touch.is_write:
                 machine.contents.write(touch.root, touch, writer)
-        machine.set_results(statement, writer)  # type: ignore[arg-type]
+        machine.set_results(statement, writer)
     note_final(trace, machine.contents, signatures)
     return trace
 
@@ -214,6 +218,6 @@ def note_reads(
 
 def note_final(trace: Trace, contents: Contents, signatures: Signatures) -> None:
     """Write down what lies in global tensors at the end."""
-    for key in contents.keys():
+    for key in contents.keys_written():
         if isinstance(key, Buffer) and key.space == "global":
             trace.final[signatures.buffer(key)] = contents.all_of(key)

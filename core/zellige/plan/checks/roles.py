@@ -8,17 +8,17 @@ synchronisation gives; so one interleaving stands for all.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 
+from zellige.diagnostics import InternalError
 from zellige.interp.conversion import Array
 from zellige.interp.frame import Run
 from zellige.ir.expr import Buffer, Var
-from zellige.ir.lanes import PRIVATE
-from zellige.ir.stmt import Alloc, Gemm, Map, Stmt
+from zellige.ir.stmt import Alloc, Stmt
+from zellige.plan.checks.edges import EdgeRules, EdgeWatch
 from zellige.plan.checks.problem import Problems
-from zellige.plan.checks.programs import MAXIMUM_OPERATIONS, Machine, Rejected, Trace, is_repeatable, note_final, note_reads
+from zellige.plan.checks.programs import MAXIMUM_OPERATIONS, Machine, Rejected, Trace, note_final, note_reads
 from zellige.plan.checks.signatures import Signatures
 from zellige.plan.checks.storage import Access, Accesses, Clock, Contents, join
 from zellige.plan.checks.touches import Touch
@@ -40,17 +40,16 @@ from zellige.plan.nodes import (
     Wait,
 )
 
-COUNTS, DEADLOCK, HOLDING, RACE, WAITS, SHARING, EDGES, SLICE = 2, 3, 4, 5, 6, 8, 11, 12
+COUNTS, DEADLOCK, HOLDING, RACE, WAITS, SLICE = 2, 3, 4, 5, 6, 12
 """Numbers in the list of :mod:`zellige.plan.check`."""
 
 
 @dataclass(slots=True)
 class _Issued:
-    """An operation on its way: the clock that knows of its end, the slots it writes, whether somebody has waited for it."""
+    """An operation on its way: the clock that knows of its end, whether somebody has waited for it."""
 
     what: str
     end: Clock
-    writes: frozenset[Hashable]
     is_waited: bool = False
 
 
@@ -66,14 +65,14 @@ class _Block:
     of_buffer: dict[Buffer, Channel]
     neighbours: dict[Buffer, tuple[Placement, ...]]
     slots: dict[Buffer, int]
-    edges: dict[int, str]
+    edges: EdgeRules
+    carried: frozenset[Buffer]
     accesses: Accesses = field(default_factory=Accesses)
     turns: dict[str, TurnState] = field(default_factory=dict)
     turn_clocks: dict[str, Clock] = field(default_factory=dict)
     put_clocks: dict[tuple[Channel, str, int], Clock] = field(default_factory=dict)
     release_clocks: dict[tuple[Channel, str, int], Clock] = field(default_factory=dict)
     cleared: dict[Channel, int] = field(default_factory=dict)
-    touched_by: dict[Buffer, str] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
     operations: int = 0
 
@@ -87,7 +86,7 @@ class _RoleRun(Machine):
         self.name = role.name
         self.clock: Clock = {role.name: 0}
         self.issued: dict[Token, list[_Issued]] = {}
-        self.repeated: Counter[int] = Counter()
+        self.edges = EdgeWatch(block.edges, block.problems, role.name)
         self.program: Generator[Leaf, None, Leave | None] = steps(role.body, self)
         self.at: Leaf | None = None
         self.is_ended = False
@@ -96,22 +95,15 @@ class _RoleRun(Machine):
     # -- storage ------------------------------------------------------------------------------------------------------
 
     def key_of(self, buffer: Buffer) -> Hashable:
-        return self._key(buffer.root, reads=True, writes=False, lags={})
+        return self._key(buffer.root)
 
-    def _key(self, root: Buffer, *, reads: bool, writes: bool, lags: Mapping[Channel, int]) -> Hashable:
+    def _key(self, root: Buffer) -> Hashable:
+        """The storage that the role means by a buffer now."""
         channel = self.block.of_buffer.get(root)
-        if channel is not None:
-            number = self.block.channels[channel].number_for(self.name, root, reads=reads, writes=writes, lag=lags.get(channel))
-            return root, number % channel.depth
-        if root.space in PRIVATE:
-            return root, self.name
-        if root.space != "global":
-            owner = self.block.touched_by.setdefault(root, self.name)
-            if owner != self.name:
-                self.block.problems.add(
-                    SHARING, f"{root.name} is touched by roles {owner} and {self.name} and is in no channel", key=(root, self.name)
-                )
-        return root
+        if channel is None:
+            return root
+        number = self.block.channels[channel].number_for(self.name, root, self.lags.get(channel))
+        return root, number % channel.depth
 
     def note_load(self, buffer: Buffer, index: tuple[int, ...]) -> None:
         box = tuple((i, i + 1) for i in index)
@@ -120,16 +112,16 @@ class _RoleRun(Machine):
             role=self.name, what=f"a scalar read of {buffer.name}", statement=0, thread=self.name, count=self.clock[self.name],
             box=box, is_write=False,
         )  # fmt: skip
-        self._note(self.key_of(buffer), access, buffer.root)
+        self._note(self.key_of(buffer), access, buffer.root, self.clock)
 
-    def _note(self, key: Hashable, access: Access, root: Buffer) -> None:
-        for other in self.block.accesses.add(key, access, self.clock):
+    def _note(self, key: Hashable, access: Access, root: Buffer, clock: Clock) -> None:
+        for other in self.block.accesses.add(key, access, clock):
             self._report_race(access, other, root)
 
     def _report_race(self, access: Access, other: Access, root: Buffer) -> None:
         verb, other_verb = ("writes" if one.is_write else "reads" for one in (access, other))
         number = WAITS if access.role == other.role else RACE
-        late = ", which nobody has waited for," if other.is_asynchronous else ""
+        late = ", which nobody has waited for" if other.is_asynchronous else ""
         self.block.problems.add(
             number,
             f"role {access.role} {verb} {root.name} ({access.what}) while role {other.role} still {other_verb} it ({other.what}){late}: "
@@ -173,20 +165,15 @@ class _RoleRun(Machine):
             case Turn():
                 return self._turn(statement)
             case Issue():
-                self._operation(statement.operation, statement.token, {})
-            case Slotted():
-                inner = statement.operation
-                lags = dict(statement.lags)
-                if isinstance(inner, Issue):
-                    self._operation(inner.operation, inner.token, lags)
-                else:
-                    self._operation(inner, None, lags)
+                self._operation(statement.operation, statement.token)
             case Alloc():
-                if statement.buffer.root not in self.block.of_buffer:
-                    self.contents.clear(self._key(statement.buffer.root, reads=False, writes=True, lags={}))
+                if statement.buffer.root not in self.block.carried:
+                    self.contents.clear(statement.buffer.root)
+            case Slotted():
+                raise InternalError("control flow takes Slotted statements apart")
             case _:
                 if not self.perform_scalar(statement):
-                    self._operation(statement, None, {})
+                    self._operation(statement, None)
         return True
 
     def _state(self, channel: Channel) -> ChannelState:
@@ -212,13 +199,10 @@ class _RoleRun(Machine):
     def _put(self, channel: Channel) -> None:
         number = self._state(channel).hand_over(self.name)
         clock = dict(self.clock)
-        if channel.is_transaction:
-            keys = {(buffer.root, number % channel.depth) for buffer in channel.buffers}
-            for operations in self.issued.values():
-                last = max((index for index, one in enumerate(operations) if one.writes & keys), default=-1)
-                for one in operations[: last + 1]:
-                    join(clock, one.end)
-                    one.is_waited = True
+        if channel.is_transaction and channel.token is not None:
+            for one in self.issued.get(channel.token, ()):
+                join(clock, one.end)
+                one.is_waited = True
         self.block.put_clocks[channel, self.name, number] = clock
 
     def _get(self, channel: Channel) -> bool:
@@ -250,45 +234,35 @@ class _RoleRun(Machine):
         join(self.clock, self.block.turn_clocks.get(statement.name, {}))
         return True
 
-    def _operation(self, statement: Stmt, token: Token | None, lags: Mapping[Channel, int]) -> None:
+    def _operation(self, statement: Stmt, token: Token | None) -> None:
         block = self.block
         block.operations += 1
         if block.operations > 2 * MAXIMUM_OPERATIONS:
             raise Rejected
         touches = self.touches(statement)
-        self._check_edge(statement, touches)
         signature = self.signature(statement)
-        counter = self.repeated if is_repeatable(touches, frozenset(block.of_buffer)) else block.trace.executed
-        instance = signature, counter[signature]
-        counter[signature] += 1
+        self.edges.note(statement, signature, self)
+        instance = signature, block.trace.executed[signature]
+        block.trace.executed[signature] += 1
         writer = self.signatures.number(("instance", instance))
-        keys = self._keys(touches, lags)
-        if counter is block.trace.executed:
-            note_reads(block.trace, instance, touches, self.contents, keys, self.signatures)
+        keys = {root: self._key(root) for root in {touch.root: None for touch in touches}}
+        note_reads(block.trace, instance, touches, self.contents, keys, self.signatures)
         thread = self.name if token is None else f"{self.name}/{token.name}"
         count = self._next_count(thread, token)
+        # operations of one token take effect in their order
+        clock = self.clock if token is None else {**self.clock, thread: count - 1}
         what = self.signatures.text(signature)
         for touch in touches:
-            tag = thread if token is not None and touch.is_accumulator and isinstance(statement, Gemm) else None
             access = Access(
                 role=self.name, what=what, statement=id(statement), thread=thread, count=count, box=touch.box, is_write=touch.is_write,
-                accumulates=tag,
             )  # fmt: skip
-            self._note(keys[touch.root], access, touch.root)
+            self._note(keys[touch.root], access, touch.root, clock)
             if touch.is_write:
                 self.contents.write(keys[touch.root], touch, writer)
-                self._clobber(keys[touch.root], touch.root, access, writer)
+                self._clobber(touch.root, access, writer, clock)
         if token is not None:
-            self._issue(token, thread, count, what, frozenset(keys[touch.root] for touch in touches if touch.is_write))
+            self._issue(token, thread, count, what)
         self.set_results(statement, writer)
-
-    def _keys(self, touches: list[Touch], lags: Mapping[Channel, int]) -> dict[Buffer, Hashable]:
-        found: dict[Buffer, Hashable] = {}
-        for root in {touch.root: None for touch in touches}:
-            reads = any(touch.root is root and not touch.is_write for touch in touches)
-            writes = any(touch.root is root and touch.is_write for touch in touches)
-            found[root] = self._key(root, reads=reads, writes=writes, lags=lags)
-        return found
 
     def _next_count(self, thread: str, token: Token | None) -> int:
         if token is None:
@@ -296,15 +270,15 @@ class _RoleRun(Machine):
             return self.clock[self.name]
         return len(self.issued.setdefault(token, [])) + 1
 
-    def _issue(self, token: Token, thread: str, count: int, what: str, writes: frozenset[Hashable]) -> None:
+    def _issue(self, token: Token, thread: str, count: int, what: str) -> None:
         operations = self.issued[token]
         end = dict(self.clock)
         if operations:
             join(end, operations[-1].end)
         end[thread] = count
-        operations.append(_Issued(what, end, writes))
+        operations.append(_Issued(what, end))
 
-    def _clobber(self, key: Hashable, root: Buffer, access: Access, writer: int) -> None:
+    def _clobber(self, root: Buffer, access: Access, writer: int, clock: Clock) -> None:
         """A write to storage that other buffers share destroys what they hold."""
         for placement in self.block.neighbours.get(root, ()):
             other = placement.buffer.root
@@ -318,26 +292,16 @@ class _RoleRun(Machine):
                     role=access.role, what=f"{access.what} in the same bytes", statement=access.statement, thread=access.thread,
                     count=access.count, box=box, is_write=True,
                 )  # fmt: skip
-                self._note(other_key, clobber, other)
-
-    def _check_edge(self, statement: Stmt, touches: list[Touch]) -> None:
-        edge = self.block.edges.get(id(statement))
-        if edge is None or isinstance(statement, Map):
-            return
-        is_partial = any(touch.is_outside for touch in touches) or not touches
-        text = self.signatures.text(self.signature(statement))
-        if edge == "none" and is_partial:
-            self.block.problems.add(EDGES, f"role {self.name} runs {text} without predicates and it is partial", key=(id(statement), edge))
-        if edge == "partial" and not is_partial:
-            self.block.problems.add(EDGES, f"role {self.name} runs {text} as a partial iteration and it is full", key=(id(statement), edge))
+                self._note(other_key, clobber, other, clock)
 
     def _finish(self) -> None:
+        self.edges.finish()
         for token, operations in self.issued.items():
             left = [one for one in operations if not one.is_waited]
             if left:
                 self.block.problems.add(
                     WAITS,
-                    f"role {self.name} ends with {len(left)} operations of token {token.name} that nobody waits for (the last: {left[-1].what})",
+                    f"role {self.name} ends with {len(left)} operations of token {token.name} that nobody waits for: {left[-1].what}",
                     key=(self.name, token),
                 )
 
@@ -372,7 +336,8 @@ def trace_plan(
         of_buffer={buffer.root: channel for channel in planned.channels for buffer in channel.buffers},
         neighbours=neighbours_of(planned.placements),
         slots={placement.buffer.root: placement.slots for placement in planned.placements},
-        edges={id(choice.operation): choice.edge for choice in planned.choices},
+        edges=EdgeRules.of(planned),
+        carried=frozenset(buffer.root for channel in planned.channels for buffer in (*channel.buffers, *channel.orders)),
     )
     roles = [_RoleRun(role, block, values, run, seed) for role in planned.roles]
     try:

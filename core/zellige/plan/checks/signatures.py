@@ -15,9 +15,10 @@ from zellige.dtypes import DType
 from zellige.interp.conversion import Array
 from zellige.interp.names import names_of
 from zellige.ir.expr import Buffer, Const, Expr, ExprNode, Load, Node, Region, Var
-from zellige.ir.stmt import Dialect, Map, Stmt
+from zellige.ir.stmt import Dialect, Map, Stmt, StmtNode
 from zellige.ir.traverse import children, rewrite
 from zellige.passes.folding import fold
+from zellige.plan.checks.values import variable
 
 _DERIVED = frozenset(("span", "structural_hash"))
 
@@ -29,8 +30,9 @@ class Signatures:
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _texts: dict[int, str] = field(default_factory=dict)
     _maps: dict[tuple[int, tuple[object, ...]], int] = field(default_factory=dict)
-    _alive: list[Stmt] = field(default_factory=list)
+    _alive: list[StmtNode] = field(default_factory=list)
     _variables: dict[int, tuple[Var, ...]] = field(default_factory=dict)
+    _regions: dict[int, tuple[tuple[Region, ...], tuple[Region, ...]]] = field(default_factory=dict)
 
     def number(self, key: Hashable) -> int:
         """The number of a key: a new one for a new key."""
@@ -39,6 +41,14 @@ class Signatures:
     def buffer(self, buffer: Buffer) -> int:
         """The number of a buffer."""
         return self.number(("buffer", id(buffer)))
+
+    def regions(self, statement: StmtNode) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+        """What a statement itself reads and writes, found once."""
+        found = self._regions.get(id(statement))
+        if found is None:
+            found = self._regions[id(statement)] = (statement.reads(), statement.writes())
+            self._alive.append(statement)  # its id must stay its own
+        return found
 
     def text(self, signature: int) -> str:
         """What the operation is, for messages."""
@@ -68,6 +78,8 @@ class Signatures:
         if isinstance(value, ExprNode):
             if isinstance(value, Var) and value.kind in ("value", "mutable"):
                 return value.name  # the result of an atomic operation
+            if isinstance(value, Const) and isinstance(value.value, int):
+                return repr(value.value)
             return repr(evaluate(value).tolist())  # type: ignore[arg-type]
         return value if isinstance(value, Hashable) else repr(value)
 
@@ -77,7 +89,7 @@ class Signatures:
             named = names_of(statement)
             known = self._variables[id(statement)] = tuple(sorted(named.reads - named.assigned, key=lambda var: (var.name, id(var))))
             self._alive.append(statement)  # its id must stay its own
-        chosen = {var: values[var] for var in known if var in values and values[var].ndim == 0 and var.dtype.lanes == 1}
+        chosen = {var: value for var in known if (value := variable(values, var)).ndim == 0 and var.dtype.lanes == 1}
         key = id(statement), tuple(repr(value.tolist()) for value in chosen.values())
         found = self._maps.get(key)
         if found is None:

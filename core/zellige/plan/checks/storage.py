@@ -61,7 +61,7 @@ class Contents:
         """Whose results a read of ``box`` sees."""
         return frozenset((entry.writer, entry.over) for entry in self._entries.get(key, ()) if overlaps(entry.box, box))
 
-    def keys(self) -> Iterator[Hashable]:
+    def keys_written(self) -> Iterator[Hashable]:
         """All storage that something was written to."""
         yield from self._entries
 
@@ -72,7 +72,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One access: who did it (``role``, ``what``), where it ends, and the token of the products that may meet on an accumulator."""
+    """One access: who did it (``role``, ``what``), and where it has ended."""
 
     role: str
     what: str
@@ -81,7 +81,6 @@ class Access:
     count: int
     box: Box
     is_write: bool
-    accumulates: str | None = None
 
     @property
     def is_asynchronous(self) -> bool:
@@ -108,8 +107,7 @@ class Accesses:
                 if access.is_write and covers(access.box, other.box):
                     ordered.append(name)  # what comes after this access comes after the other
                 continue
-            meets = access.accumulates is not None and access.accumulates == other.accumulates
-            if (access.is_write or other.is_write) and not meets and not _is_same_operation(access, other):
+            if (access.is_write or other.is_write) and not _is_same_operation(access, other):
                 found.append(other)
         for name in ordered:
             del earlier[name]

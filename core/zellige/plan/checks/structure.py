@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from zellige.ir.expr import Buffer, Const, Node, Region
-from zellige.ir.lanes import PRIVATE
-from zellige.ir.stmt import Alloc, Atomic, AtomicTile, Barrier, Copy, Dialect, Gemm, Stmt, StmtNode
+from zellige.ir.expr import Buffer, Const, Node
+from zellige.ir.stmt import Alloc, AtomicTile, Barrier, Copy, Dialect, Gemm, Stmt, StmtNode
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.roles import neighbours_of
@@ -23,8 +22,9 @@ STRUCTURE, WAITS, PLACEMENT, SHARING, EDGES, REGISTERS = 1, 6, 7, 8, 11, 13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a target has room for. ``capacities``: bytes of each space for one block. ``register_space``: the space that is held in registers,
-    of ``register_bytes`` each; ``registers`` is how many a block's lanes have together, ``lanes`` how many lanes one copy of a role has.
+    """What a target has room for. ``capacities``: bytes of each space for one block. ``register_space``: the space that is held in
+    registers, of ``register_bytes`` each; ``registers`` is how many a block's lanes have together, ``lanes`` how many lanes one copy of
+    a role has.
     """
 
     capacities: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +49,10 @@ def check_structure(planned: PlannedLaunch, problems: Problems) -> None:
             problems.add(STRUCTURE, f"channel {channel.name} has no {'consumer' if channel.producers else 'producer'}")
         for name in {*channel.producers, *channel.consumers} - known:
             problems.add(STRUCTURE, f"channel {channel.name} names the role {name}, which there is not")
+        if channel.is_transaction and channel.token is None:
+            problems.add(STRUCTURE, f"channel {channel.name} counts transactions and has no token")
+        if channel.buffers and channel.orders:
+            problems.add(STRUCTURE, f"channel {channel.name} both carries and orders buffers")
         for buffer in channel.buffers:
             other = holders.setdefault(buffer.root, channel.name)
             if other != channel.name:
@@ -75,12 +79,16 @@ def _check_role(planned: PlannedLaunch, role: Role, tokens: dict[Token, str], pr
                 _check_side(planned, role, node, "consumers", problems)
             case Issue():
                 if not isinstance(node.operation, (Copy, Gemm, AtomicTile, Dialect)):
-                    problems.add(STRUCTURE, f"role {role.name} issues a {type(node.operation).__name__}, which is no asynchronous operation")
+                    problems.add(
+                        STRUCTURE, f"role {role.name} issues a {type(node.operation).__name__}, which is no asynchronous operation"
+                    )
                 _check_token(role, node.token, tokens, problems)
             case Wait():
                 _check_token(role, node.token, tokens, problems)
                 if node.leave_in_flight < 0:
-                    problems.add(STRUCTURE, f"role {role.name} waits for token {node.token.name} and leaves {node.leave_in_flight} in flight")
+                    problems.add(
+                        STRUCTURE, f"role {role.name} waits for token {node.token.name} and leaves {node.leave_in_flight} in flight"
+                    )
             case Turn():
                 if role.name not in node.order:
                     problems.add(STRUCTURE, f"role {role.name} uses turn {node.name}, whose order is {', '.join(node.order)}")
@@ -108,23 +116,19 @@ def _check_token(role: Role, token: Token, tokens: dict[Token, str], problems: P
 
 
 def check_sharing(planned: PlannedLaunch, problems: Problems) -> None:
-    """On-chip buffers that two roles touch are in a channel of both, scalars of a role apart."""
-    of_buffer = {buffer.root: channel for channel in planned.channels for buffer in channel.buffers}
-    users: dict[Buffer, str] = {}
+    """On-chip buffers that two roles touch are carried or ordered by channels of each of them."""
+    users: dict[Buffer, dict[str, None]] = {}
     for role in planned.roles:
         for root in dict.fromkeys(buffer.root for buffer in touched_by(role)):
-            if root.space == "global":
-                continue
-            channel = of_buffer.get(root)
-            if channel is not None:
-                if role.name not in channel.producers and role.name not in channel.consumers:
-                    problems.add(SHARING, f"role {role.name} touches {root.name}, and channel {channel.name} is none of its own")
-            elif root.space not in PRIVATE:
-                other = users.setdefault(root, role.name)
-                if other != role.name:
-                    problems.add(
-                        SHARING, f"{root.name} is touched by roles {other} and {role.name} and is in no channel", key=(root, role.name)
-                    )
+            if root.space != "global":
+                users.setdefault(root, {})[role.name] = None
+    for root, roles in users.items():
+        carriers = [channel for channel in planned.channels if root in {buffer.root for buffer in (*channel.buffers, *channel.orders)}]
+        members = {name for channel in carriers for name in (*channel.producers, *channel.consumers)}
+        outside = [name for name in roles if name not in members]
+        if outside and (len(roles) > 1 or carriers):
+            named = ", ".join(roles)
+            problems.add(SHARING, f"{root.name} is touched by {named}, and no channel that carries or orders it is one of {outside[0]}")
 
 
 def touched_by(role: Role) -> Iterator[Buffer]:
@@ -221,5 +225,3 @@ def is_untouched(planned: PlannedLaunch) -> bool:
         return False
     body: tuple[Stmt, ...] = planned.launch.body
     return len(planned.roles[0].body) == len(body) and all(one is other for one, other in zip(planned.roles[0].body, body))
-
-

@@ -22,17 +22,12 @@ Box: TypeAlias = "tuple[tuple[int, int], ...]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """An access of the storage ``root``. ``is_exact``: every element of the box is written. ``is_outside``: the region goes beyond the buffer.
-
-    ``is_accumulator``: the c operand of a product.
-    """
+    """An access of the storage ``root``. ``is_exact``: every element of the box is written."""
 
     root: Buffer
     box: Box
     is_write: bool
     is_exact: bool = True
-    is_outside: bool = False
-    is_accumulator: bool = False
 
 
 def overlaps(one: Box, other: Box) -> bool:
@@ -47,11 +42,15 @@ def covers(outer: Box, inner: Box) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What is known around a statement: ``integer`` evaluates, ``ranges`` are those of its variables, ``shape`` gives extents of buffers."""
+    """What is known around a statement: ``integer`` evaluates, ``ranges`` are those of its variables, ``shape`` gives extents of buffers.
+
+    ``regions`` gives what a statement itself reads and writes.
+    """
 
     integer: Callable[[Expr], int]
     ranges: dict[Var, Interval]
     shape: Callable[[Buffer], tuple[int, ...]]
+    regions: Callable[[StmtNode], tuple[tuple[Region, ...], tuple[Region, ...]]]
 
 
 def touches_of(statement: Stmt, around: Surroundings) -> list[Touch]:
@@ -59,39 +58,45 @@ def touches_of(statement: Stmt, around: Surroundings) -> list[Touch]:
     if isinstance(statement, (Map, Dialect)):
         return list(_nested_touches(statement, around))
     found: list[Touch] = []
-    accumulator = statement.c if isinstance(statement, Gemm) else None
-    reads = statement.reads()
+    reads, writes = around.regions(statement)
     if isinstance(statement, Gemm) and around.integer(statement.clear):
-        reads = tuple(region for region in reads if region is not accumulator)
-    for regions, is_write in ((reads, False), (statement.writes(), True)):
+        reads = tuple(region for region in reads if region is not statement.c)
+    for regions, is_write in ((reads, False), (writes, True)):
         for region in regions:
-            touch = _touch(region, around, is_write=is_write, is_accumulator=region is accumulator)
+            touch = _touch(region, around, is_write=is_write)
             if touch is not None:
                 found.append(touch)
     return found
 
 
-def _touch(region: Region, around: Surroundings, *, is_write: bool, is_accumulator: bool) -> Touch | None:
+def _touch(region: Region, around: Surroundings, *, is_write: bool) -> Touch | None:
     starts = [around.integer(offset) for offset in region.offsets]
     extents = [around.integer(extent) for extent in region.extents]
     spans = [(start, start + extent) for start, extent in zip(starts, extents)]
-    return _clipped(region.buffer, spans, around, is_write=is_write, is_exact=True, is_accumulator=is_accumulator)
+    return _clipped(region.buffer, spans, around, is_write=is_write, is_exact=True)
 
 
-def _clipped(
-    buffer: Buffer, spans: list[tuple[int, int]], around: Surroundings, *, is_write: bool, is_exact: bool, is_accumulator: bool = False
-) -> Touch | None:
+def outside_dimensions(region: Region, around: Surroundings) -> list[int]:
+    """The dimensions in which a region goes beyond its buffer; none where it has no elements."""
+    extents = [around.integer(extent) for extent in region.extents]
+    if 0 in extents:
+        return []
+    starts = [around.integer(offset) for offset in region.offsets]
+    sizes = around.shape(region.buffer)
+    return [axis for axis, (start, extent, size) in enumerate(zip(starts, extents, sizes)) if start < 0 or start + extent > size]
+
+
+def _clipped(buffer: Buffer, spans: list[tuple[int, int]], around: Surroundings, *, is_write: bool, is_exact: bool) -> Touch | None:
     """The part of ``spans`` inside the buffer; None where there is none."""
     shape = around.shape(buffer)
     box = tuple((max(low, 0), min(high, size)) for (low, high), size in zip(spans, shape))
     if any(low >= high for low, high in box):
         return None
-    is_outside = box != tuple(spans)
     root = buffer.root
     if root is not buffer:
         is_exact &= box == tuple((0, size) for size in shape)
         box = tuple((0, size) for size in around.shape(root))
-    return Touch(root=root, box=box, is_write=is_write, is_exact=is_exact, is_outside=is_outside, is_accumulator=is_accumulator)
+    return Touch(root=root, box=box, is_write=is_write, is_exact=is_exact)
 
 
 def _nested_touches(statement: Map | Dialect, around: Surroundings) -> Iterator[Touch]:
@@ -130,7 +135,8 @@ def _nested_touches(statement: Map | Dialect, around: Surroundings) -> Iterator[
 def _accesses(
     node: StmtNode, ranges: dict[Var, Interval], axes: frozenset[Var], is_certain: bool, around: Surroundings, own: set[Buffer]
 ) -> Iterator[Touch]:
-    regions = [(region, False) for region in node.reads()] + [(region, True) for region in node.writes()]
+    reads, writes = around.regions(node)
+    regions = [(region, False) for region in reads] + [(region, True) for region in writes]
     if isinstance(node, Dialect):
         regions += [(element(load.buffer, load.indices), False) for load in loads_in(node)]
     for region, is_write in regions:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from zellige.diagnostics import InternalError
 from zellige.interp.conversion import Array
 from zellige.interp.expressions import evaluate
 from zellige.interp.frame import Frame, Place, Run
@@ -19,9 +20,9 @@ from zellige.interp.memory import PATTERN, Layout, Memory, storage_bytes
 from zellige.interp.regions import box_of
 from zellige.interp.statements import allocate, names, run_body
 from zellige.ir.expr import Buffer, Expr, Var
-from zellige.ir.lanes import PRIVATE, tile_regions
-from zellige.ir.stmt import Alloc, Stmt, While
+from zellige.ir.stmt import Alloc, For, Stmt, While
 from zellige.ir.traverse import loads_in
+from zellige.plan.checks.edges import EdgeRules, global_regions
 from zellige.plan.execution.control import Leaf, Leave, steps
 from zellige.plan.execution.in_flight import InFlight, Operation, poison
 from zellige.plan.execution.schedule import Schedule
@@ -55,7 +56,8 @@ class Block:
     of_buffer: dict[Buffer, Channel]
     placements: dict[Buffer, Placement]
     arenas: dict[str, Array]
-    unpredicated: frozenset[int]
+    edges: EdgeRules
+    carried: frozenset[Buffer]
     slots: dict[tuple[Buffer, int], Place] = field(default_factory=dict)
     places: dict[Buffer, Place] = field(default_factory=dict)
     turns: dict[str, TurnState] = field(default_factory=dict)
@@ -77,7 +79,8 @@ class Block:
             of_buffer={buffer.root: channel for channel in planned.channels for buffer in channel.buffers},
             placements={placement.buffer.root: placement for placement in planned.placements},
             arenas={space: np.full(end, PATTERN, np.uint8) for space, end in ends.items()},
-            unpredicated=frozenset(id(choice.operation) for choice in planned.choices if choice.edge == "none"),
+            edges=EdgeRules.of(planned),
+            carried=frozenset(buffer.root for channel in planned.channels for buffer in (*channel.buffers, *channel.orders)),
         )
 
     def fresh(self, root: Buffer, frame: Frame, slot: int = 0) -> Place:
@@ -120,12 +123,13 @@ class Block:
 
 
 class RoleRun:
-    """One role: its variables, its private buffers, its operations in flight, the statement it is at."""
+    """One role: its variables, its operations in flight, the statement it is at."""
 
     def __init__(self, role: Role, block: Block, values: Mapping[Var, Array]) -> None:
         self.role, self.block, self.name = role, block, role.name
         self.values: dict[Var, Array] = dict(values)
-        self.private: dict[Buffer, Place] = {}
+        self.lags: dict[Channel, int] = {}
+        self.loops: list[tuple[For, int]] = []
         self.in_flight = InFlight(block.run)
         self.is_ended = False
         self.waiting = ""
@@ -140,7 +144,7 @@ class RoleRun:
         if loaded is None:
             loaded = self._loads[id(expression)] = frozenset(load.buffer.root for load in loads_in(expression))
         frame = Frame(kind="block", count=1, values=self.values, places={})
-        frame.places.update((root, self._place(root, frame, reads=True, writes=False, lags={})) for root in loaded)
+        frame.places.update((root, self._place(root, frame)) for root in loaded)
         try:
             return evaluate(self.block.run, frame, expression)
         except KeyError as missing:
@@ -164,19 +168,18 @@ class RoleRun:
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
-    def _place(self, root: Buffer, frame: Frame, *, reads: bool, writes: bool, lags: Mapping[Channel, int]) -> Place:
+    def _place(self, root: Buffer, frame: Frame) -> Place:
         block = self.block
         tensor = block.tensors.get(root)
         if tensor is not None:
             return tensor
         channel = block.of_buffer.get(root)
         if channel is not None:
-            number = block.channels[channel].number_for(self.name, root, reads=reads, writes=writes, lag=lags.get(channel))
+            number = block.channels[channel].number_for(self.name, root, self.lags.get(channel))
             return self._slot(root, number % channel.depth)
-        storage = self.private if root.space in PRIVATE else block.places
-        found = storage.get(root)
+        found = block.places.get(root)
         if found is None:
-            found = storage[root] = block.fresh(root, frame)
+            found = block.places[root] = block.fresh(root, frame)
         return found
 
     def _slot(self, root: Buffer, slot: int) -> Place:
@@ -186,13 +189,11 @@ class RoleRun:
             found = self.block.slots[root, slot] = self.block.fresh(root, frame, slot)
         return found
 
-    def _frame(self, statement: Stmt, lags: Mapping[Channel, int], *, is_own: bool) -> Frame:
+    def _frame(self, statement: Stmt, *, is_own: bool) -> Frame:
         """The frame that a statement runs in; ``is_own``: with variables that do not change any more."""
         frame = Frame(kind="block", count=1, values=dict(self.values) if is_own else self.values, places={})
-        named = names(self.block.run, statement)
-        for root in named.buffers:
-            reads, writes = root in named.loaded, root in named.changed
-            frame.places[root] = self._place(root, frame, reads=reads, writes=writes, lags=lags)
+        for root in names(self.block.run, statement).buffers:
+            frame.places[root] = self._place(root, frame)
         return frame
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -241,45 +242,44 @@ class RoleRun:
             case Turn():
                 return self._turn(statement)
             case Issue():
-                self._issue(statement, {})
+                self._issue(statement)
             case Slotted():
-                if isinstance(statement.operation, Issue):
-                    self._issue(statement.operation, dict(statement.lags))
-                else:
-                    self._operation(statement.operation, dict(statement.lags))
+                raise InternalError("control flow takes Slotted statements apart")
             case Alloc():
                 self._allocate(statement.buffer)
             case _:
-                self._operation(statement, {})
+                self._operation(statement)
         return True
 
-    def _operation(self, statement: Stmt, lags: Mapping[Channel, int]) -> None:
-        frame = self._frame(statement, lags, is_own=False)
+    def _operation(self, statement: Stmt) -> None:
+        frame = self._frame(statement, is_own=False)
         self._check_edge(statement, frame)
         run_body(self.block.run, frame, (statement,), True, None)
 
-    def _issue(self, statement: Issue, lags: Mapping[Channel, int]) -> Operation:
-        frame = self._frame(statement.operation, lags, is_own=True)
+    def _issue(self, statement: Issue) -> Operation:
+        frame = self._frame(statement.operation, is_own=True)
         self._check_edge(statement.operation, frame)
         return self.in_flight.issue(statement.token, statement.operation, frame, self.block.schedule.timing())
 
     def _check_edge(self, statement: Stmt, frame: Frame) -> None:
-        """An operation without predicates reads and writes beyond its buffers, which no machine forgives."""
-        if id(statement) not in self.block.unpredicated:
+        """An operation without predicates that reads or writes beyond its tensor, which no machine forgives."""
+        rules = self.block.edges
+        if id(statement) not in rules.choices:
             return
-        for region in tile_regions(statement):
+        may_leave = rules.may_leave(statement, self.loops)
+        for region in global_regions(statement):
             box = box_of(self.block.run, frame, region, True)
-            for start, extent, size in zip(box.starts, box.extents, box.layout.shape):
-                if int(start) < 0 or int(start) + extent > size:
-                    raise PlanFault("edge", f"role {self.name} accesses {region.buffer.name} beyond its end without predicates")
+            for axis, (start, extent, size) in enumerate(zip(box.starts, box.extents, box.layout.shape)):
+                is_outside = 0 not in box.extents and (int(start) < 0 or int(start) + extent > size)
+                if is_outside and not (may_leave and rules.is_tested(statement, axis)):
+                    raise PlanFault("edge", f"role {self.name} goes beyond dimension {axis} of {region.buffer.name} without predicates")
 
     def _allocate(self, buffer: Buffer) -> None:
         root = buffer.root
-        if root in self.block.of_buffer or buffer.alias is not None:
+        if root in self.block.carried or buffer.alias is not None:
             return
         frame = Frame(kind="block", count=1, values=self.values, places={})
-        storage = self.private if root.space in PRIVATE else self.block.places
-        storage[root] = self.block.fresh(root, frame)
+        self.block.places[root] = self.block.fresh(root, frame)
 
     def _acquire(self, channel: Channel) -> bool:
         state = self._state(channel)
@@ -297,15 +297,13 @@ class RoleRun:
         number = self._state(channel).hand_over(self.name)
         if not channel.is_transaction:
             return
-        roots = {buffer.root for buffer in channel.buffers}
-        handed = self.block.handed.setdefault((channel, number), [])
-        for token, queue in self.in_flight.operations.items():
-            writing = [i for i, one in enumerate(queue) if any(region.buffer.root in roots for region in one.statement.writes())]
-            if writing:
-                count = writing[-1] + 1
-                handed.append((self.in_flight, token, count))
-                for one in queue[:count]:
-                    one.is_waited = True
+        token = channel.token
+        if token is None:
+            raise PlanFault("membership", f"channel {channel.name} counts transactions and has no token")
+        count = self.in_flight.issued(token)
+        self.block.handed.setdefault((channel, number), []).append((self.in_flight, token, count))
+        for one in self.in_flight.operations.get(token, ())[:count]:
+            one.is_waited = True
 
     def _get(self, channel: Channel) -> bool:
         state = self._state(channel)
@@ -327,5 +325,3 @@ class RoleRun:
             return False
         state.take()
         return True
-
-

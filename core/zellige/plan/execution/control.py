@@ -2,7 +2,7 @@
 
 In: a body of statements, and a :class:`Control` that evaluates expressions and sets loop variables. Out: the statements that do something,
 one after the other, as a generator: whoever drives it performs each one before it asks for the next, and so may let another role go
-first. Maps and tile operations are whole; For, While and If are taken apart here.
+first. Maps and tile operations are whole; For, While, If and Slotted are taken apart here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from zellige.ir.expr import Expr, Var
 from zellige.ir.stmt import Break, Continue, For, If, Return, Stmt, While
-from zellige.plan.nodes import PlanStmt
+from zellige.plan.nodes import Channel, PlanStmt, Slotted
 
 Leaf: TypeAlias = "Stmt | PlanStmt"
 
@@ -27,7 +27,14 @@ class Leave(enum.Enum):
 
 
 class Control(Protocol):
-    """What control flow asks of the program's variables and buffers."""
+    """What control flow asks of the program's variables and buffers.
+
+    ``lags`` are the channels and lags of the Slotted statements around the statement in work; ``loops`` the For loops around it, each
+    with the value of its variable.
+    """
+
+    lags: dict[Channel, int]
+    loops: list[tuple[For, int]]
 
     def integer(self, expression: Expr) -> int:
         """The value of an integer expression."""
@@ -63,6 +70,8 @@ def steps(body: Sequence[Leaf], control: Control) -> Generator[Leaf, None, Leave
                 left = Leave.CONTINUE
             case Return():
                 left = Leave.RETURN
+            case Slotted():
+                left = yield from _slotted(statement, control)
             case _:
                 yield statement
         if left is not None:
@@ -79,11 +88,21 @@ def _taken(statement: If, control: Control) -> Sequence[Leaf]:
     return statement.then
 
 
+def _slotted(statement: Slotted, control: Control) -> Generator[Leaf, None, Leave | None]:
+    before = control.lags
+    control.lags = {**before, **dict(statement.lags)}
+    left = yield from steps((statement.operation,), control)
+    control.lags = before
+    return left
+
+
 def _for(statement: For, control: Control) -> Generator[Leaf, None, Leave | None]:
     start, stop, step = (control.integer(bound) for bound in (statement.start, statement.stop, statement.step))
     for value in range(start, stop, step) if step else ():
         control.set_loop(statement.var, value)
+        control.loops.append((statement, value))
         left = yield from steps(statement.body, control)
+        control.loops.pop()
         if left is Leave.BREAK:
             break
         if left is Leave.RETURN:

@@ -47,12 +47,10 @@ class InFlight:
     def issue(self, token: Token, statement: Stmt, frame: Frame, timing: Timing) -> Operation:
         """Start an operation; ``frame`` is its own from now on."""
         queue = self.operations.setdefault(token, [])
-        if isinstance(statement, Gemm):
-            # products of one token take their turns on an accumulator
-            is_free = self.finished.get(token, 0) == len(queue)
-            timing = "early" if timing == "early" and is_free else "late"
+        if self.finished.get(token, 0) < len(queue):
+            timing = "late"  # operations of one token take effect in their order
         if isinstance(statement, AtomicTile) and timing == "torn":
-            timing = "late"  # another block's or role's addition must not get lost
+            timing = "late"  # another role's addition must not get lost
         operation = Operation(statement=statement, finish=self._effect(statement, frame, timing))
         queue.append(operation)
         return operation

@@ -1,7 +1,7 @@
 """Who goes first: adversarial orders of the roles of a block, and of the moments at which asynchronous operations happen.
 
-In: a seed. Out: a :class:`Schedule`, which chooses among the roles that have not ended and tells an operation when to happen. All orders are
-ones that the plan allows, so a right plan gives the same result under each.
+In: a seed. Out: a :class:`Schedule`, which chooses among the roles that have not ended and tells an operation when to happen. All orders
+are ones that the plan allows, so a right plan gives the same result under each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Schedule:
     def __init__(self, seed: int, strategy: Strategy | None = None) -> None:
         self.strategy: Strategy = strategy or STRATEGIES[seed % len(STRATEGIES)]
         self._random = np.random.default_rng(seed)
-        self._timing: Timing | None = (None, "late", "torn")[(seed // len(STRATEGIES)) % 3]  # type: ignore[assignment]
+        self._timing: Timing | None = (None, "late", "torn")[(seed // len(STRATEGIES)) % 3]
         self._rank: dict[str, int] = {}
 
     def begin(self, launch: PlannedLaunch) -> None:
@@ -54,7 +54,7 @@ class Schedule:
 
     def timing(self) -> Timing:
         """When the operation issued now happens."""
-        return self._timing or ("early", "late", "torn")[int(self._random.integers(3))]  # type: ignore[return-value]
+        return self._timing or ("early", "late", "torn")[int(self._random.integers(3))]
 
     def finishes_one(self) -> bool:
         """Whether an operation in flight finishes now, without anybody waiting for it."""

@@ -80,24 +80,18 @@ class ChannelState:
         self.released[role] += 1
         return self.released[role] - 1
 
-    def number_for(self, role: str, buffer: Buffer, *, reads: bool, writes: bool, lag: int | None) -> int:
+    def number_for(self, role: str, buffer: Buffer, lag: int | None) -> int:
         """The number of the slot that an operation of ``role`` means by a buffer of this channel.
 
-        A role on one side of the channel means the slot that it holds on that side. One on both sides means the slot got when it only reads
-        (the slot acquired where it has got none), the slot acquired and not yet put when it writes (the slot got where there is
-        none), and the slot got wherever ``lag`` is given.
+        The slot acquired last where the role is a producer, unless it is a consumer as well and a ``lag`` is given; else the slot got
+        ``lag`` gets before the last. Raises PlanFault where the role does not hold that slot.
         """
-        acquired = self._acquired_number(role)
-        got = self._got_number(role, lag or 0)
-        if role in self.acquired and role in self.got:
-            prefers_got = lag is not None or (reads and not writes)
-            number = (acquired if got is None else got) if prefers_got else (got if acquired is None else acquired)
-        else:
-            number = acquired if role in self.acquired else got
+        means_acquired = role in self.acquired and (lag is None or role not in self.got)
+        number = self._acquired_number(role) if means_acquired else self._got_number(role, lag or 0)
         if number is None:
-            verb = "writes" if writes else "reads"
             behind = f", {lag} behind the last one got" if lag else ""
-            raise PlanFault("holding", f"role {role} {verb} {buffer.name} in a slot of channel {self.channel.name} that it does not hold{behind}")
+            slot = f"a slot of channel {self.channel.name} that it does not hold{behind}"
+            raise PlanFault("holding", f"role {role} touches {buffer.name} in {slot}")
         return number
 
     def _acquired_number(self, role: str) -> int | None:
@@ -132,7 +126,8 @@ class ChannelState:
         if to_acquire:
             number = self.acquired[role] - self.channel.depth
             late = [consumer for consumer, released in self.released.items() if released <= number]
-            return f"role {role} waits to acquire slot {self.acquired[role]} of channel {self.channel.name} (depth {self.channel.depth}) until {_names(late)} released slot {number}"
+            slot = f"slot {self.acquired[role]} of channel {self.channel.name} (depth {self.channel.depth})"
+            return f"role {role} waits to acquire {slot} until {_names(late)} released slot {number}"
         late = [producer for producer, put in self.put.items() if put <= self.got[role]]
         return f"role {role} waits to get slot {self.got[role]} of channel {self.channel.name} until it is put by {_names(late)}"
 

@@ -1,0 +1,119 @@
+"""A lowered kernel: the text of its module and what is needed to run it, which can be written down and read back.
+
+In: what :mod:`zellige_cpu.launch` found, or an :class:`Emitted` of an earlier process. Out: a :class:`Program`. Nothing here knows how
+code is written, so that a kernel found in the cache starts without loading the emitters.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from zellige.diagnostics import Span
+from zellige.dtypes import DType, dtype as as_dtype
+from zellige.ir.sizes import size_vars
+from zellige.ir.stmt import Kernel
+from zellige.plugin.contract import Emitted
+
+FORMAT: Final = "llvm-ir"
+
+STATUS_WORDS: Final = 30
+"""Words behind the status word, for the values that a message shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A place of the program that reports to Python while it runs.
+
+    ``rank`` and ``dtype`` are of what is printed, if anything is; ``rank`` and ``width`` the numbers of extents of both sides.
+    ``safe_value`` stands for elements outside the buffer.
+    """
+
+    kind: Literal["assert", "print", "extents"]
+    message: str
+    span: Span | None
+    dtype: DType | None = None
+    rank: int = 0
+    width: int = 0
+    is_packed: bool = False
+    safe_value: int | float = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchProgram:
+    """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report.
+
+    A launch that prints runs its cells in order.
+    """
+
+    function: str
+    cells: str
+    scratch_bytes: int
+    leaf_bytes: int
+    sites: tuple[Site, ...]
+    prints: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The module's text, its launches in order, and the functions of the process that it calls."""
+
+    text: str
+    launches: tuple[LaunchProgram, ...]
+    symbols: frozenset[str]
+
+    @property
+    def exported(self) -> list[str]:
+        return [name for launch in self.launches for name in (launch.function, launch.cells)]
+
+
+def argument_slots(kernel: Kernel) -> int:
+    """How many slots the arguments take, before those of the runtime."""
+    return len(kernel.params) + len(size_vars(kernel))
+
+
+def emitted(program: Program) -> Emitted:
+    """The program as the contract has it. Places are numbers into ``spans``; the rest is JSON in ``facts``."""
+    spans: dict[Span, int] = {}
+    launches = []
+    for launch in program.launches:
+        sites = []
+        for site in launch.sites:
+            place = None if site.span is None else spans.setdefault(site.span, len(spans))
+            name = None if site.dtype is None else site.dtype.name
+            sites.append([site.kind, site.message, place, name, site.rank, site.width, site.is_packed, site.safe_value])
+        launches.append([launch.function, launch.cells, launch.scratch_bytes, launch.leaf_bytes, sites, launch.prints])
+    facts = json.dumps({"launches": launches, "symbols": sorted(program.symbols)})
+    return Emitted(text=program.text, format=FORMAT, facts=facts, spans=tuple(spans))
+
+
+def program_of(source: Emitted) -> Program:
+    """What :func:`emitted` wrote."""
+    facts = json.loads(source.facts)
+    launches = tuple(
+        LaunchProgram(
+            function=function,
+            cells=cells,
+            scratch_bytes=scratch_bytes,
+            leaf_bytes=leaf_bytes,
+            sites=tuple(_site(entry, source.spans) for entry in sites),
+            prints=prints,
+        )
+        for function, cells, scratch_bytes, leaf_bytes, sites, prints in facts["launches"]
+    )
+    return Program(text=source.text, launches=launches, symbols=frozenset(facts["symbols"]))
+
+
+def _site(entry: list[Any], spans: tuple[Span | None, ...]) -> Site:
+    kind, message, place, name, rank, width, is_packed, safe_value = entry
+    return Site(
+        kind=kind,
+        message=message,
+        span=None if place is None else spans[place],
+        dtype=None if name is None else as_dtype(name),
+        rank=rank,
+        width=width,
+        is_packed=is_packed,
+        safe_value=safe_value,
+    )

@@ -1,0 +1,133 @@
+"""What a backend made of a kernel, as it is kept on disk.
+
+In: an emitted program, its machine code, the kernel. Out: bytes of an artifact and of a binary, and both back from bytes. Nothing is
+unpickled: a header of JSON stands before the text or code.
+
+Places of the kernel are kept as positions among its statements, so that a kernel that moved in its file is found and still names
+the right lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from zellige.diagnostics import Span
+from zellige.ir.stmt import Kernel, StmtNode
+from zellige.ir.traverse import walk
+from zellige.plugin.contract import Binary, Emitted
+
+_LENGTH_BYTES: Final = 4
+
+
+class Unreadable(ValueError):
+    """The bytes are no artifact or binary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """An emitted program and the key of its machine code. ``places`` are its spans as :func:`places_of` writes them."""
+
+    kernel: str
+    target: str
+    binary: str
+    emitted: Emitted
+    places: tuple[Any, ...]
+
+    def emitted_for(self, kernel: Kernel) -> Emitted:
+        """The emitted program with the places of ``kernel`` as it stands now."""
+        if not self.places:
+            return self.emitted
+        spans = tuple(_spans(kernel))
+        found = tuple(_span(place, spans) for place in self.places)
+        return Emitted(text=self.emitted.text, format=self.emitted.format, facts=self.emitted.facts, spans=found)
+
+
+def places_of(emitted: Emitted, kernel: Kernel) -> tuple[Any, ...]:
+    """The spans of an emitted program: positions among the kernel's own, else the place itself."""
+    if not emitted.spans:
+        return ()
+    positions = {span: position for position, span in enumerate(_spans(kernel))}
+    return tuple(None if span is None else positions[span] if span in positions else asdict(span) for span in emitted.spans)
+
+
+def pack_artifact(artifact: Artifact) -> bytes:
+    header = {
+        "kernel": artifact.kernel,
+        "target": artifact.target,
+        "binary": artifact.binary,
+        "format": artifact.emitted.format,
+        "facts": artifact.emitted.facts,
+        "places": artifact.places,
+    }
+    return _packed(header, artifact.emitted.text.encode())
+
+
+def unpack_artifact(data: bytes) -> Artifact:
+    """Raises Unreadable."""
+    header, text = _unpacked(data)
+    try:
+        return Artifact(
+            kernel=_text(header["kernel"]),
+            target=_text(header["target"]),
+            binary=_text(header["binary"]),
+            emitted=Emitted(text=text.decode(), format=_text(header["format"]), facts=_text(header["facts"])),
+            places=tuple(header["places"]),
+        )
+    except (KeyError, TypeError, UnicodeDecodeError) as error:
+        raise Unreadable(f"the artifact lacks {error}") from error
+
+
+def pack_binary(binary: Binary) -> bytes:
+    return _packed({"format": binary.format, "assembly": binary.assembly, "log": binary.log}, binary.data)
+
+
+def unpack_binary(data: bytes) -> Binary:
+    """Raises Unreadable."""
+    header, code = _unpacked(data)
+    try:
+        return Binary(data=code, format=_text(header["format"]), assembly=_text(header["assembly"]), log=_text(header["log"]))
+    except (KeyError, TypeError) as error:
+        raise Unreadable(f"the binary lacks {error}") from error
+
+
+def _packed(header: dict[str, Any], body: bytes) -> bytes:
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return b"".join((len(head).to_bytes(_LENGTH_BYTES, "little"), head, body))
+
+
+def _unpacked(data: bytes) -> tuple[dict[str, Any], bytes]:
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    end = _LENGTH_BYTES + length
+    if len(data) < end:
+        raise Unreadable("it is cut short")
+    try:
+        header = json.loads(data[_LENGTH_BYTES:end])
+    except ValueError as error:
+        raise Unreadable(f"its header is no JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise Unreadable("its header is no dictionary")
+    return header, data[end:]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text, has {type(value).__name__}")
+    return value
+
+
+def _spans(kernel: Kernel) -> dict[Span, None]:
+    """The different places of a kernel's statements, in order."""
+    nodes = (node for launch in kernel.launches for node in walk(launch))
+    return dict.fromkeys(node.span for node in nodes if isinstance(node, StmtNode) and node.span is not None)
+
+
+def _span(place: Any, spans: Sequence[Span]) -> Span | None:
+    if isinstance(place, int):
+        return spans[place] if 0 <= place < len(spans) else None
+    try:
+        return None if place is None else Span(**place)
+    except TypeError:
+        return None

@@ -1,0 +1,132 @@
+"""What identifies a compiled kernel.
+
+In: a kernel, a target, options; for the disk also the capabilities and the versions of everything that makes code. Out: hexadecimal
+SHA-256 digests.
+
+Versions are digests of the source of the packages that make code, so that a changed compiler never finds code of the old one, while equal
+installations on two machines agree. Reading all source takes longer than a warm start may, so the digest is kept under another one
+of the files' names, sizes and times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from zellige.cache.disk import DiskStore
+from zellige.ir.printer import print_kernel
+from zellige.ir.stmt import Assert, Kernel
+from zellige.ir.traverse import walk
+from zellige.options import CompileOptions
+from zellige.plugin.contract import Capabilities, Emitted, Manifest
+from zellige.target import Target
+from zellige.version import __version__
+
+_CORE: Final = "zellige"
+_WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "cli", "demo", "generate", "interp"})
+"""Parts of core that make no code for any backend's target."""
+
+
+def program_key(kernel: Kernel, target: Target, options: CompileOptions, text: str | None = None) -> str:
+    """What identifies a compiled kernel in this process. ``text`` is the printed kernel where it is at hand.
+
+    The places of assertions belong to it, since a compiled kernel names them when one fails.
+    """
+    asserted = [str(node.span) for launch in kernel.launches for node in walk(launch) if isinstance(node, Assert)]
+    return _digest(print_kernel(kernel) if text is None else text, *asserted, str(target), options_text(options))
+
+
+def options_text(options: CompileOptions) -> str:
+    """The options that change the result."""
+    return repr([(f.name, getattr(options, f.name)) for f in fields(options) if f.compare])
+
+
+def artifact_key(text: str, conditions: str, options: CompileOptions) -> str:
+    """What identifies the artifact of a printed kernel."""
+    return _digest("artifact", text, conditions, options_text(options))
+
+
+def binary_key(emitted: Emitted, conditions: str, options: CompileOptions) -> str:
+    """What identifies the machine code of an emitted program."""
+    return _digest("binary", emitted.format, emitted.text, conditions, options_text(options))
+
+
+def conditions(manifest: Manifest, package: str, target: Target, capabilities: Capabilities, store: DiskStore) -> str:
+    """Everything beside the program and its options that code depends on: target, capabilities, versions of compiler and tools."""
+    sources = [f"{name} {source_digest(name, store)}" for name in (_CORE, package, *manifest.code_packages)]
+    tools = [f"{name} {_version(name)}" for name in manifest.requirements]
+    return _digest(__version__, manifest.version, str(target), repr(capabilities), *sources, *tools)
+
+
+def source_digest(package: str, store: DiskStore) -> str:
+    """A digest of a package's source by content; of a package that has none, its name."""
+    return _source_digest(package, store.folder) if package else ""
+
+
+@lru_cache(maxsize=64)
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+@lru_cache(maxsize=64)
+def _source_digest(package: str, folder: Path) -> str:
+    root = _root(package)
+    if root is None:
+        return package
+    left_out = _WITHOUT_EFFECT if package == _CORE else frozenset()
+    files = sorted(_source_files(root, left_out))
+    stamp = _digest(str(root), *(f"{name} {size} {time}" for name, size, time in files))
+    store = DiskStore(folder)
+    known = store.find("sources", stamp)
+    if known is not None:
+        return known.decode()
+    parts = [f"{name} {hashlib.sha256((root / name).read_bytes()).hexdigest()}" for name, _, _ in files]
+    digest = _digest(*parts)
+    store.keep("sources", stamp, digest.encode())
+    return digest
+
+
+def _root(package: str) -> Path | None:
+    """The folder of a top-level package, without importing it."""
+    loaded = sys.modules.get(package)
+    file = getattr(loaded, "__file__", None)
+    if file is None:
+        spec = importlib.util.find_spec(package)
+        file = None if spec is None else spec.origin
+    return None if file is None else Path(file).parent
+
+
+def _source_files(root: Path, left_out: frozenset[str]) -> Iterator[tuple[str, int, int]]:
+    """Name under ``root``, size and time of change of each source file."""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                name = f"{folder}{entry.name}"
+                if entry.is_dir():
+                    if entry.name != "__pycache__" and name not in left_out:
+                        pending.append(f"{name}/")
+                elif not entry.name.endswith((".pyc", ".md")):
+                    status = entry.stat()
+                    yield name, status.st_size, status.st_mtime_ns
+
+
+def _digest(*parts: str) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        found.update(len(data).to_bytes(8, "little"))
+        found.update(data)
+    return found.hexdigest()

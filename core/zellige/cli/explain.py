@@ -1,0 +1,79 @@
+"""``zellige explain FILE[:KERNEL]``: what is decided for a kernel on a target, why, and what was rejected.
+
+In: a Python file with kernels at its top level, or a file of tile IR text. Out: decisions, roles, channels and memory of each, as tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from zellige.plan.nodes import PlannedKernel, PlannedLaunch
+
+
+@click.command()
+@click.argument("source", metavar="FILE[:KERNEL]")
+@click.option("--target", "targets", default=("auto",), show_default=True, multiple=True, help="A target such as cpu. May be repeated.")
+@click.option("--brief", is_flag=True, help="Leave out the candidates that were rejected.")
+def explain(source: str, targets: tuple[str, ...], brief: bool) -> None:
+    """Print what the compiler decides for the kernels of FILE, or only KERNEL, and why.
+
+    Besides targets, test:scalar_vector_cpu, test:lanes_async, test:queues_cube and test:local_only name machines to compare with.
+    """
+    from zellige.cli.compile import select
+    from zellige.cli.console import wide_console
+    from zellige.explain import explain as explain_kernel
+
+    console = wide_console(120)
+    for kernel in select(source).values():
+        for target in targets:
+            show(console, explain_kernel(kernel, target).planned, brief=brief)
+
+
+def show(console: Console, planned: PlannedKernel, *, brief: bool) -> None:
+    """Print one plan."""
+    console.print(f"{planned.kernel.name} for {planned.target}", style="bold", highlight=False)
+    for number, launch in enumerate(planned.launches):
+        if len(planned.launches) > 1:
+            console.print(f"launch {number + 1} of {len(planned.launches)}", style="bold", highlight=False)
+        _decisions(console, launch, brief=brief)
+        _programs(console, launch)
+    console.print()
+
+
+def _decisions(console: Console, launch: PlannedLaunch, *, brief: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from zellige.plan.report import place_of
+
+    table = Table("question", "decided", "why", show_lines=True, expand=True)
+    for decision in launch.decisions:
+        reasons = Text(decision.because)
+        if not brief:
+            for candidate, reason in decision.rejected:
+                reasons.append(f"\nnot {candidate}: {reason}", style="dim")
+        question = Text(decision.question)
+        question.append(place_of(decision), style="dim")
+        table.add_row(question, Text(decision.chosen, style="green"), reasons)
+    console.print(table)
+
+
+def _programs(console: Console, launch: PlannedLaunch) -> None:
+    from rich.table import Table
+
+    from zellige.plan.report import channel_text, memory_lines, role_text
+
+    table = Table(show_header=False, box=None)
+    for heading, lines in (
+        ("roles", [role_text(role) for role in launch.roles]),
+        ("channels", [channel_text(channel) for channel in launch.channels]),
+        ("memory of a block", list(memory_lines(launch))),
+    ):
+        for position, line in enumerate(lines):
+            table.add_row(heading if position == 0 else "", line)
+    console.print(table, highlight=False)

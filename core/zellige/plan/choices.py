@@ -1,0 +1,183 @@
+"""What executes each operation of a launch: the :class:`~zellige.plan.nodes.Choice` of every tile operation.
+
+In: the facts of a legal launch, its products, spaces and a machine. Out: choices with tiling, layouts of operands, copy mechanism, edges,
+and how many iterations a product may merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from zellige.analysis.bounds import Scope
+from zellige.dtypes import DType
+from zellige.ir.expr import Buffer, constant_value
+from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Transpose
+from zellige.plan.capabilities import Machine
+from zellige.plan.draft import Decisions
+from zellige.plan.edges import tested_dimensions
+from zellige.plan.facts import LaunchFacts, statements_in
+from zellige.plan.nodes import Choice, OperandLayout
+from zellige.plan.products import MERGED_BYTES, Product
+from zellige.plan.roles import operations_of
+from zellige.plan.spaces import choose_path, space_of
+from zellige.plugin.contract import Space
+
+_TILE_OPERATIONS = (Copy, Fill, Gemm, Reduce, Scan, Transpose, AtomicTile, Map)
+
+
+def choose(
+    facts: LaunchFacts, products: Mapping[int, Product], spaces: dict[Buffer, Space], scopes: Mapping[int, Scope], machine: Machine,
+    decisions: Decisions,
+) -> tuple[Choice, ...]:  # fmt: skip
+    """One choice a tile operation, in program order."""
+    found: list[Choice] = []
+    for operation in operations_of(facts.launch.body):
+        if not isinstance(operation, _TILE_OPERATIONS):
+            continue
+        tested = tested_dimensions(operation, scopes[id(operation)]) if id(operation) in scopes else ()
+        match operation:
+            case Gemm():
+                found.append(_product(facts, operation, products[id(operation)], machine, decisions))
+            case Copy():
+                found.append(_copy(facts, operation, tested, spaces, machine, decisions))
+            case _:
+                found.append(Choice(operation=operation, executor=machine.main_engine, tested=tested, edge="always" if tested else "none"))
+    return tuple(found)
+
+
+def _copy(
+    facts: LaunchFacts, copy: Copy, tested: tuple[int, ...], spaces: dict[Buffer, Space], machine: Machine, decisions: Decisions
+) -> Choice:
+    path, rejected = choose_path(copy, facts, spaces, machine)
+    edge = "always" if tested else "none"
+    how = "no part of it can leave the tensor"
+    if tested:
+        free = ", which the mechanism does by itself" if path.fills_out_of_bounds else ""
+        named = ", ".join(map(str, tested))
+        how = f"its part may leave the tensor in dimension{'s' if len(tested) > 1 else ''} {named} and is tested there{free}"
+    decisions.take(
+        f"how is {copy.src.buffer.name} copied to {copy.dst.buffer.name}?", path.mechanism,
+        f"from {space_of(copy.src, spaces)} to {space_of(copy.dst, spaces)}; {how}", rejected=rejected, where=copy.span,
+    )  # fmt: skip
+    return Choice(operation=copy, executor=path.engine or machine.main_engine, mechanism=path.mechanism, tested=tested, edge=edge)  # type: ignore[arg-type]
+
+
+def _product(facts: LaunchFacts, gemm: Gemm, product: Product, machine: Machine, decisions: Decisions) -> Choice:
+    unit = product.unit
+    mechanism, merge = "", 1
+    layouts: tuple[OperandLayout, ...] = ()
+    if machine.style == "ordered" and product.tiling is not None:
+        interleave = unit.interleave if unit is not None else 1
+        layouts = (
+            OperandLayout(operand="a", buffer=gemm.a.buffer.root, kind="rows", parameters=(interleave,)),
+            OperandLayout(operand="b", buffer=gemm.b.buffer.root, kind="panels", parameters=(product.tiling.n, interleave)),
+            OperandLayout(operand="c", buffer=gemm.c.buffer.root, kind="rows"),
+        )
+        _tell_block(gemm, product, interleave, machine, decisions)
+        loop = loop_of(facts, gemm)
+        if loop is not None:
+            merge = merged_iterations(facts, gemm, product, loop, decisions)
+            mechanism = "interleaved" if isinstance(loop.kind, Pipelined) and _has_copies(loop) else ""
+            if mechanism:
+                decisions.take(
+                    "when is the next tile copied?", "inside the product's own loop, a line at a time",
+                    "the target has no copy engine: loads between the product's instructions cost least; "
+                    "the number of stages does not matter for it",
+                    rejected=(("a copy of the whole tile before each product", "the product would wait for it"),), where=loop.span,
+                )  # fmt: skip
+    elif unit is not None and unit.m > 1:
+        kind = "swizzled" if machine.has_true_lanes else "blocks"
+        layouts = tuple(
+            OperandLayout(operand=name, buffer=region.buffer.root, kind=kind, parameters=_parameters(kind, region.buffer, product))
+            for name, region in (("a", gemm.a), ("b", gemm.b))
+            if region.buffer.root.space != "fragment"
+        )
+    hinted = {h.buffer.root: h for h in facts.launch.hints if isinstance(h, LayoutHint)}
+    layouts = tuple(
+        OperandLayout(operand=at.operand, buffer=at.buffer, kind=hinted[at.buffer].kind)
+        if at.buffer in hinted and machine.style != "ordered"
+        else at
+        for at in layouts
+    )
+    executor = unit.engine if unit is not None and unit.engine else machine.main_engine
+    return Choice(operation=gemm, executor=executor, mechanism=mechanism, tiling=product.tiling, layouts=layouts, edge="none",
+                  is_native=product.is_native, merge=merge)  # fmt: skip
+
+
+def _parameters(kind: str, buffer: Buffer, product: Product) -> tuple[int, ...]:
+    if kind == "swizzled":
+        inner = constant_value(buffer.shape[-1]) if buffer.shape else None
+        width = int(inner) * buffer.dtype.storage_bits // 8 if inner is not None else 128
+        return (next((w for w in (128, 64, 32) if width % w == 0), 16),)
+    return (product.tiling.m, product.tiling.k) if product.tiling is not None else ()
+
+
+def _tell_block(gemm: Gemm, product: Product, interleave: int, machine: Machine, decisions: Decisions) -> None:
+    file, tiling = machine.capabilities.registers, product.tiling
+    if file is None or tiling is None:
+        return
+    lanes = max(1, file.vector_bytes * 8 // product.accumulator.bits)
+    decisions.take(
+        f"which block of {gemm.c.buffer.name} stays in registers?", f"{tiling.m} x {tiling.n}",
+        f"{file.vectors} registers of {lanes} {product.accumulator} elements: {tiling.m * -(-tiling.n // lanes)} hold sums, "
+        "the rest operands",
+        rejected=((f"{2 * tiling.m} x {tiling.n}", "all registers would hold sums, and operands would spill"),), where=gemm.span,
+    )  # fmt: skip
+    pairs = "" if interleave == 1 else f", {interleave} steps of k next to each other for the dot product instruction"
+    decisions.take(
+        f"how are {gemm.a.buffer.name} and {gemm.b.buffer.name} stored?", f"rows of a, panels of {tiling.n} columns of b{pairs}",
+        "the block reads one element of a row and one panel row a step, both in order of address",
+        rejected=(("rows of b", "each step of k would touch another line"),), where=gemm.span,
+    )  # fmt: skip
+
+
+def loop_of(facts: LaunchFacts, gemm: Gemm) -> For | None:
+    """The loop in whose body the product stands itself."""
+    return next((s for s in statements_in(facts.launch.body) if isinstance(s, For) and any(inner is gemm for inner in s.body)), None)
+
+
+def _has_copies(loop: For) -> bool:
+    return any(isinstance(s, Copy) and s.src.buffer.root.space == "global" for s in loop.body)
+
+
+def merged_iterations(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For, decisions: Decisions) -> int:
+    """How many iterations one product may take: the loop's body is copies and it alone, sums are float32, float64 or integers, c lives
+    on."""
+    k = product.sizes[2]
+    reason: str | None = None
+    if product.accumulator != gemm.c.buffer.dtype:
+        reason = f"{gemm.c.buffer.name} is rounded to {gemm.c.buffer.dtype} after each product"
+    elif any(not isinstance(s, (Copy, Alloc)) for s in loop.body if s is not gemm):
+        reason = "the loop does more than copy and multiply"
+    elif constant_value(gemm.clear) is not False:
+        reason = "the product clears its result"
+    elif k is None or k <= 0:
+        reason = "k is not constant"
+    elif gemm.scale_a is not None or gemm.scale_b is not None or gemm.metadata is not None:
+        reason = "its operands have scales or are sparse"
+    elif not {s.dst.buffer.root for s in loop.body if isinstance(s, Copy)} >= {gemm.a.buffer.root, gemm.b.buffer.root}:
+        reason = "an operand is not copied in the loop"
+    if reason is not None or k is None:
+        decisions.take("how many steps of k does a product take at once?", "those of one iteration", reason or "", where=gemm.span)
+        return 1
+    steps = MERGED_BYTES // max(1, packed_bytes(gemm, product.operand))
+    merge = max(1, steps // k)
+    if merge > 1:
+        decisions.take(
+            "how many steps of k does a product take at once?", f"{merge * k}, of {merge} iterations",
+            f"{k} are too few to pay for loading and storing the block; each element adds its terms in the same order, so no bit changes",
+            rejected=((f"{k}, as written", "the block would be loaded and stored too often"),), where=gemm.span,
+        )  # fmt: skip
+    return merge
+
+
+def packed_bytes(gemm: Gemm, operand: DType) -> int:
+    """Bytes of an element of the packed operands."""
+    return max(1, operand.storage_bits // 8)
+
+
+def with_edge(choice: Choice, partial: frozenset[int]) -> Choice:
+    """The choice after loops have been split: partial where the operation is tested in tails only."""
+    if id(choice.operation) not in partial:
+        return choice
+    return replace(choice, edge="partial")

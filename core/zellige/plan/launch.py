@@ -1,0 +1,95 @@
+"""How the grid of a launch is walked: panels for the caches, cells taken together by a worker, persistent blocks.
+
+In: the facts of a launch, its products and a machine. Out: a :class:`~zellige.plan.nodes.LaunchPlan` with its decisions.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from zellige.ir.expr import Var, constant_value
+from zellige.ir.stmt import Copy, For, NamedHint, Persistent, RasterHint
+from zellige.plan.capabilities import Machine
+from zellige.plan.draft import Decisions
+from zellige.plan.facts import LaunchFacts, statements_in
+from zellige.plan.nodes import LaunchPlan
+from zellige.plan.products import Product
+
+SIDE = 128
+"""Rows and columns of a product below which a worker of an ordered machine takes several cells at once: packing is paid once for all of
+them."""
+
+
+def plan_order(facts: LaunchFacts, products: dict[int, Product], machine: Machine, decisions: Decisions) -> LaunchPlan:
+    """The walk over the grid: as hinted, and coarser where a cell's product is small."""
+    launch = facts.launch
+    hint = next((h for h in launch.hints if isinstance(h, RasterHint)), None)
+    is_persistent = any(isinstance(s, For) and isinstance(s.kind, Persistent) for s in statements_in(launch.body))
+    if hint is not None:
+        decisions.take(
+            "in which order do blocks run?", f"panels of {hint.panel} blocks by {hint.order}",
+            "the kernel asks for it (T.use_swizzle), and the result does not depend on it",
+        )  # fmt: skip
+    if is_persistent:
+        decisions.take("how many tiles does a block take?", "all that its persistent loop names", "the kernel is written so (T.Persistent)")
+    coarsen: tuple[int, ...] = ()
+    if machine.style == "ordered" and not launch.lane_vars:
+        coarsen = _coarsening(facts, products, decisions)
+    if launch.cluster is not None:
+        known = any(s.scope == "cluster" for s in machine.capabilities.synchronisation)
+        decisions.take(
+            "do blocks form clusters?", f"{launch.cluster}" if known else "no",
+            "the kernel asks for it" if known else "the target has nothing that joins blocks, and the result does not depend on it",
+        )  # fmt: skip
+    for named in launch.hints:
+        if isinstance(named, NamedHint):
+            decisions.take(
+                f"is the hint {named.name} used?",
+                "it is handed to the target",
+                "it does not change the result; a target that does not know it passes over it",
+            )
+    return LaunchPlan(
+        order=hint.order if hint is not None else "row",
+        panel=hint.panel if hint is not None else 1,
+        coarsen=coarsen,
+        is_persistent=is_persistent,
+        cluster=launch.cluster if any(s.scope == "cluster" for s in machine.capabilities.synchronisation) else None,
+    )
+
+
+def _coarsening(facts: LaunchFacts, products: dict[int, Product], decisions: Decisions) -> tuple[int, ...]:
+    """Cells along each grid variable that a worker takes together; empty where one is right."""
+    sides = _sides(facts, products)
+    factors = []
+    for var in facts.launch.grid_vars:
+        side = sides.get(var)
+        factors.append(1 if side is None or side <= 0 or side >= SIDE else ceil(SIDE / side))
+    if all(f == 1 for f in factors):
+        return ()
+    named = " x ".join(f"{f} along {v.name}" for v, f in zip(facts.launch.grid_vars, factors))
+    decisions.take(
+        "how many cells of the grid does a worker take at once?", named,
+        f"a cell's product is smaller than {SIDE} x {SIDE}: operands packed for one cell serve its neighbours",
+        rejected=(("one cell", "packing would cost as much as the product"),),
+    )  # fmt: skip
+    return tuple(factors)
+
+
+def _sides(facts: LaunchFacts, products: dict[int, Product]) -> dict[Var, int]:
+    """Of each grid variable by which a copy of a product's result moves, how far one cell moves it."""
+    results = {p.gemm.c.buffer.root for p in products.values()}
+    found: dict[Var, int] = {}
+    for statement in statements_in(facts.launch.body):
+        if not isinstance(statement, Copy) or statement.src.buffer.root not in results or statement.dst.buffer.root.space != "global":
+            continue
+        for offset, extent in zip(statement.dst.offsets, statement.dst.extents):
+            form = facts.scope.form(offset)
+            size = constant_value(extent)
+            for var in facts.launch.grid_vars:
+                parts = form.split(var)
+                if parts is None or size is None or size == 1:
+                    continue
+                factor = parts[0].constant
+                if factor == size:
+                    found[var] = int(size)
+    return found

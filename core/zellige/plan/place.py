@@ -1,0 +1,145 @@
+"""Where each tile lives in its space, and how many versions of it fit.
+
+In: the tiles of a block with their spaces, versions and roles. Out: placements, or :class:`Excess`, what does not fit and where. Tiles of
+one role whose live ranges do not meet share bytes; a tile with versions or of several roles has bytes of its own, since roles do not run
+in program order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zellige.diagnostics import ZelligeError, catalogue
+from zellige.ir.expr import Buffer, constant_value
+from zellige.ir.stmt import Alloc, For, Stmt, While
+from zellige.plan.facts import LaunchFacts, bytes_of
+from zellige.plan.nodes import Placement
+from zellige.plugin.contract import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A buffer to place. ``is_alone``: its bytes may not be shared with another one's."""
+
+    buffer: Buffer
+    space: Space
+    slots: int = 1
+    is_alone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """A space that is too small: ``needed`` bytes for ``tiles``."""
+
+    space: Space
+    needed: int
+    tiles: tuple[Tile, ...]
+
+
+def place(facts: LaunchFacts, tiles: Sequence[Tile]) -> tuple[Placement, ...] | Excess:
+    """Placements of all tiles whose size is constant, or the first space that they do not fit."""
+    live = live_ranges(facts)
+    placed: list[Placement] = []
+    for space in dict.fromkeys(t.space for t in tiles):
+        mine = [t for t in tiles if t.space == space]
+        top = base = 0
+        shared: list[tuple[Placement, tuple[int, int]]] = []
+        for tile in sorted(mine, key=lambda t: not (t.is_alone or t.slots > 1)):
+            size = bytes_of(tile.buffer)
+            if size is None:
+                continue
+            size = _up(size, space.alignment)
+            if tile.is_alone or tile.slots > 1:
+                offset = top
+                base = offset + size * tile.slots
+                placed.append(_placement(tile, offset, size))
+            else:
+                span = live.get(tile.buffer, (0, 0))
+                offset = _first_fit(size, span, shared, base=base)
+                made = _placement(tile, offset, size)
+                shared.append((made, span))
+                placed.append(made)
+            top = max(top, offset + size * tile.slots)
+        if space.bytes is not None and top > space.bytes:
+            return Excess(space=space, needed=top, tiles=tuple(mine))
+    return tuple(placed)
+
+
+def _placement(tile: Tile, offset: int, size: int) -> Placement:
+    return Placement(buffer=tile.buffer, space=tile.space.name, offset=offset, bytes=size, slots=tile.slots, alignment=tile.space.alignment)
+
+
+def _first_fit(size: int, span: tuple[int, int], others: Sequence[tuple[Placement, tuple[int, int]]], *, base: int) -> int:
+    """The lowest offset from ``base`` at which nothing lies that lives at the same time."""
+    meeting = sorted((p.offset, p.offset + p.bytes) for p, other in others if other[0] <= span[1] and span[0] <= other[1])
+    offset = base
+    for low, high in meeting:
+        if offset + size <= low:
+            break
+        offset = max(offset, high)
+    return offset
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def live_ranges(facts: LaunchFacts) -> dict[Buffer, tuple[int, int]]:
+    """First and last position (in program order of the launch's statements) at which each buffer may hold something of use.
+
+    A use inside a loop counts as all of the outermost loop around it, unless the buffer is allocated within.
+    """
+    ranges: dict[Buffer, tuple[int, int]] = {}
+    counter = 0
+
+    def visit(body: Sequence[Stmt]) -> None:
+        nonlocal counter
+        for statement in body:
+            counter += 1
+            begin = counter
+            roots = _own_roots(facts, statement)
+            if isinstance(statement, (For, While)):
+                local = frozenset(s.buffer for s in statement.body if isinstance(s, Alloc))
+                visit(statement.body)
+                roots = {root for root in facts.roots(statement) if root not in local}
+            elif type(statement).BODIES:
+                for name in type(statement).BODIES:
+                    visit(getattr(statement, name))
+            for root in roots:
+                old = ranges.get(root, (begin, begin))
+                ranges[root] = (min(old[0], begin), max(old[1], counter))
+
+    visit(facts.launch.body)
+    return ranges
+
+
+def _own_roots(facts: LaunchFacts, statement: Stmt) -> set[Buffer]:
+    return {region.buffer.root for region in (*statement.reads(), *statement.writes())}
+
+
+def too_large(excess: Excess, facts: LaunchFacts) -> ZelligeError:
+    """E301 with every tile of the space, the limit, and what would fit."""
+    limit = excess.space.bytes or 0
+    listed = sorted(excess.tiles, key=lambda t: -(bytes_of(t.buffer) or 0) * t.slots)
+    lines = ", ".join(f"{t.buffer.name} {_shape(t.buffer)} {t.buffer.dtype} of {bytes_of(t.buffer) or 0} bytes x {t.slots}" for t in listed)
+    return catalogue.E301.error(
+        facts.launch.span, space=excess.space.name, limit=limit, needed=excess.needed, tiles=lines, fits=_what_fits(excess, listed, limit)
+    )
+
+
+def _what_fits(excess: Excess, listed: Sequence[Tile], limit: int) -> str:
+    """A sentence that names the largest tile and the rows of it that would fit beside the others."""
+    largest = listed[0]
+    size = bytes_of(largest.buffer) or 0
+    left = limit - (excess.needed - size * largest.slots)
+    rows = constant_value(largest.buffer.shape[0]) if largest.buffer.shape else None
+    if not rows or left <= 0:
+        return f"the tiles must become {-(-excess.needed // max(limit, 1))} times smaller"
+    fitting = int(left // max(1, size // int(rows) * largest.slots))
+    if fitting < 1:
+        return f"the tiles must become {-(-excess.needed // max(limit, 1))} times smaller"
+    return f"{largest.buffer.name} with {fitting} rows instead of {rows} would fit"
+
+
+def _shape(buffer: Buffer) -> str:
+    return "x".join(str(constant_value(e)) if constant_value(e) is not None else "?" for e in buffer.shape) or "scalar"

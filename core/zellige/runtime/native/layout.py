@@ -1,0 +1,121 @@
+"""What the packing code reads: objects of CPython, NumPy and DLPack in memory, and the table that describes a kernel's parameters.
+
+In: nothing (pure facts). Out: byte offsets and word numbers. A table is 64-bit words: a head of :class:`Head`, a record of :class:`Argument`
+words for each argument, a record of :class:`Equation` words for each equation between a size and an extent or stride.
+
+Sources: CPython's ``object.h``, ``floatobject.h``; NumPy's ``ndarraytypes.h`` (``PyArrayObject_fields``, the same in NumPy 1 and 2);
+DLPack's ``dlpack.h`` 1.1 to 1.3.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from enum import IntEnum
+from typing import Final
+
+MOST_ARGUMENTS: Final = 32
+SPARE_WORDS: Final = 31
+"""Zeroed words behind the arguments, which the backend may use; the word before them is 0 and the one before that their address."""
+
+# CPython, 64-bit, with the lock
+TYPE: Final = 8
+FLOAT_VALUE: Final = 16
+BYTES_DATA: Final = bytes.__basicsize__ - 1
+
+# PyArrayObject_fields
+ARRAY_DATA: Final = 16
+ARRAY_RANK: Final = 24
+ARRAY_EXTENTS: Final = 32
+ARRAY_STRIDES: Final = 40
+ARRAY_DTYPE: Final = 56
+ARRAY_FLAGS: Final = 64
+FLAG_CONTIGUOUS: Final = 0x1
+FLAG_WRITEABLE: Final = 0x400
+
+# DLTensor; DLPackExchangeAPI
+TENSOR_BYTES: Final = 48
+TENSOR_DATA: Final = 0
+TENSOR_DEVICE: Final = 8
+TENSOR_RANK: Final = 16
+TENSOR_DTYPE: Final = 20
+TENSOR_EXTENTS: Final = 24
+TENSOR_STRIDES: Final = 32
+TENSOR_OFFSET: Final = 40
+EXCHANGE_READ: Final = 40
+"""Where the exchange table has ``dltensor_from_py_object_no_sync``."""
+
+NO_DTYPE: Final = -1
+
+
+class Head(IntEnum):
+    """Words at the start of a table."""
+
+    ARGUMENTS = 0
+    RESULT_BYTES = 1
+    SPARE = 2
+    EQUATIONS = 3
+    ARRAY_TYPE = 4
+    INT_TYPE = 5
+    BOOL_TYPE = 6
+    FLOAT_TYPE = 7
+    FOREIGN_TYPE = 8
+    OTHER_FOREIGN_TYPE = 9
+    FOREIGN_READ = 10
+    DEVICE = 11
+    OTHER_DEVICE = 12
+    HAS_HOST = 13
+    WORDS = 16
+
+
+class Kind(IntEnum):
+    """What an argument is."""
+
+    TENSOR = 0
+    INTEGER = 1
+    REAL = 2
+
+
+class Argument(IntEnum):
+    """Words of an argument's record. ``SLOT`` counts words of the result; the three dtypes of each kind may be given alike."""
+
+    KIND = 0
+    SLOT = 1
+    RANK = 2
+    DTYPE = 3
+    SECOND_DTYPE = 4
+    THIRD_DTYPE = 5
+    FOREIGN_DTYPE = 6
+    SECOND_FOREIGN_DTYPE = 7
+    THIRD_FOREIGN_DTYPE = 8
+    IS_WRITTEN = 9
+    IS_DENSE = 10
+    ALIGNMENT_MASK = 11
+    LEAST = 12
+    GREATEST = 13
+    CELL_BYTES = 14
+    WORDS = 16
+
+
+class Equation(IntEnum):
+    """``given * PER_CELL == SCALE * size + OFFSET``, where the size is a word of the result.
+
+    With ``SOLVES`` the size takes its value from here, which is at most ``GREATEST``. ``SCALE`` 0 compares with a number.
+    """
+
+    ARGUMENT = 0
+    DIMENSION = 1
+    IS_STRIDE = 2
+    SOLVES = 3
+    SIZE = 4
+    SCALE = 5
+    OFFSET = 6
+    PER_CELL = 7
+    GREATEST = 8
+    WORDS = 9
+
+
+def is_known_interpreter() -> bool:
+    """Whether objects lie in memory as described here."""
+    is_usual = sys.implementation.name == "cpython" and object.__basicsize__ == 16 and sys.maxsize == 2**63 - 1
+    return is_usual and not sysconfig.get_config_var("Py_GIL_DISABLED") and sys.byteorder == "little"

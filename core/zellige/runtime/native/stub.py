@@ -1,0 +1,289 @@
+"""The packing code as LLVM IR.
+
+In: nothing. Out: a module with one function, ``zellige_pack``, of the form of a Python function that takes positional arguments
+(``METH_FASTCALL``): ``self`` is a bytes object that holds a table (:mod:`zellige.runtime.native.layout`). It returns a bytes object: one word
+for each pointer, scalar and size in the order of ``CompiledKernel.launch``, then the address of the spare words, a zero, the spare words. For
+arguments that do not fit, or that it does not know, it returns None: the Python code then does the same work and explains what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from llvmlite import ir
+
+from zellige.runtime.native import layout
+from zellige.runtime.native.layout import Argument, Equation, Head, Kind
+
+NAME: Final = "zellige_pack"
+
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_PTR: Final = ir.PointerType()
+
+
+def module_text(triple: str) -> str:
+    """The module's LLVM IR."""
+    module = ir.Module(NAME)
+    module.triple = triple
+    _Pack(module).emit()
+    return str(module)
+
+
+class _Pack:
+    """The function under construction. ``fail`` gives the unfinished result back and returns None."""
+
+    def __init__(self, module: ir.Module) -> None:
+        def outside(name: str, result: ir.Type, *params: ir.Type) -> ir.Function:
+            return ir.Function(module, ir.FunctionType(result, params), name)
+
+        self.new_bytes = outside("PyBytes_FromStringAndSize", _PTR, _PTR, _I64)
+        self.increase = outside("Py_IncRef", ir.VoidType(), _PTR)
+        self.decrease = outside("Py_DecRef", ir.VoidType(), _PTR)
+        self.as_long = outside("PyLong_AsLongLongAndOverflow", _I64, _PTR, _PTR)
+        self.clear_error = outside("PyErr_Clear", ir.VoidType())
+        self.none = ir.GlobalVariable(module, _I8, "_Py_NoneStruct")
+        self.read_type = ir.FunctionType(_I32, (_PTR, _PTR))
+        self.function = ir.Function(module, ir.FunctionType(_PTR, (_PTR, _PTR, _I64)), NAME)
+        self.entry = self.function.append_basic_block("entry")
+        self.fail = self.function.append_basic_block("fail")
+        self.b = ir.IRBuilder(self.entry)
+
+    # ---- pieces
+
+    def at(self, base: Any, offset: Any) -> Any:
+        """The address ``offset`` bytes behind ``base``."""
+        where = _I64(offset) if isinstance(offset, int) else offset
+        return self.b.gep(base, [where], source_etype=_I8)
+
+    def load(self, base: Any, offset: Any, kind: ir.Type = _I64) -> Any:
+        return self.b.load(self.at(base, offset), typ=kind)
+
+    def word(self, base: Any, number: Any, kind: ir.Type = _I64) -> Any:
+        """Word ``number`` behind ``base``."""
+        return self.load(base, number * 8 if isinstance(number, int) else self.b.mul(number, _I64(8)), kind)
+
+    def put(self, base: Any, number: Any, value: Any) -> None:
+        self.b.store(value, self.at(base, self.b.mul(number, _I64(8))))
+
+    def is_equal(self, left: Any, right: Any) -> Any:
+        return self.b.icmp_unsigned("==", left, right)
+
+    def require(self, condition: Any) -> None:
+        following = self.function.append_basic_block("fits")
+        self.b.cbranch(condition, following, self.fail)
+        self.b.position_at_end(following)
+
+    @contextmanager
+    def loop(self, count: Any) -> Iterator[Any]:
+        """The body once for each number below ``count``."""
+        before = self.b.block
+        head, body, after = (self.function.append_basic_block(name) for name in ("head", "body", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        number = self.b.phi(_I64)
+        number.add_incoming(_I64(0), before)
+        self.b.cbranch(self.b.icmp_signed("<", number, count), body, after)
+        self.b.position_at_end(body)
+        yield number
+        number.add_incoming(self.b.add(number, _I64(1)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    # ---- the function
+
+    def emit(self) -> None:
+        b = self.b
+        table_object, self.given, count = self.function.args
+        self.table = self.at(table_object, layout.BYTES_DATA)
+        most = layout.MOST_ARGUMENTS
+        self.extents, self.strides = (b.alloca(_PTR, most) for _ in range(2))
+        self.units = b.alloca(_I64, most)
+        self.tensors = b.alloca(ir.ArrayType(_I8, layout.TENSOR_BYTES), most)
+        self.device = b.alloca(_I64)
+        self.overflow = b.alloca(_I32)
+        b.store(_I64(-1), self.device)
+        self.result = b.call(self.new_bytes, [_PTR(None), self.word(self.table, Head.RESULT_BYTES)])
+        made, unmade = self.function.append_basic_block("made"), self.function.append_basic_block("unmade")
+        b.cbranch(self.is_equal(self.result, _PTR(None)), unmade, made)
+        b.position_at_end(unmade)
+        b.ret(_PTR(None))  # no memory: the error is set
+        b.position_at_end(made)
+        self.words = self.at(self.result, layout.BYTES_DATA)
+        arguments = self.word(self.table, Head.ARGUMENTS)
+        self.require(self.is_equal(count, arguments))
+        with self.loop(arguments) as number:
+            self.argument(number)
+        first = b.add(b.mul(arguments, _I64(Argument.WORDS)), _I64(Head.WORDS))
+        with self.loop(self.word(self.table, Head.EQUATIONS)) as number:
+            self.equation(self.at(self.table, b.mul(b.add(first, b.mul(number, _I64(Equation.WORDS))), _I64(8))))
+        self.finish()
+        b.position_at_end(self.fail)
+        b.call(self.decrease, [self.result])
+        b.call(self.increase, [self.none])
+        b.ret(self.none)
+
+    def finish(self) -> None:
+        b = self.b
+        spare = self.word(self.table, Head.SPARE)
+        behind = self.at(self.words, b.mul(b.add(spare, _I64(2)), _I64(8)))
+        self.put(self.words, spare, b.ptrtoint(behind, _I64))
+        with self.loop(_I64(layout.SPARE_WORDS + 1)) as number:
+            self.put(self.words, b.add(b.add(spare, number), _I64(1)), _I64(0))
+        b.ret(self.result)
+
+    def argument(self, number: Any) -> None:
+        b = self.b
+        place = b.add(b.mul(number, _I64(Argument.WORDS)), _I64(Head.WORDS))
+        record = self.at(self.table, b.mul(place, _I64(8)))
+        value = self.word(self.given, number, _PTR)
+        kind = self.load(value, layout.TYPE)
+        after = self.function.append_basic_block("argument_done")
+        tensor, integer, real = (self.function.append_basic_block(name) for name in ("tensor", "integer", "real"))
+        switch = b.switch(self.word(record, Argument.KIND), tensor)
+        switch.add_case(_I64(Kind.INTEGER), integer)
+        switch.add_case(_I64(Kind.REAL), real)
+        slot = self.word(record, Argument.SLOT)
+
+        b.position_at_end(integer)
+        is_int = self.is_equal(kind, self.word(self.table, Head.INT_TYPE))
+        self.require(b.or_(is_int, self.is_equal(kind, self.word(self.table, Head.BOOL_TYPE))))
+        whole = b.call(self.as_long, [value, self.overflow])
+        self.require(self.is_equal(b.load(self.overflow, typ=_I32), _I32(0)))
+        self.require(b.icmp_signed(">=", whole, self.word(record, Argument.LEAST)))
+        self.require(b.icmp_signed("<=", whole, self.word(record, Argument.GREATEST)))
+        self.put(self.words, slot, whole)
+        b.branch(after)
+
+        b.position_at_end(real)
+        self.require(self.is_equal(kind, self.word(self.table, Head.FLOAT_TYPE)))
+        self.put(self.words, slot, self.load(value, layout.FLOAT_VALUE))
+        b.branch(after)
+
+        b.position_at_end(tensor)
+        array, foreign, pointed = (self.function.append_basic_block(name) for name in ("array", "foreign", "pointed"))
+        b.cbranch(self.is_equal(kind, self.word(self.table, Head.ARRAY_TYPE)), array, foreign)
+        b.position_at_end(array)
+        array_data = self.array(number, record, value)
+        array_end = b.block
+        b.branch(pointed)
+        b.position_at_end(foreign)
+        foreign_data = self.foreign(number, record, value, kind)
+        foreign_end = b.block
+        b.branch(pointed)
+        b.position_at_end(pointed)
+        data = b.phi(_I64)
+        data.add_incoming(array_data, array_end)
+        data.add_incoming(foreign_data, foreign_end)
+        self.require(self.is_equal(b.and_(data, self.word(record, Argument.ALIGNMENT_MASK)), _I64(0)))
+        self.put(self.words, slot, data)
+        b.branch(after)
+        b.position_at_end(after)
+
+    def array(self, number: Any, record: Any, value: Any) -> Any:
+        """A NumPy array: its checks; the address of its data."""
+        b = self.b
+        self.require(self.is_equal(self.word(self.table, Head.HAS_HOST), _I64(1)))
+        self.on_device(_I64(1))  # DLPack's number of ordinary memory, device 0
+        self.require(self.is_equal(b.sext(self.load(value, layout.ARRAY_RANK, _I32), _I64), self.word(record, Argument.RANK)))
+        self.one_of(self.load(value, layout.ARRAY_DTYPE), record, Argument.DTYPE)
+        flags = b.zext(self.load(value, layout.ARRAY_FLAGS, _I32), _I64)
+        self.has_flag(flags, layout.FLAG_CONTIGUOUS, self.word(record, Argument.IS_DENSE))
+        self.has_flag(flags, layout.FLAG_WRITEABLE, self.word(record, Argument.IS_WRITTEN))
+        extents, strides = self.load(value, layout.ARRAY_EXTENTS, _PTR), self.load(value, layout.ARRAY_STRIDES, _PTR)
+        self.note(number, extents, strides, self.word(record, Argument.CELL_BYTES))
+        return self.load(value, layout.ARRAY_DATA)
+
+    def foreign(self, number: Any, record: Any, value: Any, kind: Any) -> Any:
+        """A tensor whose type describes itself through a table of functions: its checks; the address of its data."""
+        b = self.b
+        is_first = self.is_equal(kind, self.word(self.table, Head.FOREIGN_TYPE))
+        self.require(b.or_(is_first, self.is_equal(kind, self.word(self.table, Head.OTHER_FOREIGN_TYPE))))
+        tensor = self.at(self.tensors, b.mul(number, _I64(layout.TENSOR_BYTES)))
+        failed = self.read(value, tensor)
+        readable, unreadable = self.function.append_basic_block("readable"), self.function.append_basic_block("unreadable")
+        b.cbranch(self.is_equal(failed, _I32(0)), readable, unreadable)
+        b.position_at_end(unreadable)
+        b.call(self.clear_error, [])
+        b.branch(self.fail)
+        b.position_at_end(readable)
+        device = self.load(tensor, layout.TENSOR_DEVICE)
+        type_of_device = b.and_(device, _I64(0xFFFF_FFFF))
+        is_known = self.is_equal(type_of_device, self.word(self.table, Head.DEVICE))
+        self.require(b.or_(is_known, self.is_equal(type_of_device, self.word(self.table, Head.OTHER_DEVICE))))
+        self.on_device(device)
+        self.require(self.is_equal(b.sext(self.load(tensor, layout.TENSOR_RANK, _I32), _I64), self.word(record, Argument.RANK)))
+        self.one_of(b.zext(self.load(tensor, layout.TENSOR_DTYPE, _I32), _I64), record, Argument.FOREIGN_DTYPE)
+        extents, strides = self.load(tensor, layout.TENSOR_EXTENTS, _PTR), self.load(tensor, layout.TENSOR_STRIDES, _PTR)
+        self.require(b.not_(self.is_equal(b.ptrtoint(strides, _I64), _I64(0))))
+        self.dense(record, extents, strides)
+        self.note(number, extents, strides, _I64(1))
+        return b.add(self.load(tensor, layout.TENSOR_DATA), self.load(tensor, layout.TENSOR_OFFSET))
+
+    def read(self, value: Any, tensor: Any) -> Any:
+        """Ask the tensor's framework to describe it."""
+        target = self.word(self.table, Head.FOREIGN_READ, _PTR)
+        typed = self.b.bitcast(target, ir.PointerType(self.read_type))
+        return self.b.call(typed, [value, tensor])
+
+    def dense(self, record: Any, extents: Any, strides: Any) -> None:
+        """Where density is asked for: strides are those of a row-major tensor, but in dimensions of extent 1."""
+        b = self.b
+        rank = self.word(record, Argument.RANK)
+        step = b.alloca(_I64)
+        b.store(_I64(1), step)
+        checked = b.select(self.is_equal(self.word(record, Argument.IS_DENSE), _I64(0)), _I64(0), rank)
+        with self.loop(checked) as number:
+            axis = b.sub(b.sub(rank, _I64(1)), number)
+            extent = self.word(extents, axis)
+            is_single = self.is_equal(extent, _I64(1))
+            self.require(b.or_(is_single, self.is_equal(self.word(strides, axis), b.load(step, typ=_I64))))
+            b.store(b.mul(b.load(step, typ=_I64), extent), step)
+
+    def on_device(self, device: Any) -> None:
+        """All tensors lie on the device of the first."""
+        b = self.b
+        known = b.load(self.device, typ=_I64)
+        self.require(b.or_(self.is_equal(known, _I64(-1)), self.is_equal(known, device)))
+        b.store(device, self.device)
+
+    def one_of(self, found: Any, record: Any, first: int) -> None:
+        b = self.b
+        alike = [self.is_equal(found, self.word(record, first + place)) for place in range(3)]
+        self.require(b.or_(b.or_(alike[0], alike[1]), alike[2]))
+
+    def has_flag(self, flags: Any, flag: int, is_needed: Any) -> None:
+        b = self.b
+        is_set = b.not_(self.is_equal(b.and_(flags, _I64(flag)), _I64(0)))
+        self.require(b.or_(is_set, self.is_equal(is_needed, _I64(0))))
+
+    def note(self, number: Any, extents: Any, strides: Any, unit: Any) -> None:
+        """Keep what the equations ask for: extents, strides, and in what unit strides count."""
+        for kept, value in ((self.extents, extents), (self.strides, strides), (self.units, unit)):
+            self.put(kept, number, value)
+
+    def equation(self, record: Any) -> None:
+        b = self.b
+        number, axis = self.word(record, Equation.ARGUMENT), self.word(record, Equation.DIMENSION)
+        is_stride = self.is_equal(self.word(record, Equation.IS_STRIDE), _I64(1))
+        extents, strides = self.word(self.extents, number, _PTR), self.word(self.strides, number, _PTR)
+        found = self.word(b.select(is_stride, strides, extents), axis)
+        unit = b.select(is_stride, self.word(self.units, number), _I64(1))
+        self.require(self.is_equal(b.srem(found, unit), _I64(0)))
+        found = b.mul(b.sdiv(found, unit), self.word(record, Equation.PER_CELL))
+        rest = b.sub(found, self.word(record, Equation.OFFSET))
+        scale, size = self.word(record, Equation.SCALE), self.word(record, Equation.SIZE)
+        solving, checking, after = (self.function.append_basic_block(name) for name in ("solving", "checking", "equation_done"))
+        b.cbranch(self.is_equal(self.word(record, Equation.SOLVES), _I64(1)), solving, checking)
+        b.position_at_end(solving)
+        self.require(self.is_equal(b.srem(rest, scale), _I64(0)))
+        value = b.sdiv(rest, scale)
+        self.require(b.icmp_signed(">=", value, _I64(0)))
+        self.require(b.icmp_signed("<=", value, self.word(record, Equation.GREATEST)))
+        self.put(self.words, size, value)
+        b.branch(after)
+        b.position_at_end(checking)
+        self.require(self.is_equal(rest, b.mul(scale, self.word(self.words, size))))
+        b.branch(after)
+        b.position_at_end(after)

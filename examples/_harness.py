@@ -1,0 +1,146 @@
+"""What every example shares: its command line, random inputs, the check against a derived bound, and the report.
+
+In: a function that takes a :class:`Run` and calls :meth:`Run.check`. Out: a command that prints a line a check and ends with status 1
+where a result is further from the reference than its bound allows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import numpy as np
+from _bounds import Bounded
+from rich.console import Console
+
+import zellige as zl
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run of an example. ``shape`` and ``dtype`` are the user's or the example's own."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    target: str
+    device: str
+    milliseconds: float
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    console: Console = field(default_factory=lambda: Console(width=160, highlight=False))
+    has_failed: bool = False
+
+    def put(self, array: Any, dtype: str | None = None) -> Any:
+        """A NumPy array in the element type ``dtype``, on the device: as it is, or as a torch tensor where a device is named."""
+        held = np.ascontiguousarray(array if dtype is None else np.asarray(array).astype(numpy_dtype(dtype)))
+        if not self.device:
+            return held
+        import torch
+
+        element = getattr(torch, held.dtype.name)
+        return torch.from_numpy(held.view(np.uint8)).view(element).reshape(held.shape).to(self.device)
+
+    def normal(self, *shape: int, dtype: str | None = None, scale: float = 1.0) -> Any:
+        """Normally distributed numbers in ``dtype``, the run's own unless given."""
+        return self.put(self.random.standard_normal(shape) * scale, dtype or self.dtype)
+
+    def zeros(self, *shape: int, dtype: str | None = None) -> Any:
+        return self.put(np.zeros(shape), dtype or self.dtype)
+
+    def check(
+        self,
+        name: str,
+        call: Callable[[], Any],
+        expected: Bounded | Any | Sequence[Bounded | Any],
+        *,
+        flop: float = 0.0,
+        byte: float = 0.0,
+        repeat: Callable[[], Any] | None = None,
+    ) -> None:
+        """Compare what ``call`` returns with ``expected`` and time it (or ``repeat``, where only that may run again and again).
+
+        ``expected`` is a Bounded array for floats or an array that must be met exactly; a list of them for several results. ``flop``
+        or ``byte`` is the work of one call.
+        """
+        results = call()
+        pairs = zip(results, expected) if isinstance(expected, (list, tuple)) else [(results, expected)]
+        error, used = 0.0, 0.0
+        for result, wanted in pairs:
+            found = compare(to_numpy(result), wanted)
+            error, used = max(error, found[0]), max(used, found[1])
+        time = zl.do_bench(repeat or call, warmup=self.milliseconds / 4, rep=self.milliseconds, cache="warm", return_mode="median")
+        assert isinstance(time, float)
+        rate = f"{flop / time / 1e6:8.2f} GFLOP/s" if flop else f"{byte / time / 1e6:8.2f} GB/s"
+        is_right = used <= 1
+        self.has_failed |= not is_right
+        verdict = "[green]ok[/]" if is_right else "[bold red]OVER THE BOUND[/]"
+        sizes = "x".join(map(str, self.shape))
+        self.console.print(
+            f"{name:32} {sizes:>18} {self.dtype:>8}  error {error:.2e}  error/bound {used:.3f}  {time:9.3f} ms  {rate}  {verdict}"
+        )
+
+
+def numpy_dtype(name: str) -> Any:
+    """The NumPy dtype of that name, among them those of 16 bits and fewer that ml_dtypes adds."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def to_numpy(result: Any) -> Any:
+    """A result as a NumPy array: integers as they are, floats in float64."""
+    array = result if isinstance(result, np.ndarray) else result.detach().cpu().double().numpy()
+    return array if array.dtype.kind in "iub" else array.astype(np.float64)
+
+
+def compare(result: Any, expected: Bounded | Any) -> tuple[float, float]:
+    """The largest error, and the largest error as a part of its bound. A wrong shape or a NaN is infinitely wrong."""
+    value, bound = (expected.value, expected.error) if isinstance(expected, Bounded) else (np.asarray(expected), 0.0)
+    if result.shape != value.shape:
+        return np.inf, np.inf
+    errors = np.abs(result.astype(np.float64) - value.astype(np.float64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = np.where(errors == 0, 0.0, errors / bound)
+    if not np.isfinite(errors).all() or np.isnan(parts).any():
+        return np.inf, np.inf
+    return float(errors.max(initial=0.0)), float(parts.max(initial=0.0))
+
+
+def example(*, shape: dict[str, int], dtypes: tuple[str, ...] = ("float32",)) -> Callable[[Callable[[Run], None]], click.Command]:
+    """Makes the decorated function a command. ``shape`` names the sizes with their defaults; the first of ``dtypes`` is the default."""
+
+    def decorate(body: Callable[[Run], None]) -> click.Command:
+        @click.command(name=body.__module__, help=sys.modules[body.__module__].__doc__)
+        @click.option("--shape", default="x".join(map(str, shape.values())), show_default=True, help=f"Sizes: {' x '.join(shape)}.")
+        @click.option("--dtype", type=click.Choice(dtypes), default=dtypes[0], show_default=True, help="Element type of the inputs.")
+        @click.option("--target", default="auto", show_default=True, help="What to compile for: auto, cpu, or another backend's name.")
+        @click.option("--device", default="", help="Put the inputs into torch tensors on this device instead of NumPy arrays.")
+        @click.option("--milliseconds", default=200.0, show_default=True, help="How long to time each kernel.")
+        def command(shape: str, dtype: str, target: str, device: str, milliseconds: float) -> None:
+            if target != "auto":
+                os.environ["ZELLIGE_TARGET"] = target  # read at the first compilation
+            run = Run(
+                name=body.__module__, shape=_sizes(shape, count), dtype=dtype, target=target, device=device, milliseconds=milliseconds
+            )
+            body(run)
+            if run.has_failed:
+                raise click.exceptions.Exit(1)
+
+        count = len(shape)
+        return command
+
+    return decorate
+
+
+def _sizes(text: str, count: int) -> tuple[int, ...]:
+    parts = text.replace(",", "x").split("x")
+    if len(parts) != count or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"expected {count} positive sizes such as 100x37, not {text!r}", param_hint="--shape")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,58 @@
+"""Layer norm of each row: Y = (X - mean) / sqrt(variance + eps) * weight + bias.
+
+The variance is summed from the differences to the mean: the shorter form E[x^2] - mean^2 loses all digits where the mean is large.
+"""
+
+from _bounds import exact
+from _harness import Run, example, to_numpy
+
+import zellige as zl
+import zellige.language as T
+
+
+@zl.jit(out_idx=[-1])
+def layer_norm(columns, dtype="float32", block_rows=4, eps=1e-5):
+    rows = T.dynamic("rows")
+
+    @T.prim_func
+    def layer_norm(
+        X: T.Tensor((rows, columns), dtype),
+        weight: T.Tensor((columns,), dtype),
+        bias: T.Tensor((columns,), dtype),
+        Y: T.Tensor((rows, columns), dtype),
+    ):
+        with T.Kernel(T.ceildiv(rows, block_rows), threads=128) as bx:
+            x = T.alloc_fragment((block_rows, columns), "float32")
+            square = T.alloc_fragment((block_rows, columns), "float32")
+            mean = T.alloc_fragment((block_rows,), "float32")
+            scale = T.alloc_fragment((block_rows,), "float32")
+            T.copy(X[bx * block_rows, 0], x)
+            T.reduce_sum(x, mean, dim=1)
+            for i, j in T.Parallel(block_rows, columns):
+                x[i, j] = x[i, j] - mean[i] / columns
+            for i, j in T.Parallel(block_rows, columns):
+                square[i, j] = x[i, j] * x[i, j]
+            T.reduce_sum(square, scale, dim=1)
+            for i in T.Parallel(block_rows):
+                scale[i] = T.rsqrt(scale[i] / columns + eps)
+            for i, j in T.Parallel(block_rows, columns):
+                x[i, j] = x[i, j] * scale[i] * weight[j] + bias[j]
+            T.copy(x, Y[bx * block_rows, 0])
+
+    return layer_norm
+
+
+@example(shape={"rows": 4001, "columns": 1037}, dtypes=("float32", "float16", "bfloat16"))
+def main(run: Run) -> None:
+    rows, columns = run.shape
+    X, weight, bias = run.put(run.random.standard_normal((rows, columns)) + 5, run.dtype), run.normal(columns), run.normal(columns)
+    kernel = layer_norm(columns, run.dtype)
+    x = exact(to_numpy(X))
+    centred = x - x.sum(1, keepdims=True) / columns
+    scale = ((centred * centred).sum(1, keepdims=True) / columns + 1e-5).rsqrt()
+    expected = (centred * scale * exact(to_numpy(weight)) + exact(to_numpy(bias))).rounded(run.dtype)
+    run.check("layer norm", lambda: kernel(X, weight, bias), expected, byte=2 * X.size * X.itemsize)
+
+
+if __name__ == "__main__":
+    main()

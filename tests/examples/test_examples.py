@@ -1,0 +1,126 @@
+"""Every example runs at small odd sizes within its bound, in every element type it offers, and fails where a result is wrong."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+SHAPES: dict[str, tuple[str, ...]] = {
+    "attention": ("1x4x2x67x131x40", "2x2x1x1x65x32"),
+    "attention_backward": ("1x2x131x40",),
+    "attention_varlen": ("5x201x2x40", "1x1x1x32"),
+    "convolution": ("2x13x11x5x67x3x2x1", "1x9x9x3x5x3x1x2", "1x5x5x1x1x1x1x1"),
+    "flash_decoding": ("2x6x2x331x40x3", "1x1x1x5x32x8"),
+    "gemm": ("131x67x45", "1x1x1"),
+    "gemm_batched": ("3x70x65x37",),
+    "gemm_direct": ("131x67x45", "5x129x300"),
+    "gemm_eager": ("131x67x45",),
+    "gemm_fp8": ("67x133x259", "1x1x1"),
+    "gemm_grouped": ("5x201x67x45", "1x1x3x5"),
+    "gemm_int4": ("67x69x131",),
+    "gemm_layout": ("131x67x45",),
+    "gemm_persistent": ("300x267x45", "1x1x1"),
+    "gemm_split_k": ("33x65x517",),
+    "gemm_stream_k": ("131x267x333", "1x1x33"),
+    "histogram": ("9001x37",),
+    "layer_norm": ("13x129", "1x1"),
+    "linear_attention": ("1x2x131x40",),
+    "moe": ("67x5x3x37x69", "1x4x4x32x32"),
+    "rms_norm": ("13x129", "1x1"),
+    "softmax": ("13x129", "3x2051"),
+    "top_k": ("13x129x5", "3x4x4"),
+    "transpose": ("67x129",),
+    "vector_add": ("10007", "1"),
+}
+"""Sizes that the tiles do not divide. The first of an example runs in all its element types, the others in its default."""
+
+LINE = re.compile(r"^\S.*\berror \S+  error/bound (\S+) +\S+ ms +\S+ (GFLOP|GB)/s  (\S.*)$")
+
+
+def options(module: ModuleType, name: str) -> list[str]:
+    """The choices of one of an example's options."""
+    return list(next(p for p in module.main.params if p.name == name).type.choices)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("[a-z]*.py"))
+
+
+def test_every_example_is_run_here() -> None:
+    assert sorted(SHAPES) == names()
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_example_is_within_its_bound(name: str, load_example: Callable[[str], ModuleType]) -> None:
+    module = load_example(name)
+    runs = [(SHAPES[name][0], dtype) for dtype in options(module, "dtype")]
+    runs += [(shape, options(module, "dtype")[0]) for shape in SHAPES[name][1:]]
+    for shape, dtype in runs:
+        result = CliRunner().invoke(module.main, ["--shape", shape, "--dtype", dtype, "--milliseconds", "0.1"], catch_exceptions=False)
+        lines = [LINE.match(line) for line in result.output.splitlines()]
+        assert lines and all(lines), result.output
+        assert result.exit_code == 0, result.output
+        assert all(float(line[1]) <= 1 and line[3] == "ok" for line in lines if line), result.output
+
+
+@pytest.mark.parametrize("name", ["vector_add", "gemm", "softmax"])
+def test_example_runs_as_a_script_on_another_target(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / f"{name}.py"), "--shape", SHAPES[name][0], "--target", "interp", "--milliseconds", "0.1"]
+    done = subprocess.run(command, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(LINE.match(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_example_does_not_ask_for_its_target(name: str) -> None:
+    tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} | {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name)
+    }
+    assert not used & {"target", "device"}
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert {"zellige", "zellige.language"} <= imported
+    assert all(name.partition(".")[0] != "zellige" or name in ("zellige", "zellige.language") for name in imported)
+
+
+@pytest.mark.parametrize("wrong", ["value", "shape", "nan"])
+def test_a_wrong_result_ends_with_status_1(wrong: str, load_example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load_example("gemm")
+    right = module.gemm
+
+    def damaged(*sizes: object) -> Callable[..., object]:
+        kernel = right(*sizes)
+
+        def run(*arrays: object) -> object:
+            result = kernel(*arrays)
+            if wrong == "shape":
+                return result[:-1]
+            result[3, 4] = np.nan if wrong == "nan" else result[3, 4] + 1e-3
+            return result
+
+        return run
+
+    monkeypatch.setattr(module, "gemm", damaged)
+    result = CliRunner().invoke(module.main, ["--shape", "67x45x31", "--milliseconds", "0.1"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "OVER THE BOUND" in result.output
+
+
+@pytest.mark.parametrize("shape", ["12x13", "a", "12x0x3", ""])
+def test_a_wrong_shape_is_refused(shape: str, load_example: Callable[[str], ModuleType]) -> None:
+    result = CliRunner().invoke(load_example("gemm").main, ["--shape", shape])
+    assert result.exit_code == 2
+    assert "expected 3 positive sizes" in result.output

@@ -1,0 +1,50 @@
+"""The work of tracing grows with the length of the kernel and no faster: Python calls are counted, not time."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from typing import Any
+
+import pytest
+
+import zellige.language as T
+
+STATEMENTS = {
+    "stores": "        B[{at}] = A[{at}] * {i} + bx\n",
+    "names": "        v{i} = A[{at}] * 2.0\n        B[{at}] = v{i}\n",
+    "branches": "        x{i} = A[{at}]\n        if x{i} > 1:\n            x{i} = 0.5\n        B[{at}] = x{i}\n",
+    "one_name": "        if A[{at}] > 1:\n            total = total + 1.0\n",
+    "loops": "        for i{i} in T.serial(4):\n            B[i{i}] = A[i{i}] + {i}\n",
+    "maps": "        for i in T.Parallel(64):\n            v = A[i] + {i}\n            B[i] = v\n",
+}
+
+
+def calls(kind: str, count: int) -> int:
+    """Python function calls that tracing a kernel of ``count`` such statements takes."""
+    head = "@T.prim_func\ndef kernel(A: T.Tensor((64,), 'float32'), B: T.Tensor((64,), 'float32')):\n"
+    head += "    with T.Kernel(1) as bx:\n        total = 0.0\n"
+    body = "".join(STATEMENTS[kind].format(i=i, at=i % 64) for i in range(count))
+    text = head + body + "        B[0] = total\n"
+    file = f"<{kind} {count}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    code = compile(text, file, "exec")
+    counted = 0
+
+    def count_call(frame: Any, event: str, argument: Any) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    sys.setprofile(count_call)
+    try:
+        exec(code, {"T": T})
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+@pytest.mark.parametrize("kind", STATEMENTS)
+def test_work_per_statement_is_constant(kind: str) -> None:
+    calls(kind, 2)  # whatever happens only once
+    short, long = calls(kind, 30), calls(kind, 300)
+    assert long / 300 < 1.3 * short / 30

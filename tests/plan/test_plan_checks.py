@@ -1,0 +1,69 @@
+"""The static checks: right plans give no problem, and what a problem says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import zellige.plan.check as check_module
+from zellige.diagnostics import InternalError
+from zellige.ir.traverse import rebuilt
+from zellige.plan.check import check, verify_plan
+from zellige.plan.nodes import PlannedKernel, Role
+
+NAMES = ("specialised_gemm", "pipelined_gemm", "skewed_attention", "queue_machine", "turn_taking")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_right_plan_has_no_problem(name: str, plan_named: Callable[..., PlannedKernel]) -> None:
+    assert check(plan_named(name)) == ()
+
+
+def test_every_plan_by_hand_is_checked(plans_by_hand: dict[str, Any]) -> None:
+    assert set(NAMES) == set(plans_by_hand)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5])
+def test_any_depth_of_a_channel_between_roles(depth: int, plan_named: Callable[..., PlannedKernel]) -> None:
+    found = check(plan_named("specialised_gemm", depth=depth))
+    # the consumers keep one slot until the next product is issued: with one slot nobody can go on
+    assert [problem.check for problem in found] == ([3] if depth == 1 else [])
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_any_number_of_stages(stages: int, plan_named: Callable[..., PlannedKernel]) -> None:
+    assert check(plan_named("pipelined_gemm", stages=stages)) == ()
+
+
+def test_other_samples_are_as_clean(plan_named: Callable[..., PlannedKernel]) -> None:
+    assert check(plan_named("skewed_attention"), samples=12, seed=7) == ()
+
+
+def test_a_deadlock_says_who_waits_for_whom(plan_named: Callable[..., PlannedKernel]) -> None:
+    (problem,) = check(plan_named("specialised_gemm", depth=1))
+    assert "role load waits to acquire slot 1 of channel tiles (depth 1) until top, bottom released slot 0" in problem.message
+    assert "role top waits to get slot 1 of channel tiles until it is put by load" in problem.message
+
+
+def test_a_wrong_plan_is_the_compilers_mistake(plan_named: Callable[..., PlannedKernel]) -> None:
+    with pytest.raises(InternalError, match=r"(?s)the plan of gemm for by hand is wrong:.*check 3"):
+        verify_plan(plan_named("specialised_gemm", depth=1))
+    verify_plan(plan_named("specialised_gemm"))
+
+
+def test_the_launches_body_as_one_role_is_a_right_plan(plan_named: Callable[..., PlannedKernel]) -> None:
+    for name in NAMES:
+        plan = plan_named(name)
+        launch = plan.launches[0]
+        main = Role(name="main", engine="vector", body=launch.launch.body)
+        simple = rebuilt(plan, launches=(rebuilt(launch, roles=(main,), channels=(), placements=(), choices=()),))
+        assert check(simple) == ()
+
+
+def test_the_list_of_checks_is_complete() -> None:
+    """The numbers that the modules report are those of the list."""
+    listed = {int(number) for number in re.findall(r"^(\d+)\. ", check_module.__doc__ or "", re.MULTILINE)}
+    assert listed == set(range(1, 14))

@@ -1,0 +1,123 @@
+"""Programs planned for four machines: no check finds anything, and every schedule gives the interpreter's bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zellige.demo.kernels import causal_attention, pipelined_gemm, vector_addition
+from zellige.diagnostics import CompileError
+from zellige.generate.comparison import with_stages
+from zellige.generate.kernels import generate_seeded
+from zellige.generate.pipelines import pipeline_program
+from zellige.generate.program import Program
+from zellige.interp import interpret
+from zellige.ir.stmt import Kernel, TensorParam
+from zellige.plan.check import check
+from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.planner import plan
+from zellige.plan.targets_for_tests import TEST_TARGETS
+
+TARGETS = tuple(TEST_TARGETS)
+
+
+def tensors_after(arguments: list[Any], results: tuple[Any, ...]) -> list[bytes]:
+    return [one.tobytes() for one in (*arguments, *results) if isinstance(one, np.ndarray)]
+
+
+def interpreted(kernel: Kernel, program: Program) -> list[bytes]:
+    arguments = program.copies()
+    return tensors_after(arguments, interpret(kernel, arguments).results)
+
+
+def problems(program: Program, kernel: Kernel, target: str, schedules: range, samples: int = 3) -> Iterator[str]:
+    """What is wrong with the plan of ``kernel`` for a target; nothing where the planner refuses it with a code of its own."""
+    try:
+        planned = plan(kernel, TEST_TARGETS[target])
+    except CompileError as refused:
+        if not refused.code.startswith("E3"):
+            yield str(refused)
+        return
+    yield from map(str, check(planned, samples=samples))
+    wanted = interpreted(reference_kernel(planned), program)
+    for seed in schedules:
+        arguments = program.copies()
+        if tensors_after(arguments, run(planned, arguments, schedule_seed=seed).results) != wanted:
+            yield f"schedule {seed} gives other bits"
+
+
+def filled(kernel: Kernel) -> Program:
+    """A program of a kernel with constant shapes on random numbers."""
+    generator = np.random.default_rng(0)
+    arguments = []
+    for param in kernel.params:
+        assert isinstance(param, TensorParam)
+        shape = tuple(int(extent.value) for extent in param.buffer.shape)  # type: ignore[union-attr]
+        arguments.append(generator.standard_normal(shape).astype(param.buffer.dtype.numpy))
+    return Program(kernel=kernel, arguments=tuple(arguments))
+
+
+DEMOS = {
+    "vector_addition": lambda: vector_addition(100, block=32),
+    "small_product": lambda: pipelined_gemm(70, 50, 90, block_M=32, block_N=32, block_K=16),
+    "large_product": lambda: pipelined_gemm(130, 70, 200, block_M=64, block_N=64, block_K=32, stages=4),
+    "one_iteration": lambda: pipelined_gemm(64, 32, 10, block_M=64, block_N=32, block_K=16),
+    "attention": lambda: causal_attention(1, 1, 100, 16, block_M=64, block_N=32),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", DEMOS)
+def test_a_kernel_as_an_author_writes_it(name: str, target: str) -> None:
+    program = filled(DEMOS[name]().kernel)
+    assert list(problems(program, program.kernel, target, range(20))) == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["large_product", "attention"])
+def test_the_same_bits_for_every_number_of_stages(name: str, target: str) -> None:
+    program = filled(DEMOS[name]().kernel)
+    bits = set()
+    for stages in range(5):
+        kernel = with_stages(program.kernel, stages)
+        assert list(problems(program, kernel, target, range(stages, 20, 5))) == []
+        bits.add(b"".join(interpreted(reference_kernel(plan(kernel, TEST_TARGETS[target])), program)))
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(12))
+def test_pipelined_loops(seed: int, target: str) -> None:
+    program = pipeline_program(seed)
+    assert list(problems(program, program.kernel, target, range(seed, seed + 4))) == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(8))
+def test_generated_programs(seed: int, target: str) -> None:
+    program = generate_seeded(seed)
+    assert list(problems(program, with_stages(program.kernel, seed % 5), target, range(seed, seed + 3))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("first", range(0, 400, 20))
+def test_many_pipelined_loops(first: int, target: str) -> None:
+    for seed in range(first, first + 20):
+        program = pipeline_program(seed)
+        for stages in (seed % 5, (seed + 2) % 5):
+            found = list(problems(program, with_stages(program.kernel, stages), target, range(20), samples=6))
+            assert found == [], f"seed {seed}, {stages} stages"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("first", range(0, 400, 20))
+def test_many_generated_programs(first: int, target: str) -> None:
+    for seed in range(first, first + 20):
+        program = generate_seeded(seed)
+        found = list(problems(program, with_stages(program.kernel, seed % 5), target, range(20), samples=6))
+        assert found == [], f"seed {seed}"
