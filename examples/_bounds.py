@@ -5,6 +5,9 @@ float32 may be from it. Each operation carries the errors of its operands on and
 Accuracy and Stability of Numerical Algorithms, section 3.3). Sums of n terms, in any order, add gamma(n) = n u / (1 - n u) of the sum of
 the magnitudes; products of matrices the smaller of that and 6 sqrt(K) u (Higham and Mary, 2019: it fails with a chance below 1e-6 an
 element even if roundings were adversarially spread, as 2 exp(-36 / 2) is 3e-8).
+
+What is known exactly stays so where no step rounds: integers below 2^24 are added and multiplied without an error, in any order, and an
+exact value rounds to one value only. With inputs that are small integers a product must be met bit for bit.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ U32: Final = 2.0**-24
 
 FUNCTION: Final = 4 * U32
 """Relative error that a function such as exp2 or tanh may have by itself: two units in the last place."""
+
+LARGEST_INTEGER: Final = 2.0**24
+"""Up to this float32 holds every integer."""
 
 FORMATS: Final[dict[str, tuple[float, float]]] = {
     "float64": (2.0**-53, 0.0),
@@ -74,8 +80,20 @@ class Bounded:
         """The result of a step: what its operands' errors make of it, and its own."""
         return Bounded(value, error + relative * (np.abs(value) + error) + FORMATS["float32"][1])
 
+    def _holds_integers(self) -> bool:
+        """Whether all values are known exactly and are integers."""
+        return not self.error.any() and bool((self.value == np.rint(self.value)).all())
+
+    def _combined(self, right: Bounded, value: Array, error: Array) -> Bounded:
+        """A sum or product of two elements: exact for integers that float32 holds."""
+        if self._holds_integers() and right._holds_integers() and (np.abs(value) <= LARGEST_INTEGER).all():
+            return Bounded(value, np.zeros_like(value))
+        return self._after(value, error)
+
     def rounded(self, dtype: str) -> Bounded:
         """The value stored in another format."""
+        if self._holds_integers():
+            return exact(self.value.astype(np.float32).astype(numpy_dtype(dtype)))
         u, half = FORMATS[dtype]
         return Bounded(self.value, self.error + u * (np.abs(self.value) + self.error) + half)
 
@@ -88,7 +106,7 @@ class Bounded:
 
     def __add__(self, other: Operand) -> Bounded:
         right = lift(other)
-        return self._after(self.value + right.value, self.error + right.error)
+        return self._combined(right, self.value + right.value, self.error + right.error)
 
     def __sub__(self, other: Operand) -> Bounded:
         return self + -lift(other)
@@ -96,13 +114,13 @@ class Bounded:
     def __mul__(self, other: Operand) -> Bounded:
         right = lift(other)
         error = np.abs(self.value) * right.error + (np.abs(right.value) + right.error) * self.error
-        return self._after(self.value * right.value, error)
+        return self._combined(right, self.value * right.value, error)
 
     def __truediv__(self, other: Operand) -> Bounded:
         right = lift(other)
-        value = self.value / right.value
         least = np.abs(right.value) - right.error  # not positive: the quotient has no bound
         with np.errstate(divide="ignore", invalid="ignore"):
+            value = self.value / right.value
             error = np.where(least > 0, (self.error + np.abs(value) * right.error) / least, np.inf)
         return self._after(value, error)
 
@@ -118,11 +136,15 @@ class Bounded:
     def __matmul__(self, right: Bounded) -> Bounded:
         size, other = np.abs(self.value), np.abs(right.value)
         depth = self.value.shape[-1]
+        if self._holds_integers() and right._holds_integers() and (size @ other).max(initial=0) <= LARGEST_INTEGER:
+            return exact(self.value @ right.value)
         carried = size @ right.error + self.error @ (other + right.error)
         own = min(6 * math.sqrt(depth) * U32, gamma(depth)) * ((size + self.error) @ (other + right.error))
         return Bounded(self.value @ right.value, carried + own)
 
     def sum(self, axis: int, *, keepdims: bool = False) -> Bounded:
+        if self._holds_integers() and np.abs(self.value).sum(axis).max(initial=0) <= LARGEST_INTEGER:
+            return exact(self.value.sum(axis, keepdims=keepdims))
         carried = self.error.sum(axis, keepdims=keepdims)
         size = np.abs(self.value).sum(axis, keepdims=keepdims) + carried
         return Bounded(self.value.sum(axis, keepdims=keepdims), carried + gamma(self.value.shape[axis]) * size)
@@ -147,6 +169,16 @@ class Bounded:
 
     def log(self) -> Bounded:
         return self._monotone(np.log, FUNCTION)
+
+
+def numpy_dtype(name: str) -> Any:
+    """The NumPy dtype of that name, among them those of 16 bits and fewer that ml_dtypes adds."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
 
 
 def lift(value: Operand) -> Bounded:

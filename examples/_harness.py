@@ -10,14 +10,16 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import click
 import numpy as np
-from _bounds import Bounded
+from _bounds import Bounded, numpy_dtype
 from rich.console import Console
 
 import zellige as zl
+
+_DATA: Final = "Inputs: normally distributed, or small integers, with which products are exact and must be met bit for bit."
 
 
 @dataclass(kw_only=True)
@@ -30,6 +32,7 @@ class Run:
     target: str
     device: str
     milliseconds: float
+    data: str
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     console: Console = field(default_factory=lambda: Console(width=160, highlight=False))
     has_failed: bool = False
@@ -45,7 +48,9 @@ class Run:
         return torch.from_numpy(held.view(np.uint8)).view(element).reshape(held.shape).to(self.device)
 
     def normal(self, *shape: int, dtype: str | None = None, scale: float = 1.0) -> Any:
-        """Normally distributed numbers in ``dtype``, the run's own unless given."""
+        """Normally distributed numbers in ``dtype``, the run's own unless given; or small integers, where the user asks for them."""
+        if self.data == "integers":
+            return self.put(self.random.integers(-3, 4, shape), dtype or self.dtype)
         return self.put(self.random.standard_normal(shape) * scale, dtype or self.dtype)
 
     def zeros(self, *shape: int, dtype: str | None = None) -> Any:
@@ -84,16 +89,6 @@ class Run:
         )
 
 
-def numpy_dtype(name: str) -> Any:
-    """The NumPy dtype of that name, among them those of 16 bits and fewer that ml_dtypes adds."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
-
-
 def to_numpy(result: Any) -> Any:
     """A result as a NumPy array: integers as they are, floats in float64."""
     array = result if isinstance(result, np.ndarray) else result.detach().cpu().double().numpy()
@@ -123,12 +118,12 @@ def example(*, shape: dict[str, int], dtypes: tuple[str, ...] = ("float32",)) ->
         @click.option("--target", default="auto", show_default=True, help="What to compile for: auto, cpu, or another backend's name.")
         @click.option("--device", default="", help="Put the inputs into torch tensors on this device instead of NumPy arrays.")
         @click.option("--milliseconds", default=200.0, show_default=True, help="How long to time each kernel.")
-        def command(shape: str, dtype: str, target: str, device: str, milliseconds: float) -> None:
+        @click.option("--data", type=click.Choice(["normal", "integers"]), default="normal", show_default=True, help=_DATA)
+        def command(shape: str, dtype: str, target: str, device: str, milliseconds: float, data: str) -> None:
             if target != "auto":
                 os.environ["ZELLIGE_TARGET"] = target  # read at the first compilation
-            run = Run(
-                name=body.__module__, shape=_sizes(shape, count), dtype=dtype, target=target, device=device, milliseconds=milliseconds
-            )
+            sizes = _sizes(shape, count)
+            run = Run(name=body.__module__, shape=sizes, dtype=dtype, target=target, device=device, milliseconds=milliseconds, data=data)
             body(run)
             if run.has_failed:
                 raise click.exceptions.Exit(1)

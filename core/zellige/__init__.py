@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AutoTuner", "CompileError", "DType", "Explanation", "Fragment", "InternalError", "JITFunction", "JITKernel", "LaunchError", "Layout",
     "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning", "__version__",
-    "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench", "dtype", "dtypes", "enable_cache",
-    "explain", "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2", "par_compile", "profiler", "set_log_level",
-    "testing", "transform",
+    "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench", "dtype", "dtypes",
+    "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2", "par_compile", "profiler",
+    "set_log_level", "testing", "transform",
 ]  # fmt: skip
 
-_MODULES: Final[dict[str, str]] = {name: name for name in ("autotuner", "cache", "dtypes", "language", "layout", "math", "profiler", "testing", "transform")}
+_MODULES: Final[dict[str, str]] = {
+    name: name for name in ("autotuner", "cache", "dtypes", "language", "layout", "math", "profiler", "testing", "transform")
+}
 
 _NAMES: Final[dict[str, str]] = {
     name: module

@@ -14,6 +14,7 @@ A kernel is compiled again when something that the function depends on has chang
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from zellige.analysis.lint import lint
 from zellige.diagnostics import CompileError, catalogue
@@ -204,6 +207,36 @@ class _Entry:
     kernels: dict[tuple[Any, ...], JITKernel] = field(default_factory=dict)
 
 
+_MOST_KNOWN_CALLS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownCall:
+    """The kernel of calls with the same key while the function's dependencies are in ``state``, and which arguments it takes."""
+
+    state: tuple[Any, ...]
+    kernel: JITKernel
+    places: tuple[int, ...]
+
+
+def _call_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What decides on the kernel of a call: shapes, strides and types of tensors, the values of constants. None: not told so simply."""
+    torch = sys.modules.get("torch")
+    tensor = getattr(torch, "Tensor", np.ndarray)
+    key: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is np.ndarray:
+            key.append((value.shape, value.strides, value.dtype))
+        elif kind is tensor:
+            key.append((value.shape, value.stride(), value.dtype, value.device))
+        elif kind is int or kind is bool or kind is str:
+            key.append((kind, value))
+        else:
+            return None
+    return tuple(key)
+
+
 class JITFunction:
     """A function decorated with ``jit``. Calls of several threads may overlap."""
 
@@ -227,6 +260,7 @@ class JITFunction:
         self.__qualname__ = self.function.__qualname__
         self._eager: EagerFunction | None = None
         self._dependencies: Dependencies | None = None
+        self._known: dict[tuple[Any, ...] | None, _KnownCall] = {}
         self._output_names: tuple[str, ...] = ()
         if self._kernel_function is not None:
             if holds_prim_func(self._kernel_function):
@@ -246,9 +280,15 @@ class JITFunction:
         """Lazy style: the compiled kernel for these Python values. Other styles: compiles where needed, runs, and returns the outputs."""
         if self._prim_func is not None:
             return self._of_prim_func(args)(*args, **named)
+        if self._known and not named:
+            known = self._known.get(_call_key(args))
+            if known is not None and known.state == self._state():
+                return known.kernel(*[args[place] for place in known.places])
         if self._style(args, named):
             return self._lazy_kernel(args, named)
         kernel, passed = self._eager_kernel(args, named)
+        if not named:
+            self._remember(args, kernel, passed)
         missing = next((name for name, value in passed.items() if value is inspect.Parameter.empty), None)
         if missing is not None:
             raise self._misfit(f"missing a required argument: {missing!r}")
@@ -455,6 +495,18 @@ class JITFunction:
                 raise self._misfit(f"got multiple values for argument {name!r}")
             values[name] = value
         return values
+
+    def _remember(self, args: tuple[Any, ...], kernel: JITKernel, passed: Mapping[str, Any]) -> None:
+        """Note which kernel a call of tensors and constants came to, so that the next one like it need not find out."""
+        key = _call_key(args)
+        takes = [name for name in self.signature.parameters if name not in self._output_names]
+        places = [takes.index(name) for name in passed]
+        is_number = any(self._eager_function().kinds[name] == "number" for name in passed)
+        if key is None or is_number or any(place >= len(args) for place in places):
+            return
+        if len(self._known) >= _MOST_KNOWN_CALLS:
+            self._known.clear()
+        self._known[key] = _KnownCall(state=self._state(), kernel=kernel, places=tuple(places))
 
     def _eager_kernel(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[JITKernel, dict[str, Any]]:
         """The kernel for a call, and the values that it takes, in its order."""

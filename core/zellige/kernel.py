@@ -7,14 +7,16 @@ its manifest.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zellige import driver
+from zellige.cache import memo, store
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.dtypes import DType
 from zellige.ir.expr import Const
@@ -25,12 +27,16 @@ from zellige.plugin.contract import CompiledKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.runtime.arguments import Place, Signature
 from zellige.runtime.arrays import HOST
+from zellige.runtime.native.quick import SLOW, QuickLaunch, quick_launch
 from zellige.runtime.size_text import size_text
 from zellige.target import AUTO, Target, parse_target
 
 if TYPE_CHECKING:
     from zellige.profiler import Profiler
     from zellige.runtime.supply import TensorSupplyType
+
+_CALLS_BEFORE_QUICK: Final = 2
+"""The quick way is prepared at this call: a kernel called once does not pay for it."""
 
 SourceChoice = Literal["kernel", "host", "both"]
 
@@ -116,6 +122,8 @@ class JITKernel:
         self._by_device: dict[str | int | None, _Variant] = {}
         self._lock = threading.RLock()
         self._scratch = threading.local()
+        self._quick: QuickLaunch | None = None
+        self._explained = 0
         self._default = self._compiled_for(registry().resolve(self._requested, device=device))
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -123,13 +131,40 @@ class JITKernel:
 
         The tensors that the kernel makes are not passed. Returns None, the one result, or a list of them.
         """
+        quick = self._quick
+        if quick is not None and not keywords:
+            try:
+                returned = quick(args)
+            except (ZelligeError, MemoryError, KeyboardInterrupt):
+                raise
+            except Exception:
+                with driver.internal_errors(self.kernel, self._default.target):
+                    raise
+            if returned is not SLOW:
+                return returned
+        return self._called_slowly(args, keywords)
+
+    def _called_slowly(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The call by way of Python, which says exactly what is wrong with it."""
         arguments = self.signature.read(args, keywords)
         first = arguments.first
         variant = self._variant(None if first is None else first.device)
         bound = self.signature.bind(arguments, variant.place, self._workspaces())
         with driver.internal_errors(self.kernel, variant.target):
             variant.compiled.launch(bound.pointers, bound.scalars, bound.sizes)
+        self._explained += 1
+        if self._explained >= _CALLS_BEFORE_QUICK and variant is self._default:
+            self._make_quick(variant)
         return bound.returned()
+
+    def _make_quick(self, variant: _Variant) -> None:
+        """Prepare the quick way for later calls; again when torch was imported since."""
+        quick = self._quick
+        is_wanted = quick is None if self._explained == _CALLS_BEFORE_QUICK else False
+        if is_wanted or (quick is not None and not quick.knows_torch and "torch" in sys.modules):
+            kept = store() if memo.is_enabled else None
+            with driver.internal_errors(self.kernel, variant.target):
+                self._quick = quick_launch(self.signature, variant.compiled, variant.place.devices, kept)
 
     # ---- what it is --------------------------------------------------------------------------------------------------------------------
 

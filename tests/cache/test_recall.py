@@ -118,7 +118,9 @@ def test_what_is_kept_but_cannot_be_used_is_compiled_again(folder: Path, steps: 
     assert doubled(compiled(scaled(2.0))) == 2 and failed
 
 
-def test_the_versions_of_compiler_and_tools_belong_to_the_key(folder: Path, steps: Any, monkeypatch: pytest.MonkeyPatch, scaled: Any) -> None:
+def test_the_versions_of_compiler_and_tools_belong_to_the_key(
+    folder: Path, steps: Any, monkeypatch: pytest.MonkeyPatch, scaled: Any
+) -> None:
     compiled(scaled(2.0))
     steps.taken  # noqa: B018
     changes = {"_version": lambda _name: "99", "source_digest": lambda name, _store: f"other {name}", "__version__": "99.0"}

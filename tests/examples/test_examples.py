@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from zellige.cli.explain import explain
+
 FOLDER = Path(__file__).parents[2] / "examples"
 
 SHAPES: dict[str, tuple[str, ...]] = {
@@ -46,6 +48,12 @@ SHAPES: dict[str, tuple[str, ...]] = {
 }
 """Sizes that the tiles do not divide. The first of an example runs in all its element types, the others in its default."""
 
+BITWISE = (
+    "convolution", "gemm", "gemm_batched", "gemm_direct", "gemm_eager", "gemm_grouped", "gemm_int4", "gemm_layout", "gemm_persistent",
+    "gemm_split_k", "gemm_stream_k", "linear_attention", "vector_add",
+)  # fmt: skip
+"""Those that only add and multiply: with small integers nothing rounds before the end, and every bit must be right."""
+
 LINE = re.compile(r"^\S.*\berror \S+  error/bound (\S+) +\S+ ms +\S+ (GFLOP|GB)/s  (\S.*)$")
 
 
@@ -75,6 +83,16 @@ def test_example_is_within_its_bound(name: str, load_example: Callable[[str], Mo
         assert all(float(line[1]) <= 1 and line[3] == "ok" for line in lines if line), result.output
 
 
+@pytest.mark.parametrize("name", BITWISE)
+def test_example_is_exact_with_integers(name: str, load_example: Callable[[str], ModuleType]) -> None:
+    module = load_example(name)
+    arguments = ["--shape", SHAPES[name][0], "--data", "integers", "--milliseconds", "0.1"]
+    for dtype in options(module, "dtype"):
+        result = CliRunner().invoke(module.main, [*arguments, "--dtype", dtype], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        assert all("error 0.00e+00" in line for line in result.output.splitlines()), result.output
+
+
 @pytest.mark.parametrize("name", ["vector_add", "gemm", "softmax"])
 def test_example_runs_as_a_script_on_another_target(name: str, tmp_path: Path) -> None:
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--shape", SHAPES[name][0], "--target", "interp", "--milliseconds", "0.1"]
@@ -94,6 +112,15 @@ def test_example_does_not_ask_for_its_target(name: str) -> None:
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {"zellige", "zellige.language"} <= imported
     assert all(name.partition(".")[0] != "zellige" or name in ("zellige", "zellige.language") for name in imported)
+
+
+@pytest.mark.parametrize("target", ["cpu", "test:scalar_vector_cpu", "test:lanes_async", "test:queues_cube", "test:local_only"])
+@pytest.mark.parametrize("name", ["gemm", "gemm_direct"])
+def test_an_example_can_be_explained(name: str, target: str) -> None:
+    result = CliRunner().invoke(explain, [str(FOLDER / f"{name}.py"), "--target", target], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert f"gemm for {target}" in result.output
+    assert "A_tile" in result.output
 
 
 @pytest.mark.parametrize("wrong", ["value", "shape", "nan"])

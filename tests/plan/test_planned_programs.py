@@ -16,7 +16,7 @@ from zellige.generate.pipelines import pipeline_program
 from zellige.generate.program import Program
 from zellige.interp import interpret
 from zellige.ir.stmt import Kernel, TensorParam
-from zellige.plan.check import check
+from zellige.plan.check import Limits, check
 from zellige.plan.interpret import reference_kernel, run
 from zellige.plan.planner import plan
 from zellige.plan.targets_for_tests import TEST_TARGETS
@@ -41,7 +41,7 @@ def problems(program: Program, kernel: Kernel, target: str, schedules: range, sa
         if not refused.code.startswith("E3"):
             yield str(refused)
         return
-    yield from map(str, check(planned, samples=samples))
+    yield from map(str, check(planned, limits=Limits.of(TEST_TARGETS[target]), samples=samples))
     wanted = interpreted(reference_kernel(planned), program)
     for seed in schedules:
         arguments = program.copies()

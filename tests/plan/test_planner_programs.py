@@ -18,7 +18,7 @@ from zellige.plan.interpret import reference_kernel, run
 from zellige.plan.planner import plan
 from zellige.plan.targets_for_tests import TEST_TARGETS
 
-SEEDS = 8
+SEEDS = 4
 
 
 def half_gemm(M=96, N=64, K=160, BM=64, BN=32, BK=32, stages=3, transpose=False):

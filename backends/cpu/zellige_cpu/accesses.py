@@ -52,12 +52,23 @@ def unproven(ctx: Context, storage: Storage, forms: tuple[Form, ...]) -> tuple[l
     return tests, is_masked
 
 
-def inside(ctx: Context, storage: Storage, indices: tuple[Expr, ...], *, is_store: bool) -> tuple[tuple[Form, ...], Value | None]:
-    """The index forms, and the predicate of the access: which lanes exist and may be touched (None: all)."""
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Which points may touch their element: those whose element ``exists`` (None: all) and, where it counts, those of the ``mask``."""
+
+    exists: Value | None
+    mask: Value | None
+
+    def both(self, ctx: Context) -> Value | None:
+        return conjunction(ctx, self.exists, self.mask)
+
+
+def inside(ctx: Context, storage: Storage, indices: tuple[Expr, ...], *, is_store: bool) -> tuple[tuple[Form, ...], Guard]:
+    """The index forms, and what guards the access."""
     forms = tuple(ctx.scope.form(i) for i in indices)
     tests, needs_mask = unproven(ctx, storage, forms)
-    predicate = conjunction(ctx, *[is_nonnegative(ctx, test) for test in tests])
-    return forms, conjunction(ctx, predicate, ctx.mask) if is_store or needs_mask or ctx.has_idle_lanes else predicate
+    exists = conjunction(ctx, *[is_nonnegative(ctx, test) for test in tests])
+    return forms, Guard(exists, ctx.mask if is_store or needs_mask or ctx.has_idle_lanes else None)
 
 
 def element_offset(storage: Storage, forms: tuple[Form, ...]) -> Form:
@@ -91,13 +102,20 @@ def lane_pointers(ctx: Context, place: Address) -> Value:
 def load(ctx: Context, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
     """The element as a register, the safe value where it does not exist."""
     storage = ctx.storage(buffer)
-    forms, predicate = inside(ctx, storage, indices, is_store=False)
+    forms, guard = inside(ctx, storage, indices, is_store=False)
     safe = safe_value(ctx, storage)
+    predicate = guard.both(ctx)
     if storage.is_packed:
-        return load_packed(ctx, storage, element_offset(storage, forms), predicate, safe)
-    memory = memory_type(storage.dtype)
-    raw = load_raw(ctx, address(ctx, storage, forms), memory, storage.element_bytes, predicate, _as_memory(ctx, safe, memory))
-    return as_register(ctx, storage, raw)
+        found = load_packed(ctx, storage, element_offset(storage, forms), predicate, safe)
+    else:
+        memory = memory_type(storage.dtype)
+        raw = load_raw(ctx, address(ctx, storage, forms), memory, storage.element_bytes, predicate, _as_memory(ctx, safe, memory))
+        found = as_register(ctx, storage, raw)
+    if found.lanes == 1 and guard.exists is not None and guard.exists.lanes > 1:
+        # one address for all lanes, though the indices are inside for some only: different indices, the same sum
+        lanes = guard.exists.lanes
+        return ctx.fn.select(guard.exists, ctx.fn.splat(found, lanes), ctx.fn.splat(safe, lanes))
+    return found
 
 
 def safe_value(ctx: Context, storage: Storage) -> Value:
@@ -147,7 +165,8 @@ def load_raw(ctx: Context, place: Address, element: str, element_bytes: int, pre
 def store(ctx: Context, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
     """Store a register of the buffer's dtype where the element exists and the mask holds."""
     storage = ctx.storage(buffer)
-    forms, predicate = inside(ctx, storage, indices, is_store=True)
+    forms, guard = inside(ctx, storage, indices, is_store=True)
+    predicate = guard.both(ctx)
     if storage.is_packed:
         store_packed(ctx, storage, element_offset(storage, forms), predicate, value)
         return

@@ -43,7 +43,8 @@ _REDUCE: Final[dict[ReduceOp, BinaryOp]] = {
 def emit_atomic(ctx: Context, statement: Atomic) -> None:
     storage = ctx.storage(statement.buffer)
     value = None if statement.value is None else evaluate(ctx, statement.value)
-    forms, predicate = inside(ctx, storage, statement.indices, is_store=True)
+    forms, guard = inside(ctx, storage, statement.indices, is_store=True)
+    predicate = guard.both(ctx)
     place = address(ctx, storage, forms)
     if ctx.lanes is None:
         result = _one(ctx, statement, storage, place.pointer, value, predicate)
@@ -191,7 +192,8 @@ def emit_update(ctx: Context, statement: ReducerUpdate) -> None:
     storage = ctx.storage(statement.buffer)
     dtype, op = storage.dtype, statement.op
     value = operand(ctx, op, evaluate(ctx, statement.value), dtype)
-    forms, predicate = inside(ctx, storage, statement.indices, is_store=True)
+    forms, guard = inside(ctx, storage, statement.indices, is_store=True)
+    predicate = guard.both(ctx)
     place = address(ctx, storage, forms)
     if ctx.lanes is None or place.is_adjacent(storage.element_bytes):
         _update_plain(ctx, storage, op, place, value, predicate)

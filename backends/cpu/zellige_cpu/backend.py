@@ -10,7 +10,21 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from zellige.dtypes import all_dtypes
-from zellige.plugin.contract import API, Binary, Capabilities, Device, Emitted, Manifest, MatmulUnit, Runtime, Space, Unavailable
+from zellige.plugin.contract import (
+    API,
+    Binary,
+    Capabilities,
+    CopyPath,
+    Device,
+    Emitted,
+    Engine,
+    Manifest,
+    MatmulUnit,
+    RegisterFile,
+    Runtime,
+    Space,
+    Unavailable,
+)
 from zellige.plugin.hooks import hookimpl
 from zellige.version import __version__
 
@@ -18,6 +32,18 @@ if TYPE_CHECKING:
     from zellige.ir.stmt import Kernel
     from zellige.options import CompileOptions
     from zellige.target import Target
+    from zellige_cpu.host import Host
+
+
+def product_units(host: Host) -> tuple[MatmulUnit, ...]:
+    """The products that this machine's vector instructions execute: multiply-add, and dot products of pairs and quads where it has them."""
+    units = [MatmulUnit(name="multiply-add", engine="vector", a=t, b=t, c=t) for t in ("float32", "float64", "int32")]
+    if "avx512bf16" in host.features:
+        units.append(MatmulUnit(name="pair dot", engine="vector", a="bfloat16", b="bfloat16", c="float32", k=2, interleave=2))
+    if "avx512vnni" in host.features:
+        units += [MatmulUnit(name="quad dot", engine="vector", a=a, b="int8", c="int32", k=4, interleave=4) for a in ("uint8", "int8")]
+    return tuple(units)
+
 
 class CpuBackend:
     """Compiles for the machine this process runs on."""
@@ -64,8 +90,11 @@ class CpuBackend:
             spaces=tuple(Space(name=name, alignment=64) for name in ("global", "shared", "fragment", "local", "var")),
             dtypes=names,
             compute_dtypes=tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64")),
-            matmul=tuple(MatmulUnit(a=t, b=t, c=t, is_native=False) for t in ("float32", "float64", "int32")),
+            matmul=product_units(host),
             features=tuple(sorted(host.features)),
+            engines=(Engine(name="vector", kind="vector"),),
+            copies=(CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),),
+            registers=RegisterFile(vectors=host.vector_registers, vector_bytes=host.vector_bytes),
         )
 
     @hookimpl

@@ -28,6 +28,8 @@ class Host:
     vector_bytes: int
     vector_registers: int
     cores: int
+    memory_bytes: int = field(default=1 << 40, compare=False)
+    """Memory of the machine, as far as it is known."""
 
     @property
     def is_x86(self) -> bool:
@@ -76,6 +78,7 @@ def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:
     features = frozenset(name for name, is_on in flags.items() if is_on)
     vector_bytes, vector_registers = register_file(triple, features)
     return Host(
+        memory_bytes=_memory_bytes(),
         triple=triple,
         cpu=cpu,
         features=features,
@@ -84,3 +87,10 @@ def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:
         vector_registers=vector_registers,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     )
+
+
+def _memory_bytes() -> int:
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return 1 << 40
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -6,6 +6,7 @@ In: a :class:`zellige_cpu.program.Program` and its loaded functions. Out: an obj
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.plugin.contract import Binary, Emitted
 from zellige_cpu import jit
 from zellige_cpu.host import Host, running_host
-from zellige_cpu.pool import Worker, run_cells, worker_count
+from zellige_cpu.pool import Worker, own_worker, run_cells, worker_count
 from zellige_cpu.program import STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
 from zellige_cpu.records import Printer
 
@@ -36,6 +37,10 @@ class CpuKernel:
         self._scalars = [param.var.dtype for param in kernel.params if isinstance(param, ScalarParam)]
         self._slots = argument_slots(kernel)
         self._sizes = len(size_vars(kernel))
+        self._prints = any(launch.prints for launch in program.launches)
+        self._status = 8 * (self._slots + 2)
+        kinds = "".join("d" if dtype.is_float else "q" for dtype in self._scalars)
+        self._packed = f"<{self._slots - len(kinds) - self._sizes}Q{kinds}{self._sizes}q"
 
     def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
         """Run every launch in order and wait; see :class:`zellige.plugin.contract.CompiledKernel`."""
@@ -80,6 +85,35 @@ class CpuKernel:
             printer.raise_error()
         if status[0]:
             raise _failure(launch.sites[status[0] - 1], list(status)[1:])
+
+    def launch_packed(self, words: bytes) -> None:
+        """Run every launch in order and wait; see :mod:`zellige.plugin.contract`. Behind the arguments lie, as the code expects them, the
+        address of the status words and the function that prints (none).
+        """
+        if self._prints:
+            packed = struct.unpack_from(self._packed, words)
+            pointers, scalars = self._slots - len(self._scalars) - self._sizes, len(self._scalars)
+            self.launch(packed[:pointers], packed[pointers : pointers + scalars], packed[pointers + scalars :])
+            return
+        for launch, run, count in self._launches:
+            cells = count(words)
+            if cells == 1:
+                worker = own_worker(launch.scratch_bytes, launch.leaf_bytes)
+                run(words, 0, 1, worker.scratch, worker.leaf)
+            elif cells > 1:
+                self._run_packed(launch, run, words, cells)
+            if words[self._status] or words[self._status + 1]:
+                status = struct.unpack_from(f"<{1 + STATUS_WORDS}q", words, self._status)
+                raise _failure(launch.sites[status[0] - 1], list(status[1:]))
+
+    def _run_packed(self, launch: LaunchProgram, run: Any, words: bytes, cells: int) -> None:
+        status = self._status
+
+        def chunk(begin: int, end: int, worker: Worker) -> None:
+            if not (words[status] or words[status + 1]):
+                run(words, begin, end, worker.scratch, worker.leaf)
+
+        run_cells(chunk, cells, worker_count(self._host.cores, cells), launch.scratch_bytes, launch.leaf_bytes)
 
     def source(self) -> str:
         """The LLVM IR."""

@@ -10,6 +10,10 @@ status word and the function that prints. ``scratch`` and ``leaf`` are memory of
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form, is_index_dtype
 from zellige.ir.expr import Var
@@ -27,7 +31,7 @@ from zellige_cpu.indexes import i64, uniform
 from zellige_cpu.leaf import convert
 from zellige_cpu.preparation import prepare
 from zellige_cpu.program import LaunchProgram, Program
-from zellige_cpu.storage import ScratchPlan, add_tensor, plan_scratch
+from zellige_cpu.storage import ScratchPlan, add_tensor, check_capacity, plan_scratch
 from zellige_cpu.text import Function, Module, Value
 from zellige_cpu.types import FLOAT64, register_type
 
@@ -37,8 +41,20 @@ def lower(kernel: Kernel, host: Host, options: CompileOptions) -> Program:
     kernel = expand_vectors(kernel)
     module = Module(kernel.name, host)
     module.header = f"kernel {kernel.name}"
-    launches = tuple(_lower_launch(module, kernel, launch, i, options) for i, launch in enumerate(kernel.launches))
+    with _deep_nesting():
+        launches = tuple(_lower_launch(module, kernel, launch, i, options) for i, launch in enumerate(kernel.launches))
     return Program(text=module.text(), launches=launches, symbols=frozenset(module.symbols))
+
+
+@contextmanager
+def _deep_nesting() -> Iterator[None]:
+    """Room for bodies 64 deep and for indices that are elements at indices that are elements: each level is a few frames."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 8000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _lower_launch(module: Module, kernel: Kernel, launch: Launch, number_of: int, options: CompileOptions) -> LaunchProgram:
@@ -62,6 +78,7 @@ def _lower_launch(module: Module, kernel: Kernel, launch: Launch, number_of: int
         statements.emit_body(ctx, prepared.body)
     fn.label(ctx.stop)
     fn.ret()
+    check_capacity(launch, plan, ctx.memory.scratch_bytes + ctx.memory.leaf_bytes, module.host.memory_bytes // module.host.cores)
     return LaunchProgram(
         function=name,
         cells=cells,

@@ -44,6 +44,13 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
+def own_worker(scratch_bytes: int, leaf_bytes: int) -> Worker:
+    """The calling thread as a worker."""
+    scratch_bytes = (scratch_bytes + 63) & ~63
+    base = _memory.aligned(scratch_bytes + leaf_bytes)
+    return Worker(base, base + scratch_bytes)
+
+
 def worker_count(cores: int, cells: int) -> int:
     """How many threads are worth waking for ``cells``: ``ZELLIGE_NUM_THREADS`` or one a core, at most one a cell."""
     return max(1, min(options().threads or cores, cells))

@@ -27,6 +27,9 @@ ALIGNMENT = 64
 STACK_BYTES = 1 << 13
 """The most that one array of a Map's points may take on a worker's stack."""
 
+STACK_TOTAL = 1 << 18
+"""The most that a function's arrays may take there; further ones lie beside the tiles."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchPlan:
@@ -65,6 +68,16 @@ def plan_scratch(launch: Launch) -> ScratchPlan:
             size = _bytes(node.buffer, node.buffer in packed)
             total += -(-size // ALIGNMENT) * ALIGNMENT
     return ScratchPlan(offsets=offsets, total=total, views={r: tuple(v) for r, v in views.items()}, packed=frozenset(packed))
+
+
+def check_capacity(launch: Launch, plan: ScratchPlan, needed: int, limit: int) -> None:
+    """Raises E301 where a worker's memory would be more than ``limit`` bytes."""
+    if needed <= limit:
+        return
+    sizes = sorted(((_bytes(buffer, buffer in plan.packed), buffer.name) for buffer in plan.offsets), reverse=True)
+    tiles = ", ".join(f"{name} {size}" for size, name in sizes[:8])
+    fits = f"{sizes[0][1]} is the largest" if sizes else "use smaller tiles"
+    raise catalogue.E301.error(launch.span, space="a worker's memory", limit=limit, needed=needed, tiles=tiles, fits=fits)
 
 
 def _bytes(buffer: Buffer, packed: bool) -> int:
@@ -148,7 +161,11 @@ def _allocate_private(ctx: Context, buffer: Buffer) -> None:
     count = element_count(buffer)
     assert count is not None
     lanes = ctx.lanes.count
-    address = ctx.fn.alloca(vector_type(memory_type(buffer.dtype), lanes), count)
+    size = count * lanes * element_bytes(buffer.dtype)
+    if ctx.fn.stack_bytes + size <= STACK_TOTAL:
+        address = ctx.fn.alloca(vector_type(memory_type(buffer.dtype), lanes), count)
+    else:
+        address = ctx.reserve_scratch(size)
     safe = ctx.safe_values.get(buffer)
     ctx.storages[buffer] = describe(ctx, buffer, address, 0, packed=False, lanes=lanes, safe_value=safe)
 

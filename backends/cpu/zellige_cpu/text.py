@@ -106,7 +106,10 @@ class Function:
     ``module`` is the module it belongs to. Operands of one operation must have the same type and lanes; :meth:`match` broadcasts.
     """
 
-    __slots__ = ("module", "name", "result", "params", "_attributes", "_lines", "_entry", "_counter", "_is_open", "_block_start", "current")
+    __slots__ = (
+        "module", "name", "result", "params", "current",
+        "_attributes", "_lines", "_entry", "_counter", "_is_open", "_block_start", "_has_unknown_true", "stack_bytes",
+    )  # fmt: skip
 
     def __init__(self, module: Module, name: str, result: str, params: Sequence[Value], attributes: str) -> None:
         self.module = module
@@ -119,6 +122,8 @@ class Function:
         self._counter = 0
         self._is_open = True
         self._block_start = 0
+        self._has_unknown_true = False
+        self.stack_bytes = 0
         self.current = "entry"
 
     # -- raw lines ----------------------------------------------------------------------------------------------------
@@ -323,8 +328,8 @@ class Function:
 
     def _unknown_true(self) -> Value:
         """True, of which LLVM cannot know it: read once, in the entry block, from a variable that another module might change."""
-        if not any(line.startswith("%unknown.true ") for line in self._entry):
-            self.module.has_unknown_true = True
+        if not self._has_unknown_true:
+            self._has_unknown_true = self.module.has_unknown_true = True
             self._entry.append("%unknown.bits = load i8, ptr @zellige.unknown.true, align 1")
             self._entry.append("%unknown.true = trunc i8 %unknown.bits to i1")
         return Value("%unknown.true", "i1")
@@ -352,6 +357,9 @@ class Function:
     def alloca(self, llvm_type: str, count: int = 1, *, align: int = 64) -> Value:
         """Memory of the whole call, made once in the entry block; keep it small (the stack of a worker)."""
         name = self.fresh("a")
+        element = element_of(llvm_type)
+        lanes = 1 if element == llvm_type else int(llvm_type[1 : llvm_type.index(" ")])
+        self.stack_bytes += max(align, count * lanes * ELEMENT_BITS[element] // 8)
         self._entry.append(f"{name} = alloca {llvm_type}, i32 {count}, align {align}")
         return Value(name, "ptr")
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from zellige.cache.disk import Statistics, store
 from zellige.cache.keys import program_key
-from zellige.cache.process import memo
+from zellige.cache.process import KernelMemo, memo
 
 __all__ = [
+    "KernelMemo",
     "Statistics",
     "cache_statistics",
     "clear_cache",

@@ -35,6 +35,7 @@ def slice_extent(item: slice, size: Expr, buffer: Buffer, span: Span | None) -> 
 
 def difference(stop: Expr, start: Expr, span: Span | None) -> Expr:
     """``stop - start`` with the common case ``x + n - x`` folded, so that extents stay constants where the author wrote them so."""
+
     def split(e: Expr) -> tuple[Expr | None, int]:
         if isinstance(e, Const):
             return None, int(e.value)

@@ -13,7 +13,7 @@ from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder, tracing
 from zellige.frontend.operators import Operators
-from zellige.frontend.slices import from_end, slice_extent
+from zellige.frontend.slices import from_end, shape_text, slice_extent
 from zellige.ir.expr import INT32, BinaryOp, Buffer, CompareOp, Const, Expr, Load, Region, Var, const
 from zellige.ir.stmt import Assign, Bind
 from zellige.ir.traverse import walk

@@ -33,7 +33,8 @@ from zellige.interp.arithmetic import wide_dtype
 ULPS: Final[dict[str, float]] = {
     "exp": 4, "exp2": 4, "exp10": 8, "expm1": 4, "log": 4, "log2": 4, "log10": 4, "log1p": 4,
     "sqrt": 1, "rsqrt": 2, "rcp": 1, "cbrt": 4, "sin": 4, "cos": 4, "tan": 6, "asin": 4, "acos": 4, "atan": 4,
-    "sinh": 6, "cosh": 4, "tanh": 6, "asinh": 6, "acosh": 6, "atanh": 6, "erf": 4, "erfc": 16, "sigmoid": 4, "pow": 8, "atan2": 4, "hypot": 4,
+    "sinh": 6, "cosh": 4, "tanh": 6, "asinh": 6, "acosh": 6, "atanh": 6, "erf": 4, "erfc": 16, "sigmoid": 4, "pow": 8, "atan2": 4,
+    "hypot": 4,
 }  # fmt: skip
 """The largest error of a function, in units in the last place of float32 or float64; of sin and cos, of the value 1."""
 
@@ -132,7 +133,9 @@ def function_fact(name: str, args: Sequence[Fact], operand: DType, result: DType
     if name == "abs":
         special = (x.special & NAN) | (UP if x.special & (UP | DOWN) else 0)
         x = replace(x, special=special)
-        return replace(x, low=0.0 if x.has_zero else max(0.0, x.low, -x.high), high=max(abs(x.low), abs(x.high)), is_zero_open=not x.is_exact)
+        return replace(
+            x, low=0.0 if x.has_zero else max(0.0, x.low, -x.high), high=max(abs(x.low), abs(x.high)), is_zero_open=not x.is_exact
+        )
     if not all(arg.is_exact for arg in args) and (name in _STEPS or len(args) > 1):
         raise Unbounded(f"{name} of values that differ between backends")
     if name in _STEPS:

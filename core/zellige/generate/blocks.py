@@ -51,7 +51,9 @@ class Accumulator:
 class Blocks:
     """Makes the steps of a block."""
 
-    def __init__(self, context: Context, expressions: Expressions, parallel: Parallel, steps: Steps, accumulators: Sequence[Accumulator]) -> None:
+    def __init__(
+        self, context: Context, expressions: Expressions, parallel: Parallel, steps: Steps, accumulators: Sequence[Accumulator]
+    ) -> None:
         self.context = context
         self.expressions = expressions
         self.parallel = parallel
@@ -195,7 +197,7 @@ class Blocks:
         size = tile.shape[-1]
         with context.nested([(counter, Fact(low=0, high=size - 1))]) as body:
             lead = tuple(context.constant(picker.integer(0, extent - 1)) for extent in tile.shape[:-1])
-            indices = (*lead, counter)
+            indices: tuple[Expr, ...] = (*lead, counter)
             context.written = {tile.buffer: indices}
             context.emit(Store(buffer=tile.buffer, indices=indices, value=self.expressions.value(tile.dtype, 3)))
             context.written = {}

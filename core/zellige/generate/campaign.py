@@ -44,14 +44,15 @@ def first_problem(program: Program, targets: Sequence[str], *, is_thorough: bool
 
 
 def is_same(problem: Problem | None, wanted: Problem) -> bool:
-    """Whether two problems are of one kind; of those that raised, with the same first words."""
+    """Whether two problems are of one kind; of those that raised or refused, with the same first words."""
     if problem is None:
         return False
     if wanted.kind.startswith("target") and problem.kind == "ended":
         return True  # what a wrong access does to the process is chance
     if problem.kind != wanted.kind:
         return False
-    return problem.kind != "raised" or problem.detail[:60] == wanted.detail[:60]
+    is_message = problem.kind == "raised" or problem.kind.startswith("refused")
+    return not is_message or problem.detail[:60] == wanted.detail[:60]
 
 
 def run_campaign(
@@ -81,5 +82,5 @@ def try_seed(seed: int, targets: Sequence[str], *, flavour: Flavour = "any", shr
 
 def minimal(program: Program, problem: Problem, targets: Sequence[str]) -> Program:
     """A small program with the same kind of problem."""
-    is_reference = not (problem.kind.startswith(("target", "stages")) or problem.kind in ("raised", "ended"))
+    is_reference = not (problem.kind.startswith(("target", "stages", "refused")) or problem.kind in ("raised", "ended"))
     return shrink(program, lambda candidate: is_same(first_problem(candidate, targets, is_thorough=is_reference), problem))

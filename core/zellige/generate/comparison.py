@@ -37,7 +37,10 @@ _PATTERN: Final = 0xA5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """``kind`` is a short word: invalid, text, report, order, passes, rule, stages, or ``target`` and its name. ``detail`` is for the reader."""
+    """``kind`` is a short word: invalid, text, report, order, passes, rule, or (with the target's name) target, stages, refused by.
+
+    ``detail`` is for the reader.
+    """
 
     kind: str
     detail: str
@@ -100,7 +103,7 @@ def launched(program: Program, target: str, shapes: Outcome, *, kernel: Kernel |
     faults = [
         f"bytes outside of {chosen.params[index].buffer.name} were written"  # type: ignore[union-attr]
         for index, (now, before) in kept.items()
-        if not np.array_equal(*(_outside(memory, tensors[index], now) for memory in (now, before)))
+        if not np.array_equal(_outside(now, tensors[index], now), _outside(before, tensors[index], now))
     ]
     return Outcome(tensors=tensors), faults
 
@@ -147,7 +150,8 @@ def difference(expected: Array, actual: Array, buffer: Buffer, fact: Fact) -> st
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     place = f"{buffer.name}[{', '.join(map(str, index))}]"
     allowed = "exactly" if fact.is_exact else f"within {fact.error:g}"
-    return f"{place} is {right[index]!s}, expected {left[index]!s} {allowed}; {int(wrong.sum())} of {wrong.size} elements of {buffer.dtype} differ"
+    counted = f"{int(wrong.sum())} of {wrong.size} elements of {buffer.dtype} differ"
+    return f"{place} is {right[index]!s}, expected {left[index]!s} {allowed}; {counted}"
 
 
 def differences(program: Program, expected: Outcome, actual: Outcome, facts: State | None) -> Iterator[str]:
@@ -221,7 +225,7 @@ def _target_problems(program: Program, target: str, expected: Outcome, facts: St
     except Unsupported:
         return
     except ZelligeError as error:
-        yield Problem(kind=kind, detail=f"refused: {error}")
+        yield Problem(kind=f"refused by {target}", detail=str(error))
         return
     for fault in faults:
         yield Problem(kind=kind, detail=fault)

@@ -84,9 +84,9 @@ class Axes:
 class Context:
     """The place where the next statement goes.
 
-    ``tiles`` may be read (and, unless global, written) as a whole; ``private`` are the point's own buffers in a Map. ``written`` are roots that the
-    Map at hand changes and the only indices at which its points may touch them. ``loops`` counts the loops around this place that a jump
-    may act on. ``index`` is the type of indices. ``spaces`` are those in which tiles may lie, None for any.
+    ``tiles`` may be read (and, unless global, written) as a whole. ``written`` are roots that the Map at hand changes, with the only
+    indices at which its points may touch them. ``loops`` counts the loops around this place that a jump may act on. ``index`` is the
+    type of indices. ``spaces`` are those in which tiles may lie, None for any.
     """
 
     picker: Picker

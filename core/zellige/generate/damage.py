@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Final
 
 from zellige.dtypes import DType, all_dtypes, dtype as as_dtype
@@ -22,7 +22,8 @@ from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
 _NUMBERS: Final = (0, -1, 1, 2, 3, 7, 64, 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -(1 << 63), 10**30)
 _FLOATS: Final = (0.0, -0.0, float("nan"), float("inf"), 1e300, -1.5)
 _WORDS: Final = (
-    "add", "sub", "neg", "and", "lt", "exp", "sum", "max", "relaxed", "block", "warp", "global", "shared", "local", "value", "mutable", "loop",
+    "add", "sub", "neg", "and", "lt", "exp", "sum", "max", "relaxed", "block", "warp", "global", "shared", "local", "value", "mutable",
+    "loop",
     "xor", "any", "square", "argument", "output", "nearest_even", "ieee", "any_word", "",
 )  # fmt: skip
 
@@ -73,12 +74,8 @@ def _field(picker: Picker, kernel: Kernel) -> Kernel | None:
     if isinstance(value, Buffer):
         return _with_node(kernel, node, rebuilt(node, **{name: picker.some(_buffers(kernel))}))
     changed = _other(picker, kernel, value)
-    new = _same_var(node, name, changed) if isinstance(node, Var) else rebuilt(node, **{name: changed})
+    new = rebuilt(node, **{name: changed})
     return substitute(kernel, {node: new}) if isinstance(node, Var) else _with_node(kernel, node, new)
-
-
-def _same_var(var: Var, name: str, value: Any) -> Var:
-    return replace(var, **{name: value})
 
 
 def _other(picker: Picker, kernel: Kernel, value: Any) -> Any:
@@ -155,7 +152,8 @@ def _buffer(picker: Picker, kernel: Kernel) -> Kernel | None:
     old = picker.some(known)
     name = picker.some(("dtype", "shape", "strides", "space", "alias"))
     changed = picker.some(known) if name == "alias" else _other(picker, kernel, getattr(old, name))
-    return substitute(kernel, {}, {old: replace(old, **{name: changed})})
+    new: Buffer = rebuilt(old, **{name: changed})
+    return substitute(kernel, {}, {old: new})
 
 
 # ---- statements --------------------------------------------------------------------------------------------------------------------------
@@ -196,7 +194,7 @@ def _deep(picker: Picker, kernel: Kernel) -> Kernel | None:
         known = _statements(kernel)
         if not known:
             return None
-        chosen = picker.some(known)
+        chosen: Any = picker.some(known)
         wrapped: Any = chosen
         for _ in range(picker.some((3, 70, 400))):
             wrapped = If(condition=Const(value=True, dtype=BOOL), then=(wrapped,))
@@ -204,19 +202,21 @@ def _deep(picker: Picker, kernel: Kernel) -> Kernel | None:
     operands = [n for n in _nodes(kernel) if isinstance(n, ExprNode) and n.dtype.is_integer and not isinstance(n, Var)]  # type: ignore[attr-defined]
     if not operands:
         return None
-    chosen = picker.some(operands)
-    deep: Any = chosen
+    operand: Any = picker.some(operands)
+    deep: Any = operand
     for _ in range(picker.some((5, 60, 3000))):
-        deep = Binary(op="add", left=deep, right=chosen)
-    return _with_node(kernel, chosen, deep)
+        deep = Binary(op="add", left=deep, right=operand)
+    return _with_node(kernel, operand, deep)
 
 
 # ---- text --------------------------------------------------------------------------------------------------------------------------------
 
 _TOKEN: Final = re.compile(r"\w+|\s+|[^\w\s]")
 _ODD: Final = (
-    "(", ")", "[", "]", ":", ",", "+", "-", "*", "=", "==", ".", "@", "if", "for", "in", "0", "-1", "9" * 30, "1e999", "None", "nan", "let", "lambda",
-    "'", '"', "\\", "\x00", "\ud800", "é", "\t", "\n", "    ", "#", "float8_e4m3fn", "parallel", "alloc", "copy", "launch", "mutable", "True",
+    "(", ")", "[", "]", ":", ",", "+", "-", "*", "=", "==", ".", "@", "if", "for", "in", "0", "-1", "9" * 30, "1e999", "None", "nan",
+    "let", "lambda",
+    "'", '"', "\\", "\x00", "\ud800", "é", "\t", "\n", "    ", "#", "float8_e4m3fn", "parallel", "alloc", "copy", "launch", "mutable",
+    "True",
     "[" * 300, "(" * 300, "-" * 300,
 )  # fmt: skip
 

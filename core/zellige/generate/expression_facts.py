@@ -77,7 +77,11 @@ def _fact(node: Expr, operands: list[Fact], environment: Environment) -> Fact:
             return _unary(node, operands[0])
         case Binary():
             left, right = operands
-            return _float_binary(node.op, left, right, node.dtype) if node.dtype.is_float else _integer_binary(node.op, left, right, node.dtype)
+            return (
+                _float_binary(node.op, left, right, node.dtype)
+                if node.dtype.is_float
+                else _integer_binary(node.op, left, right, node.dtype)
+            )
         case Compare():
             return _compare(operands[0], operands[1], node.left.dtype)
         case Select():
@@ -292,7 +296,7 @@ def _integer_binary(op: str, left: Fact, right: Fact, dtype: DType) -> Fact:
 
 
 def _remainder(left: Fact, right: Fact, dtype: DType) -> Fact:
-    if right.low > 0 and 0 <= left.low and left.high < right.low:
+    if right.low > 0 and left.low >= 0 and left.high < right.low:
         return left
     low = 0 if right.low >= 0 else right.low + 1
     high = 0 if right.high <= 0 else right.high - 1

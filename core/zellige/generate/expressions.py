@@ -39,7 +39,8 @@ _INTEGER_OPS: Final[tuple[tuple[int, BinaryOp], ...]] = (
 )  # fmt: skip
 _EXACT_FUNCTIONS: Final = ("abs", "floor", "ceil", "trunc", "round", "copysign", "fma", "fmod", "ldexp", "nextafter")
 _SMOOTH_FUNCTIONS: Final = (
-    "exp", "exp2", "tanh", "sigmoid", "erf", "sqrt", "rsqrt", "log", "log2", "sin", "cos", "rcp", "exp10", "expm1", "log10", "log1p", "cbrt",
+    "exp", "exp2", "tanh", "sigmoid", "erf", "sqrt", "rsqrt", "log", "log2", "sin", "cos", "rcp", "exp10", "expm1", "log10", "log1p",
+    "cbrt",
     "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "pow", "atan2", "hypot",
 )  # fmt: skip
 _COMPARISONS: Final[tuple[CompareOp, ...]] = ("lt", "ge", "le", "gt", "eq", "ne")
@@ -67,7 +68,7 @@ class Expressions:
             value = picker.chance(50)
         elif dtype.is_integer:
             low, high = max(int(dtype.min), -9), min(int(dtype.max), 9)
-            value = picker.some((dtype.max, dtype.min)) if picker.chance(6) else picker.integer(0, high - low) + low  # type: ignore[assignment]
+            value = picker.some((dtype.max, dtype.min)) if picker.chance(6) else picker.integer(0, high - low) + low
             value = int(value)
         elif dtype.name == "float8_e8m0fnu":
             value = picker.some((1.0, 2.0, 0.5))
@@ -123,7 +124,7 @@ class Expressions:
         if kind == "axis" and fitting:
             return picker.some(fitting)
         if axes and kind in ("axis", "shifted"):
-            var, size = picker.some(axes)
+            var = picker.some(axes)[0]
             moved = binary("add", var, context.constant(picker.integer(0, 4) - 2))
             return moved if picker.chance(50) else Binary(op="floormod", left=moved, right=context.constant(max(1, extent)))
         if axes and kind == "reversed":
@@ -222,7 +223,20 @@ class Expressions:
         return self._kept(Select(condition=condition, then=then, otherwise=otherwise)) or then
 
     def _reinterpreted(self, dtype: DType, depth: int) -> Expr:
-        names = ("int8", "uint8", "float8_e4m3fn", "int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32", "int64", "float64")
+        names = (
+            "int8",
+            "uint8",
+            "float8_e4m3fn",
+            "int16",
+            "uint16",
+            "float16",
+            "bfloat16",
+            "int32",
+            "uint32",
+            "float32",
+            "int64",
+            "float64",
+        )
         same = [as_dtype(name) for name in names if as_dtype(name).bits == dtype.bits and name != dtype.name and dtype.bits >= 8]
         if not same or dtype.name == "tfloat32":
             return self.leaf(dtype)

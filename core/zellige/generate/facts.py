@@ -1,9 +1,9 @@
 """What is known of a value on every backend at once: its range, its grid, and how far two backends may lie apart.
 
-In: arrays, constants, the facts of operands. Out: a :class:`Fact`. Backends agree bit for bit in what the tile IR defines to the bit (element-wise
-arithmetic, conversions, data movement), so an error enters only where the IR leaves an order or a rounding open: in sums, products
-and mathematics functions. A sum of numbers that are multiples of one power of two, small enough for the type, is exact in any
-order; that is what ``quantum`` is for. Where no bound can be derived, :class:`Unbounded` says why.
+In: arrays, constants, the facts of operands. Out: a :class:`Fact`. Backends agree bit for bit in what the tile IR defines to the bit
+(element-wise arithmetic, conversions, data movement), so an error enters only where the IR leaves an order or a rounding open: in
+sums, products and mathematics functions. A sum of numbers that are multiples of one power of two, small enough for the type, is exact
+in any order; that is what ``quantum`` is for. Where no bound can be derived, :class:`Unbounded` says why.
 """
 
 from __future__ import annotations
@@ -167,15 +167,15 @@ def elements(array: Array, dtype: DType) -> Array:
         codes = np.stack([array.view(np.uint8) & np.uint8(0xF), array.view(np.uint8) >> np.uint8(4)], axis=-1)
         codes = codes.reshape(*array.shape[:-1], 2 * array.shape[-1])
         if dtype.name == "int4":
-            return np.where(codes >= 8, codes.astype(np.int64) - 16, codes)
+            return np.asarray(np.where(codes >= 8, codes.astype(np.int64) - 16, codes))
         array = codes if dtype.is_integer else codes.view(dtype.numpy)
     if dtype.is_bool:
-        return array.view(np.uint8) != 0
+        return np.asarray(array.view(np.uint8) != 0)
     if dtype.is_integer:
         return array.astype(np.int64 if dtype.is_signed else np.uint64)
     if dtype == TFLOAT32:
         array = cast(array, FLOAT32, TFLOAT32)
-    return array.astype(np.float64)
+    return np.asarray(array.astype(np.float64))
 
 
 def fact_of(array: Array, dtype: DType) -> Fact:

@@ -1,7 +1,7 @@
 """Whole programs: launches over grids of one to three dimensions, their tensors, what they store.
 
-In: a source of choices. Out: a :class:`Program` that the verifier accepts, of which the interpreter has nothing to report, and whose results
-can be compared between backends. Each block stores to a part of an output of its own; what blocks share they update atomically.
+In: a source of choices. Out: a :class:`Program` that the verifier accepts, of which the interpreter has nothing to report, and whose
+results can be compared between backends. Each block stores to a part of an output of its own; what blocks share they update atomically.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class _Planner:
         for count in counts:
             total *= count
         workers = picker.integer(1, 3)
-        grid_vars = tuple(Var(name=name, dtype=self.index, kind="grid") for name in (("b",) if is_persistent else ("bx", "by", "bz")[: len(tiles)]))
+        grid_vars = tuple(
+            Var(name=name, dtype=self.index, kind="grid") for name in (("b",) if is_persistent else ("bx", "by", "bz")[: len(tiles)])
+        )
         grid: tuple[Expr, ...] = (number(workers, self.index),) if is_persistent else tuple(extents)
         for var, count in zip(grid_vars, [workers] if is_persistent else counts):
             state[var] = Fact(low=0, high=max(0, count - 1))
@@ -199,7 +201,10 @@ class _Planner:
         """The block's part of an output, from a tile of its form."""
         shape = (*(axis.tile for axis in axes), *output.whole)
         found = steps.tile(shape, output.tile.dtype if self.picker.chance(60) else steps.dtype())
-        offsets = [*(binary("mul", axis.position, context.constant(axis.tile)) for axis in axes), *(context.constant(0) for _ in output.whole)]
+        offsets = [
+            *(binary("mul", axis.position, context.constant(axis.tile)) for axis in axes),
+            *(context.constant(0) for _ in output.whole),
+        ]
         region = Region(buffer=output.tile.buffer, offsets=tuple(offsets), extents=tuple(number(extent) for extent in shape))
         if found is not None and self.picker.chance(30) and parallel.copy_out(found, output.tile, offsets):
             return
@@ -234,7 +239,7 @@ class _Planner:
                 place = rest if position == len(tiles) - 1 else Binary(op="floormod", left=rest, right=extent)
                 axes.append(GridAxis(dimension, size, place, counts[position]))
                 rest = Binary(op="floordiv", left=rest, right=extent)
-            self._block(context, axes, [output for output in outputs], accumulators)
+            self._block(context, axes, list(outputs), accumulators)
         var, workers = worker
         step = context.constant(workers)
         loop: Stmt = For(var=tile, start=var, stop=total, step=step, kind=Persistent(), body=tuple(body))

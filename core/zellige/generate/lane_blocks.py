@@ -1,7 +1,7 @@
 """Launches with lanes: thread indices, private data, barriers, shuffles and votes beside the operations that lanes do together.
 
-In: a picker and the tensors so far. Out: a launch. What all lanes must reach stands where all of them come by, operands of operations that they do
-together are the same for all of them, and a shared tile is written by each lane at its own place.
+In: a picker and the tensors so far. Out: a launch. What all lanes must reach stands where all of them come by, operands of operations
+that they do together are the same for all of them, and a shared tile is written by each lane at its own place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Literal
 
 from zellige.dtypes import dtype as as_dtype
 from zellige.generate.choices import Picker
@@ -38,6 +38,7 @@ from zellige.ir.stmt import (
 )
 
 _THREADS: Final[tuple[tuple[int, ...], ...]] = ((32,), (8,), (64,), (7,), (48,), (1,), (8, 4), (3, 5), (4, 2, 2), (33,))
+_SHUFFLES: Final[tuple[Literal["xor", "down", "up", "index"], ...]] = ("xor", "down", "up", "index")
 _SHARED_TYPES: Final = ("float32", "int32", "float16", "int8", "bfloat16", "float64", "uint16")
 
 
@@ -99,7 +100,9 @@ class _LanePlanner:
 class _LaneBlock:
     """Makes the body of a launch with lanes."""
 
-    def __init__(self, plan: _LanePlanner, context: Context, axes: list[GridAxis], lanes: tuple[Var, ...], accumulator: Tile | None) -> None:
+    def __init__(
+        self, plan: _LanePlanner, context: Context, axes: list[GridAxis], lanes: tuple[Var, ...], accumulator: Tile | None
+    ) -> None:
         self.plan = plan
         self.context = context
         self.picker = context.picker
@@ -224,7 +227,7 @@ class _LaneBlock:
         operand: Expr = context.constant(picker.integer(0, width))
         if picker.chance(25):
             operand = self.expressions.make(context.index, 1)
-        mode = picker.some(("xor", "down", "up", "index"))
+        mode = picker.some(_SHUFFLES)
         value = self.expressions.value(dtype, 2)
         if not context.is_bounded(operand) or (mode == "xor" and context.fact(operand).low < 0):
             operand = context.constant(1)
@@ -273,7 +276,7 @@ class _LaneBlock:
         assert self.accumulator is not None
         tile = self.accumulator
         indices = tuple(self.expressions.index(extent) for extent in tile.shape)
-        context.emit(Atomic(op=self.operation, buffer=tile.buffer, indices=indices, value=self.expressions.value(tile.dtype, 2)))  # type: ignore[arg-type]
+        context.emit(Atomic(op=self.operation, buffer=tile.buffer, indices=indices, value=self.expressions.value(tile.dtype, 2)))
 
     def _loop(self) -> None:
         """A loop that all lanes run alike."""

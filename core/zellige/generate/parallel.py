@@ -224,7 +224,8 @@ class Parallel:
         counter = context.variable("j", context.index, "loop")
         with context.nested([(counter, Fact(low=0, high=size - 1))]) as body:
             context.emit(Store(buffer=buffer, indices=(counter,), value=self.expressions.value(dtype, 2)))
-        kind = picker.some((Serial(), Unrolled(), Vectorised()))
+        kinds: tuple[LoopKind, ...] = (Serial(), Unrolled(), Vectorised())
+        kind = picker.some(kinds)
         bounds = context.constant(0), context.constant(size), context.constant(1)
         loop = For(var=counter, start=bounds[0], stop=bounds[1], step=bounds[2], kind=kind, body=tuple(body))
         if body and context.emit(loop) and buffer in context.state:
@@ -310,7 +311,9 @@ class Parallel:
         """A reducer that the points of a Map update, one element by several of them."""
         context, picker = self.context, self.picker
         dtype = as_dtype(picker.some(("float32", "int32", "int64", "float16", "uint8", "float64")))
-        ops: tuple[ReduceOp, ...] = ("sum", "max", "min", "abssum", "absmax") if dtype.is_float else ("sum", "max", "min", "bitxor", "bitor", "prod")
+        ops: tuple[ReduceOp, ...] = (
+            ("sum", "max", "min", "abssum", "absmax") if dtype.is_float else ("sum", "max", "min", "bitxor", "bitor", "prod")
+        )
         op = picker.some(ops)
         size = picker.integer(1, 5)
         shape = (picker.integer(1, 9), picker.integer(1, 6))

@@ -19,7 +19,7 @@ from zellige.dtypes import DType, dtype as as_dtype
 from zellige.generate.facts import Fact, fact_of, fact_of_number
 from zellige.generate.statement_facts import Analysis, State
 from zellige.interp.conversion import Array
-from zellige.ir.expr import Buffer, Var
+from zellige.ir.expr import Var
 from zellige.ir.parser import parse_kernel
 from zellige.ir.printer import print_kernel
 from zellige.ir.sizes import SizeSystem
@@ -149,12 +149,14 @@ def memory_of(array: Array) -> Array:
     """All bytes that the array spans, those between its elements included."""
     if array.size == 0:
         return np.empty(0, np.uint8)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * span_of(array)).from_address(array.ctypes.data)).copy()
+    found: Array = np.ctypeslib.as_array((ctypes.c_uint8 * span_of(array)).from_address(array.ctypes.data)).copy()
+    return found
 
 
 def over(memory: Array, like: Array) -> Array:
     """An array of the form of ``like`` whose first element is at the start of ``memory``, an array of bytes."""
-    return np.ndarray(like.shape, like.dtype, memory, 0, like.strides if like.size else None)
+    made: Array = np.ndarray(like.shape, like.dtype, memory, 0, like.strides if like.size else None)
+    return made
 
 
 def copy_of(array: Array) -> Array:
@@ -184,6 +186,5 @@ def _array(name: str, form: Sequence[int], data: bytes) -> Array:
     native = as_dtype(name).numpy
     memory = np.frombuffer(data, np.uint8).copy()
     shape, strides = tuple(form[1 : 1 + rank]), tuple(form[1 + rank :])
-    return np.ndarray(shape, native, memory, 0, strides if memory.size else None)
-
-
+    made: Array = np.ndarray(shape, native, memory, 0, strides if memory.size else None)
+    return made

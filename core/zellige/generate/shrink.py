@@ -18,7 +18,7 @@ from zellige.generate.program import Argument, Program
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, ExprNode, Load, Math, Select, Unary, Var, constant_value
 from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import For, If, Kernel, Map, Param, ScalarParam, Serial, Stmt, StmtNode, TensorParam, While
-from zellige.ir.traverse import children, rewrite, substitute, walk
+from zellige.ir.traverse import children, rebuilt, rewrite, substitute, walk
 from zellige.ir.verify import verify
 
 
@@ -161,7 +161,7 @@ def _swapped(kernel: Kernel, swaps: dict[int, tuple[Stmt, ...]]) -> Kernel:
                 continue
             changes = {name: in_body(getattr(statement, name)) for name in type(statement).BODIES}
             changed = {name: body for name, body in changes.items() if body != getattr(statement, name)}
-            found.append(replace(statement, **changed) if changed else statement)
+            found.append(rebuilt(statement, **changed) if changed else statement)
         return tuple(found)
 
     launches = []
@@ -251,7 +251,9 @@ def _with_argument(program: Program, index: int, argument: Argument) -> Program:
 
 def _smaller_sizes(program: Program) -> Iterator[Program]:
     """One constant or symbolic size made smaller everywhere, with the tensors that have it cut to fit."""
-    numbers = sorted({n.value for n in walk(program.kernel) if isinstance(n, Const) and n.dtype.is_integer and type(n.value) is int} | _extents(program))
+    numbers = sorted(
+        {n.value for n in walk(program.kernel) if isinstance(n, Const) and n.dtype.is_integer and type(n.value) is int} | _extents(program)
+    )
     for size in reversed([n for n in numbers if 1 < n < 1 << 20]):
         for smaller in sorted({1, size // 2, size - 1} - {size}):
             resized = _resized(program, size, smaller)
@@ -304,17 +306,16 @@ def _resized(program: Program, size: int, smaller: int) -> Program | None:
 
 
 def _hoisted(program: Program) -> Iterator[Program]:
-    """A part of the value that a statement stores in the place of all of it, the smallest parts first."""
+    """A part of the value that a statement stores in the place of all of it, converted to its type: operands, then theirs."""
     for statement in _statements(program.kernel):
-        value = getattr(statement, "value", None)
+        value: Any = getattr(statement, "value", None)
         if not isinstance(value, ExprNode) or value.dtype.lanes != 1:  # type: ignore[attr-defined]
             continue
-        dtype = value.dtype  # type: ignore[attr-defined]
-        parts = [(sum(1 for _ in walk(part)), part) for part in walk(value) if part is not value and not isinstance(part, Const)]
-        whole = sum(1 for _ in walk(value))
-        for size, part in sorted(parts, key=lambda entry: entry[0]):
-            if size + 1 < whole:
-                hoisted: Any = part if part.dtype == dtype else Cast(value=part, dtype=dtype)  # type: ignore[attr-defined, arg-type]
+        first: list[Any] = [c for child in children(value) for c in (children(child) if isinstance(child, Cast) else (child,))]
+        second = [grandchild for child in first for grandchild in children(child)]
+        for part in (*first, *second):
+            if isinstance(part, ExprNode) and not isinstance(part, (Const, Var)) and not (isinstance(value, Cast) and part is value.value):
+                hoisted: Any = part if part.dtype == value.dtype else Cast(value=part, dtype=value.dtype)  # type: ignore[attr-defined, arg-type]
                 yield _with_kernel(program, _swapped(program.kernel, {id(statement): (replace(statement, value=hoisted),)}))
 
 

@@ -119,7 +119,7 @@ class Analysis:
         return held if self._is_inside(state, load.buffer, indices) else joined([held, self.outside(load.buffer)])
 
     def _is_inside(self, state: State, buffer: Buffer, indices: Sequence[Fact]) -> bool:
-        return all(0 <= index.low and index.high < self.fact(state, extent).low for index, extent in zip(indices, buffer.shape))
+        return all(index.low >= 0 and index.high < self.fact(state, extent).low for index, extent in zip(indices, buffer.shape))
 
     # ---- writing ----
 
@@ -168,7 +168,9 @@ class Analysis:
                 indices = [self.fact(state, index) for index in statement.indices]
                 value = self.fact(state, statement.value)
                 is_whole = any(_covers(parallel, statement) for parallel in covered)
-                is_whole |= all(constant_value(extent) == 1 for extent in statement.buffer.shape) and all(i.low == i.high == 0 for i in indices)
+                is_whole |= all(constant_value(extent) == 1 for extent in statement.buffer.shape) and all(
+                    i.low == i.high == 0 for i in indices
+                )
                 self.write(state, statement.buffer, value, covers=is_whole)
             case If():
                 return self._branch(state, statement, jumps)
@@ -199,7 +201,9 @@ class Analysis:
             case Vote():
                 self.fact(state, statement.predicate)
                 top = {"any": 1, "all": 1, "count": self.points, "ballot": statement.result.dtype.max}[statement.mode]
-                state[statement.result] = interval(statement.result.dtype, 0 if top != statement.result.dtype.max else statement.result.dtype.min, top)
+                state[statement.result] = interval(
+                    statement.result.dtype, 0 if top != statement.result.dtype.max else statement.result.dtype.min, top
+                )
             case Atomic():
                 self._atomic(state, statement)
             case ReducerInit():
@@ -313,7 +317,7 @@ class Analysis:
         return self._loop(state, s.body, 0, most, {}, condition=s.condition)
 
     def _loop(
-        self, state: State, body: Sequence[Stmt], fewest: int, most: int, variables: Mapping[Var, Fact], condition: Expr | None = None
+        self, state: State, body: Sequence[Stmt], fewest: int, most: int, variables: State, condition: Expr | None = None
     ) -> State | None:
         ends: list[State] = [dict(state)] if fewest <= 0 else []
         current: State | None = state
@@ -393,7 +397,7 @@ class Analysis:
         end = self.body(inner, launch.body)
         ends = [*self._returned, *([] if end is None else [end])]
         after = {} if not ends else merged(ends) or {}
-        kept = {key: fact for key, fact in after.items() if isinstance(key, Buffer) and key.space == "global"}
+        kept: State = {key: fact for key, fact in after.items() if isinstance(key, Buffer) and key.space == "global"}
         return {**state, **kept}
 
 
@@ -462,7 +466,13 @@ def _widened(before: State, after: State) -> State:
 
 def _trips(start: Fact, stop: Fact, step: Fact) -> tuple[int, int]:
     """The fewest and most iterations of a loop."""
-    counts = [len(range(int(a), int(b), int(c))) for a in (start.low, start.high) for b in (stop.low, stop.high) for c in (step.low, step.high) if c]
+    counts = [
+        len(range(int(a), int(b), int(c)))
+        for a in (start.low, start.high)
+        for b in (stop.low, stop.high)
+        for c in (step.low, step.high)
+        if c
+    ]
     if step.low <= 0 <= step.high:
         return 0, max([*counts, int(abs(stop.high - start.low)), int(abs(stop.low - start.high))])
     return min(counts), max(counts)
@@ -480,7 +490,11 @@ def _identity(op: str, dtype: DType) -> Fact:
     value = identity(op, dtype)
     if dtype.is_float and math.isinf(float(value)):
         return Fact(low=0.0, high=0.0, quantum=2000, special=UP | DOWN)
-    exact = Const(value=value, dtype=dtype) if not (dtype.is_integer and not dtype.min <= value <= dtype.max) else Const(value=dtype.max, dtype=dtype)
+    exact = (
+        Const(value=value, dtype=dtype)
+        if not (dtype.is_integer and not dtype.min <= value <= dtype.max)
+        else Const(value=dtype.max, dtype=dtype)
+    )
     return expression_fact(exact, _Names(Analysis(), {}))
 
 

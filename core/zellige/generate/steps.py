@@ -26,6 +26,7 @@ from zellige.ir.stmt import (
     Copy,
     Fill,
     Gemm,
+    MemoryOrder,
     Reduce,
     ReduceOp,
     Scan,
@@ -40,16 +41,33 @@ EXTENTS: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 6)
 
 _TILE_TYPES: Final[tuple[tuple[int, str], ...]] = (
     (34, "float32"), (16, "float16"), (12, "int32"), (8, "bfloat16"), (6, "int8"), (4, "float64"), (3, "uint8"), (3, "int64"), (2, "int16"),
-    (2, "float8_e4m3fn"), (2, "float8_e5m2"), (1, "float8_e4m3fnuz"), (1, "uint16"), (1, "uint32"), (1, "uint64"), (1, "tfloat32"), (1, "bool"),
-    (1, "float6_e2m3fn"), (1, "float6_e3m2fn"), (1, "float4_e2m1fn"), (1, "int4"), (1, "uint4"), (1, "float8_e5m2fnuz"), (1, "float8_e8m0fnu"),
+    (2, "float8_e4m3fn"), (2, "float8_e5m2"), (1, "float8_e4m3fnuz"), (1, "uint16"), (1, "uint32"), (1, "uint64"), (1, "tfloat32"),
+    (1, "bool"),
+    (1, "float6_e2m3fn"), (1, "float6_e3m2fn"), (1, "float4_e2m1fn"), (1, "int4"), (1, "uint4"), (1, "float8_e5m2fnuz"),
+    (1, "float8_e8m0fnu"),
 )  # fmt: skip
 _FLOAT_REDUCTIONS: Final[tuple[ReduceOp, ...]] = ("sum", "max", "min", "absmax", "abssum", "any", "all", "prod")
-_INTEGER_REDUCTIONS: Final[tuple[ReduceOp, ...]] = ("sum", "max", "min", "absmax", "abssum", "bitand", "bitor", "bitxor", "any", "all", "prod")
+_INTEGER_REDUCTIONS: Final[tuple[ReduceOp, ...]] = (
+    "sum",
+    "max",
+    "min",
+    "absmax",
+    "abssum",
+    "bitand",
+    "bitor",
+    "bitxor",
+    "any",
+    "all",
+    "prod",
+)
 _BOOL_REDUCTIONS: Final[tuple[ReduceOp, ...]] = ("any", "all", "bitand", "bitor", "bitxor")
+_ORDERS: Final[tuple[MemoryOrder, ...]] = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 _GEMM_TYPES: Final[tuple[tuple[int, tuple[str, str, str]], ...]] = (
     (30, ("float32", "float32", "float32")), (20, ("float16", "float16", "float32")), (8, ("bfloat16", "bfloat16", "float32")),
-    (6, ("float16", "float16", "float16")), (8, ("int8", "int8", "int32")), (4, ("uint8", "int8", "int32")), (4, ("int32", "int32", "int32")),
-    (4, ("float64", "float64", "float64")), (4, ("float8_e4m3fn", "float8_e4m3fn", "float32")), (3, ("float8_e5m2", "float8_e4m3fn", "float32")),
+    (6, ("float16", "float16", "float16")), (8, ("int8", "int8", "int32")), (4, ("uint8", "int8", "int32")),
+    (4, ("int32", "int32", "int32")),
+    (4, ("float64", "float64", "float64")), (4, ("float8_e4m3fn", "float8_e4m3fn", "float32")),
+    (3, ("float8_e5m2", "float8_e4m3fn", "float32")),
     (2, ("bfloat16", "float16", "bfloat16")), (2, ("tfloat32", "tfloat32", "float32")), (2, ("int4", "int4", "int32")),
     (2, ("int8", "int8", "int8")), (1, ("float4_e2m1fn", "float4_e2m1fn", "float32")), (1, ("float32", "float16", "float64")),
     (1, ("int16", "int16", "int64")), (1, ("float6_e3m2fn", "float6_e2m3fn", "float32")),
@@ -268,7 +286,20 @@ class Steps:
         if not known:
             return False
         tile = picker.some(known)
-        widths = ("int8", "uint8", "float8_e4m3fn", "int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32", "int64", "uint64")
+        widths = (
+            "int8",
+            "uint8",
+            "float8_e4m3fn",
+            "int16",
+            "uint16",
+            "float16",
+            "bfloat16",
+            "int32",
+            "uint32",
+            "float32",
+            "int64",
+            "uint64",
+        )
         dtypes = [as_dtype(n) for n in widths if as_dtype(n).storage_bits == tile.dtype.storage_bits and tile.dtype.bits >= 8]
         dtype = picker.some(dtypes) if dtypes and picker.chance(25) and not tile.dtype.is_bool and tile.dtype != "tfloat32" else tile.dtype
         divisors = [d for d in range(1, tile.count + 1) if tile.count % d == 0]
@@ -300,7 +331,9 @@ class Steps:
             dtype = source.dtype
         clear, propagate = not picker.chance(25), picker.chance(20)
         if not clear:
-            old = [t for t in context.writable() if without_units(t.shape) == without_units(rest) and t.buffer.root is not source.buffer.root]
+            old = [
+                t for t in context.writable() if without_units(t.shape) == without_units(rest) and t.buffer.root is not source.buffer.root
+            ]
             target = picker.some(old) if old else self.filled(dtype, rest)
             if target is None or (op in ("bitand", "bitor", "bitxor") and target.dtype.is_float):
                 return False
@@ -427,8 +460,8 @@ class Steps:
             context.variables.append(result)
         return True
 
-    def _order(self) -> str:
-        return self.picker.some(("relaxed", "acquire", "release", "acq_rel", "seq_cst"))
+    def _order(self) -> MemoryOrder:
+        return self.picker.some(_ORDERS)
 
     def atomic_tile(self, target: Tile, op: AtomicOp) -> bool:
         """A tile combined into a box of a tensor that nothing else reads."""

@@ -74,7 +74,14 @@ class Tensors:
         self.names += 1
         return f"{stem}{self.names}"
 
-    def add(self, dtype: DType, dimensions: tuple[Dimension, ...], role: ParamRole, content: Array | None, strides: tuple[Expr, ...] | None = None) -> Tile:
+    def add(
+        self,
+        dtype: DType,
+        dimensions: tuple[Dimension, ...],
+        role: ParamRole,
+        content: Array | None,
+        strides: tuple[Expr, ...] | None = None,
+    ) -> Tile:
         """A tensor parameter; ``content`` is None where the kernel makes it."""
         buffer = Buffer(
             name=self._name({"argument": "A", "output": "C", "workspace": "W"}[role]),
@@ -137,7 +144,7 @@ class Tensors:
         kernel = Kernel(name=name, params=tuple(p for p, _ in pairs), launches=tuple(launches), results=tuple(results))
         # sizes that stand in launches only are solved like those in shapes
         shown = {id(var) for var in SizeSystem.of(kernel).variables}
-        missing = [v for v in SizeSystem.of(kernel).unsolved] + [
+        missing = list(SizeSystem.of(kernel).unsolved) + [
             node for node in self.facts if isinstance(node, Var) and node.kind == "size" and id(node) in used and id(node) not in shown
         ]
         extra: list[tuple[Param, Argument]] = [(ScalarParam(var=var), int(self.facts[var].low)) for var in missing]

@@ -83,7 +83,7 @@ def reduction_fact(op: str, source: Fact, source_dtype: DType, old: Fact | None,
         parts[0] = magnitude_fact(value, dtype)
     if op in _ORDERED:
         result = replace(joined(parts), is_zero_open=True)
-        if count == 0 or dtype.is_float and result.is_special:  # a maximum of NaN alone, or of nothing
+        if count == 0 or (dtype.is_float and result.is_special):  # a maximum of NaN alone, or of nothing
             result = joined([result, _identity_fact(op, dtype)])
     elif op in _BITWISE:
         result = full_range(dtype)
@@ -123,8 +123,8 @@ def gemm_fact(a: Fact, b: Fact, old: Fact | None, dtypes: tuple[DType, DType, DT
     """``op(a) @ op(b)`` with ``depth`` products an element, added to ``old`` unless that is None."""
     c = dtypes[2]
     if c.is_integer:
-        size = depth * int(abs_max(a)) * int(abs_max(b)) + (0 if old is None else int(abs_max(old)))
-        return interval(c, -size, size)
+        largest = depth * int(abs_max(a)) * int(abs_max(b)) + (0 if old is None else int(abs_max(old)))
+        return interval(c, -largest, largest)
     dtype = accumulator_dtype(*dtypes)
     parts = [conversion_fact(x, t, dtype) for x, t in zip((a, b), dtypes)]
     x, y = parts
@@ -150,7 +150,7 @@ def gemm_fact(a: Fact, b: Fact, old: Fact | None, dtypes: tuple[DType, DType, DT
 
 
 def update_fact(op: str, old: Fact, value: Fact, dtype: DType, count: int) -> Fact:
-    """What an element holds after at most ``count`` atomic or reducer updates by ``value``, in any order, each rounded to ``dtype`` or not."""
+    """What an element holds after at most ``count`` atomic or reducer updates by ``value``, in any order, each rounded or not."""
     match op:
         case "add" | "sub" | "sum" | "abssum":
             value = magnitude_fact(value, dtype) if op == "abssum" else value

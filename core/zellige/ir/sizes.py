@@ -79,7 +79,7 @@ class SizeSystem:
                 open_variables.remove(solves)
             equations.append(SizeEquation(param=index, dimension=dimension, what=what, expr=expr, solves=solves))
         for position, equation in enumerate(equations):
-            multiple = _multiple(equation.expr) if equation.solves is None and open_variables else None
+            multiple = linear_form(equation.expr) if equation.solves is None and open_variables else None
             if multiple is not None and multiple[0] in open_variables:
                 open_variables.remove(multiple[0])
                 equations[position] = replace(equation, solves=multiple[0], scale=multiple[1], offset=multiple[2])
@@ -116,7 +116,7 @@ def _given(equation: SizeEquation, shapes: Mapping[int, Sequence[int]], strides:
     return (shapes if equation.what == "extent" else strides)[equation.param][equation.dimension]
 
 
-def _multiple(expr: Expr) -> tuple[Var, int, int] | None:
+def linear_form(expr: Expr) -> tuple[Var, int, int] | None:
     """``(v, a, b)`` for an expression ``a * v + b`` of one size variable with numbers a > 0 and b; None for any other."""
     scale, offset, at = 1, 0, expr
     while not isinstance(at, Var):

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Copy, For, Pipelined, Stmt
+from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, bytes_of
 from zellige.plan.nodes import Channel, Token
+from zellige.plan.pipeline import Schedule
 from zellige.plan.roles import Assignment
 from zellige.plan.streams import Phase, Place, RoleView, Stream
 
@@ -96,31 +98,16 @@ def wanted_versions(facts: LaunchFacts, loop: For | None, streams: Sequence[Stre
     """How many versions the author's stages ask for, and the sentence that says so."""
     if loop is None or not isinstance(loop.kind, Pipelined):
         return 1, "it is made outside a pipelined loop"
-    by_hand = stages_by_hand(facts, loop)
-    if by_hand is not None and not isinstance(by_hand, str):
-        made = min(by_hand[s.phases[0].made[0]] for s in streams)
-        read = max(by_hand[at[2]] for s in streams for at in s.phases[0].read)
+    by_hand = schedule_by_hand(facts, loop)
+    if isinstance(by_hand, Schedule):
+        made = min(by_hand.stage_of[s.phases[0].made[0]] for s in streams)
+        read = max(by_hand.stage_of[at[2]] for s in streams for at in s.phases[0].read)
         return max(1, read - made + 1), f"the author's schedule makes it in stage {made} and uses it in stage {read}"
     if loop.kind.stages <= 1:
         return 1, f"the loop asks for {loop.kind.stages} stages"
     if not any(isinstance(loop.body[s.phases[0].made[0]], Copy) for s in streams):
         return 1, "it is computed in the loop, not copied"
     return loop.kind.stages, f"the loop asks for {loop.kind.stages} stages"
-
-
-def stages_by_hand(facts: LaunchFacts, loop: For) -> tuple[int, ...] | str | None:
-    """The author's stage of each statement of a pipelined loop; a sentence where it cannot be followed, None where there is none."""
-    assert isinstance(loop.kind, Pipelined)
-    if not loop.kind.stage and not loop.kind.order:
-        return None
-    counted = [s for s in loop.body if facts.roots(s) or type(s).BODIES]
-    for statements in (list(loop.body), counted):
-        if len(loop.kind.stage) == len(statements) and len(loop.kind.order) in (0, len(statements)):
-            if any(stage < 0 for stage in loop.kind.stage):
-                return "its stages are numbers from 0"
-            stage_of = dict(zip((id(s) for s in statements), loop.kind.stage))
-            return tuple(stage_of.get(id(s), 0) for s in loop.body)
-    return f"it names {len(loop.kind.stage)} stages and {len(loop.kind.order)} places for {len(counted)} statements"
 
 
 def tell_channel(channel: Channel, group: Group, decisions: Decisions) -> None:

@@ -118,7 +118,7 @@ class LaunchFacts:
     def outer(self, statement: Stmt) -> frozenset[Var]:
         """The variables that live outside the statement as well: assigned in it, but not bound in it for the first time, or its own
         result."""
-        bound = {n.var for n in walk(statement) if isinstance(n, Bind)}
+        bound = {s.var for s in statements_in((statement,)) if isinstance(s, Bind)}
         return self.assigned(statement) - bound
 
     def kills(self, statement: Stmt, root: Buffer) -> bool:
@@ -130,20 +130,16 @@ Body: TypeAlias = Sequence[Stmt]
 
 
 def _accesses(statement: Stmt) -> Iterator[Access]:
-    for node in walk(statement):
-        if not isinstance(node, StmtNode):
-            continue
+    for node in statements_in((statement,)):
         kind: AccessKind = "atomic" if isinstance(node, (Atomic, AtomicTile)) else "write"
         for region in node.reads():
-            yield Access(root=region.buffer.root, region=region, kind="read", statement=node)  # type: ignore[arg-type]
+            yield Access(root=region.buffer.root, region=region, kind="read", statement=node)
         for region in node.writes():
-            yield Access(root=region.buffer.root, region=region, kind=kind, statement=node)  # type: ignore[arg-type]
+            yield Access(root=region.buffer.root, region=region, kind=kind, statement=node)
 
 
 def _used(statement: Stmt) -> Iterator[Var]:
-    for node in walk(statement):
-        if not isinstance(node, StmtNode):
-            continue
+    for node in statements_in((statement,)):
         own = _own_targets(node)
         for name in type(node).CHILDREN:
             value = getattr(node, name)
@@ -179,7 +175,7 @@ def _own_targets(node: StmtNode) -> tuple[Node, ...]:
 
 
 def _assigned(statement: Stmt) -> Iterator[Var]:
-    for node in walk(statement):
+    for node in statements_in((statement,)):
         match node:
             case Bind() | Assign():
                 yield node.var
@@ -250,8 +246,12 @@ def launch_scope(kernel: Kernel, launch: Launch) -> Scope:
 
 def statements_in(body: Body) -> Iterator[Stmt]:
     """Every statement under ``body`` in program order."""
-    for statement in body:
-        yield from (n for n in walk(statement) if isinstance(n, StmtNode))  # type: ignore[misc]
+    pending = list(reversed(body))
+    while pending:
+        statement = pending.pop()
+        yield statement
+        for name in reversed(type(statement).BODIES):
+            pending.extend(reversed(getattr(statement, name)))
 
 
 def leaves_early(body: Body) -> bool:

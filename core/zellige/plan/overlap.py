@@ -194,6 +194,10 @@ def find_skew(
         return None
     early = [i for i in positions if i <= at]
     late = [i for i in positions if i > at]
+    for root in {root for i in skipped for root in facts.written(loop.body[i])}:
+        if all(any(root in facts.roots(loop.body[i]) for i in part) for part in (early, late)):
+            # the slot got last is the next iteration's when the rest of this one runs
+            return f"{root.name} comes from another role and is used by the product and after it"
     made = {root for i in early for root in facts.written(loop.body[i])}
     versioned = []
     for root in made:

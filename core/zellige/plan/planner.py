@@ -22,12 +22,13 @@ from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.stmt import Copy, For, Gemm, Kernel, Launch, Pipelined, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.passes.guarded_returns import with_structured_returns
+from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Machine
-from zellige.plan.channels import Bound, Group, bind, group_streams, stages_by_hand, tell_channel
+from zellige.plan.channels import Bound, Group, bind, group_streams, tell_channel
 from zellige.plan.choices import choose, with_edge
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import scopes_of
-from zellige.plan.facts import LaunchFacts, bytes_of
+from zellige.plan.facts import LaunchFacts, bytes_of, has_lanes
 from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.launch import plan_order
 from zellige.plan.legalise import Legal, legalise
@@ -86,6 +87,7 @@ class _LaunchPlanner:
 
     def planned(self) -> PlannedLaunch:
         choices = choose(self._facts, self._legal.products, self._spaces, self._scopes, self._machine, self._decisions)
+        self._tell_schedules()
         programs = self._programs()
         if programs is None:
             programs = self._in_one_role()
@@ -134,7 +136,8 @@ class _LaunchPlanner:
         """The launch as written, in one role, with a version of each tile; products that run beside it are waited for where they are
         used."""
         body: tuple[Stmt | PlanStmt, ...] = self._legal.launch.body
-        if not self._legal.launch.lane_vars:
+        runs_beside = any(p.unit is not None and self._machine.is_asynchronous(p.unit) for p in self._legal.products.values())
+        if runs_beside and not has_lanes(self._legal.launch):
             body = self._in_flight(body, "product")
         placed = self._placed({}, frozenset())
         if isinstance(placed, Excess):
@@ -240,6 +243,14 @@ class _LaunchPlanner:
                 chosen.remove(self._hand_back(chosen, foreign))
                 continue
             sharing = share(self._facts, view, dict.fromkeys(self._buffers, 1))
+            carried = {stream.buffer for stream in sharing.streams}
+            idle = [s for s in chosen if not sharing.shared and not self._facts.written(s) & carried]
+            for statement in idle:
+                chosen.remove(statement)
+                name = ", ".join(b.name for b in self._facts.written(statement))
+                self._decisions.take(f"can the copy to {name} run ahead?", "no", "nobody else uses its tile", where=statement.span)
+            if idle:
+                continue
             if not sharing.shared:
                 return (assignment, sharing, view) if sharing.streams else (None, None, None)
             bad = set(sharing.shared)
@@ -393,11 +404,8 @@ class _LaunchPlanner:
                 continue
             buffers = {x for b in mine for x in b.channel.buffers}
             flying = frozenset(id(s) for s in loop.body if id(s) in asynchronous and self._facts.written(s) <= buffers)
-            schedule, why = self._schedule(loop, mine)
+            schedule = self._schedule(loop, mine)
             answer = run_ahead(self._facts, loop, mine, schedule, token, flying)
-            if isinstance(answer, str) and why:
-                self._decisions.take("is the author's schedule of the loop followed?", "no", answer, where=loop.span)
-                answer = run_ahead(self._facts, loop, mine, schedule_of_copies(loop, mine), token, flying)
             if isinstance(answer, str):
                 self._decisions.take(question, "no", answer, where=loop.span)
                 continue
@@ -420,18 +428,26 @@ class _LaunchPlanner:
         role = Role(name=BLOCK, engine=self._machine.main_engine, body=body)
         return _Programs(roles=(role,), channels=tuple(b.channel for b in kept), placements=again)
 
-    def _schedule(self, loop: For, bound: Sequence[Bound]) -> tuple[Schedule, bool]:
-        """The author's schedule where there is one that can be read, else copies ahead; and whether it is the author's."""
-        by_hand = stages_by_hand(self._facts, loop)
-        if isinstance(by_hand, str):
-            self._decisions.take("is the author's schedule of the loop followed?", "no", by_hand, where=loop.span)
-        elif by_hand is not None:
-            assert isinstance(loop.kind, Pipelined)
-            given = iter(loop.kind.order)
-            counted = len(loop.kind.order) == len(loop.body)
-            orders = tuple(next(given) for _ in loop.body) if counted else tuple(range(len(loop.body)))
-            return Schedule(stage_of=by_hand, order_of=orders), True
-        return schedule_of_copies(loop, bound), False
+    def _schedule(self, loop: For, bound: Sequence[Bound]) -> Schedule:
+        """The author's schedule where there is one that can be followed, else copies ahead."""
+        by_hand = schedule_by_hand(self._facts, loop)
+        return by_hand if isinstance(by_hand, Schedule) else schedule_of_copies(loop, bound)
+
+    def _tell_schedules(self) -> None:
+        """Says of every schedule by hand whether it is followed."""
+        how = {
+            "ordered": "as far as there is a choice: copies are interleaved with products, and statements keep the order of the program",
+            "software": "yes",
+            "specialised": "its stages give the versions of each tile",
+            "queues": "its stages give the versions of each tile",
+        }[self._machine.style]
+        for loop in pipelined_loops(self._facts.launch.body):
+            by_hand = schedule_by_hand(self._facts, loop)
+            question = "is the author's schedule of the loop followed?"
+            if isinstance(by_hand, str):
+                self._decisions.take(question, "no", by_hand, where=loop.span)
+            elif by_hand is not None:
+                self._decisions.take(question, how, "it keeps every dependence", where=loop.span)
 
     # ---- versions and placement ----
 
@@ -493,7 +509,7 @@ class _LaunchPlanner:
 
     def _split(self, roles: tuple[Role, ...], choices: tuple[Choice, ...]) -> tuple[tuple[Role, ...], tuple[For, ...], tuple[Choice, ...]]:
         """Loops split where only their last iterations need tests, on machines whose copies do not do them for nothing."""
-        if self._machine.style == "ordered" or self._facts.launch.lane_vars:
+        if self._machine.style == "ordered" or has_lanes(self._facts.launch):
             return roles, (), choices
         paying = {id(c.operation): c.tested for c in choices if c.tested and not self._is_free(c)}
         made: list[Role] = []

@@ -92,7 +92,8 @@ def choose_product(gemm: Gemm, machine: Machine) -> Product:
     _, _, unit = fitting[0]
     rejected += [(_unit_name(u), "another unit takes the operands with less conversion") for _, _, u in fitting[1:]]
     is_exact = (unit.a, unit.b) == (a.name, b.name)
-    because = f"takes {a} and {b} as they are" if is_exact else f"{a} and {b} are widened to {unit.a}, which holds all of their values"
+    both = f"{a}" if a == b else f"{a} and {b}"
+    because = f"takes {both} operands as they are" if is_exact else f"{both} operands are widened to {unit.a}, which holds all their values"
     if unit.m == unit.n == 1:
         tiling = register_block(sizes, accumulator, machine)
         if tiling is not None and unit.k > 1:

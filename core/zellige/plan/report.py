@@ -42,7 +42,7 @@ def place_of(decision: Decision) -> str:
 
 def role_text(role: Role) -> str:
     name = "the block" if role.name == BLOCK else role.name
-    copies = f", {role.count} of it that share the rows" if role.count > 1 else ""
+    copies = f", {role.count} times: they share the rows" if role.count > 1 else ""
     return f"{name} on {role.engine}{copies}"
 
 

@@ -64,6 +64,7 @@ class RoleView:
         self._facts = facts
         self._assignment = assignment
         self.kept: dict[str, set[int]] = {}
+        self._uses: dict[int, dict[Buffer, dict[tuple[str, bool], None]]] = {}
         needed: dict[str, set[Var]] = {}
         for role in assignment.roles:
             self.kept[role], needed[role] = _kept(facts, assignment, role)
@@ -89,21 +90,26 @@ class RoleView:
 
     def uses(self, statement: Stmt, root: Buffer) -> list[tuple[str, bool]]:
         """(role, writes) of each use of ``root`` under the statement, in program order, once each."""
-        found: dict[tuple[str, bool], None] = {}
+        found = self._uses.get(id(statement))
+        if found is None:
+            found = self._uses[id(statement)] = self._uses_of(statement)
+        return list(found.get(root, ()))
+
+    def _uses_of(self, statement: Stmt) -> dict[Buffer, dict[tuple[str, bool], None]]:
+        found: dict[Buffer, dict[tuple[str, bool], None]] = {}
         pending: list[Stmt] = [statement]
         while pending:
             top = pending.pop()
             if is_operation(top):
                 for access in self._facts.accesses(top):
-                    if access.root is root:
-                        found.setdefault((self._assignment.of[id(top)], access.changes))
+                    found.setdefault(access.root, {}).setdefault((self._assignment.of[id(top)], access.changes))
                 continue
-            if any(region.buffer.root is root for region in top.reads()):
+            for region in top.reads():
                 for role in self.roles_of(top):
-                    found.setdefault((role, False))
+                    found.setdefault(region.buffer.root, {}).setdefault((role, False))
             for name in reversed(type(top).BODIES):
                 pending.extend(reversed(getattr(top, name)))
-        return list(found)
+        return found
 
 
 def _foreign(facts: LaunchFacts, assignment: Assignment, needed: Mapping[str, set[Var]]) -> dict[str, frozenset[Var]]:

@@ -267,7 +267,11 @@ class Binary:
 
 @runtime_checkable
 class CompiledKernel(Protocol):
-    """A kernel that can be launched on one target."""
+    """A kernel that can be launched on one target.
+
+    It may also have ``launch_packed(words: bytes)``, the same with arguments in 64-bit words: pointers, scalars (integers, or the bits of
+    a double), sizes; then the address of what follows them, a zero, and 31 zero words, which are the backend's to use in this call.
+    """
 
     def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
         """Run every launch of the kernel in order and wait for the end.

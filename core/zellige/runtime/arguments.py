@@ -117,6 +117,20 @@ class Signature:
         self._by_index = {p.index: p for p in (*self._tensors, *made)}
 
     @property
+    def size_variables(self) -> tuple[Var, ...]:
+        """The symbolic sizes in the order of ``CompiledKernel.launch``."""
+        return self._system.variables
+
+    @property
+    def equations(self) -> tuple[SizeEquation, ...]:
+        """What extents and strides of the arguments say about sizes."""
+        return self._system.equations
+
+    def tensor(self, index: int) -> TensorArgument:
+        """The tensor that is ``kernel.params[index]``."""
+        return self._by_index[index]
+
+    @property
     def call_text(self) -> str:
         """How the kernel is called, for messages."""
         return f"{self.kernel.name}({', '.join(p.name for p in self.parameters)})"

@@ -281,7 +281,13 @@ def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None) -> An
         return torch.empty(cells, dtype=_torch_carrier(dtype, torch), device=device)
     if like is not None and like.device != HOST:
         raise NoSuchArray(f"memory of {like.device_text} can only be made from torch tensors; give the output as an argument")
-    return np.empty(cells, _numpy_carrier(dtype))
+    return np.empty(cells, carrier(dtype))
+
+
+@lru_cache(maxsize=128)
+def carrier(dtype: DType, torch: Any = None) -> Any:
+    """The dtype of NumPy, or of torch where its module is given, that holds elements of ``dtype``. Raises :class:`NoSuchArray`."""
+    return _numpy_carrier(dtype) if torch is None else _torch_carrier(dtype, torch)
 
 
 def _numpy_carrier(dtype: DType) -> np.dtype[Any]:

@@ -11,14 +11,18 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zellige.dtypes import DType
+
 HOST_TYPE: Final = 1
 """The device type of ordinary memory."""
 
 _READ_ONLY: Final = 1
 _PADDED: Final = 4  # sub-byte elements take a byte each
 
+_BOOL: Final = 6
+
 # type code, and bits where a code stands for one width
-_CODES: Final[dict[int, str]] = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+_CODES: Final[dict[int, str]] = {0: "int", 1: "uint", 2: "float", 4: "bfloat", _BOOL: "bool"}
 _NARROW: Final[dict[int, str]] = {
     7: "float8_e3m4",
     8: "float8_e4m3",
@@ -158,4 +162,26 @@ def _name(given: _Type, *, is_padded: bool) -> str:
             raise Malformed("its 4-bit elements are not exported two to a byte; pass the bytes as int8 or uint8")
     elif lanes != 1:
         raise Malformed(f"its elements are vectors of {lanes}")
-    return name if code == 6 or code in _NARROW else f"{name}{bits}"
+    return name if code == _BOOL or code in _NARROW else f"{name}{bits}"
+
+
+def dtype_number(dtype: DType) -> int | None:
+    """An element type of 8 bits or more as the four bytes of ``DLDataType``, read as one number; None where DLPack has none."""
+    if dtype.storage_bits < 8 or dtype.bits == 6:
+        return None
+    for code, name in _NARROW.items():
+        if name == dtype.name:
+            return code | dtype.bits << 8 | 1 << 16
+    for code, name in _CODES.items():
+        if dtype.name == (name if code == _BOOL else f"{name}{dtype.bits}"):
+            return code | (8 if code == _BOOL else dtype.bits) << 8 | 1 << 16
+    return None
+
+
+def exchange_table(capsule: object) -> int | None:
+    """The address of the functions by which a type of tensors describes itself (``DLPackExchangeAPI``); None for another capsule."""
+    name = b"dlpack_exchange_api"
+    if not _is_named(capsule, name):
+        return None
+    address = _pointer(capsule, name)
+    return address if ctypes.c_uint32.from_address(address).value == 1 else None

@@ -1,25 +1,26 @@
 """Numbers to check a launch with: sizes, scalars, and blocks of its grid.
 
-In: a kernel and one of its launches. Out: samples, the same ones every time. Sizes are taken around the small multiples of the constants
-that the launch mentions (one less, equal, one more, and enough of them to fill and drain every channel), so that loops run
-never, once, a few times, and more often than a channel is deep, with full and with partial last iterations.
-"""
+In: a kernel and one of its launches. Out: samples, the same ones every time. Sizes are taken around small multiples of what the launch
+divides them by (one less, equal, one more), so that loops run never, once, a few times, and more often than a channel is deep, with full
+and with partial last iterations. """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from zellige.interp.conversion import Array
-from zellige.ir.expr import Const, Node, Var
+from zellige.ir.expr import Binary, Const, Node, Var
 from zellige.ir.stmt import Kernel, Launch, ScalarParam, TensorParam
 from zellige.ir.traverse import walk
 from zellige.plan.checks.values import answer
 
-_LARGEST_TILE = 512
-_TRIPS = (1, 3, 2, 6, 4, 9)
+_LARGEST_TILE: Final = 512
+_TRIPS: Final = (1, 3, 2, 6, 4, 9, 0, 5)
+"""Multiples of the tile, one a sample: from an empty loop to one that fills and drains every channel several times."""
 
 
 def sizes_of(kernel: Kernel, launch: Launch) -> list[Var]:
@@ -32,6 +33,16 @@ def sizes_of(kernel: Kernel, launch: Launch) -> list[Var]:
             if isinstance(node, Var) and node.kind == "size":
                 found.setdefault(node)
     return list(found)
+
+
+def _divisors(launch: Launch, var: Var) -> list[int]:
+    """The constants that the launch divides something with ``var`` by: the extents of the tiles that the size is cut into."""
+    found: set[int] = set()
+    for node in walk(launch):
+        if isinstance(node, Binary) and node.op in ("floordiv", "truncdiv") and isinstance(node.right, Const):
+            if any(below is var for below in walk(node.left)):
+                found.add(int(node.right.value))
+    return sorted(value for value in found if value > 0)
 
 
 def _tiles(launch: Launch) -> list[int]:
@@ -48,13 +59,14 @@ def parameter_samples(kernel: Kernel, launch: Launch, *, count: int, seed: int) 
     """Values of sizes and scalar parameters; one sample where nothing is open."""
     sizes = sizes_of(kernel, launch)
     scalars = [param.var for param in kernel.params if isinstance(param, ScalarParam) and param.var not in sizes]
-    tiles = _tiles(launch)
+    tiles = {var: _divisors(launch, var) or _tiles(launch) for var in sizes}
     choose = np.random.default_rng(seed)
     for index in range(count if sizes or scalars else 1):
         values: dict[Var, Array] = {}
         for var in sizes:
-            tile = tiles[int(choose.integers(len(tiles)))]
-            size = max(1, tile * _TRIPS[index % len(_TRIPS)] + int(choose.integers(-1, 2)) * int(choose.integers(2)))
+            tile = tiles[var][int(choose.integers(len(tiles[var])))]
+            trips = _TRIPS[index % len(_TRIPS)] if var is sizes[index % len(sizes)] else _TRIPS[int(choose.integers(6))]
+            size = max(0, tile * trips + int(choose.integers(-1, 2)) * int(choose.integers(2)))
             values[var] = np.asarray(np.int64(size)).astype(var.dtype.numpy)
         for var in scalars:
             values[var] = answer(var.dtype, "scalar", seed, index, var.name)

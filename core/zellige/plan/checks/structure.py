@@ -15,6 +15,7 @@ from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.roles import neighbours_of
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
+from zellige.plugin.contract import Capabilities
 
 STRUCTURE, WAITS, PLACEMENT, SHARING, EDGES, REGISTERS = 1, 6, 7, 8, 11, 13
 """Numbers in the list of :mod:`zellige.plan.check`."""
@@ -32,6 +33,11 @@ class Limits:
     register_bytes: int = 4
     registers: int | None = None
     lanes: int = 1
+
+    @staticmethod
+    def of(capabilities: Capabilities) -> Limits:
+        """The limits that a target states: the capacity of each of its spaces."""
+        return Limits(capacities={space.name: space.bytes for space in capabilities.spaces if space.bytes is not None})
 
 
 def check_structure(planned: PlannedLaunch, problems: Problems) -> None:

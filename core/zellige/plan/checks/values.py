@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from zellige.plan.execution.slots import PlanFault
 
 Oracle: TypeAlias = "Callable[[Load, tuple[int, ...]], Array]"
 
-_ANSWERS = 4
+_ANSWERS: Final = 11
 """Elements of integer buffers are taken for numbers below this, so that they serve as indices and trip counts."""
 
 

@@ -1,7 +1,7 @@
 """What the packing code reads: objects of CPython, NumPy and DLPack in memory, and the table that describes a kernel's parameters.
 
-In: nothing (pure facts). Out: byte offsets and word numbers. A table is 64-bit words: a head of :class:`Head`, a record of :class:`Argument`
-words for each argument, a record of :class:`Equation` words for each equation between a size and an extent or stride.
+In: nothing (pure facts). Out: byte offsets and word numbers. A table is 64-bit words: a head of :class:`Head`, a record of
+:class:`Argument` words for each argument, a record of :class:`Equation` words for each equation between a size and an extent or stride.
 
 Sources: CPython's ``object.h``, ``floatobject.h``; NumPy's ``ndarraytypes.h`` (``PyArrayObject_fields``, the same in NumPy 1 and 2);
 DLPack's ``dlpack.h`` 1.1 to 1.3.
@@ -65,6 +65,7 @@ class Head(IntEnum):
     DEVICE = 11
     OTHER_DEVICE = 12
     HAS_HOST = 13
+    NONE = 14
     WORDS = 16
 
 

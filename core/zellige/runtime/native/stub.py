@@ -1,9 +1,10 @@
 """The packing code as LLVM IR.
 
 In: nothing. Out: a module with one function, ``zellige_pack``, of the form of a Python function that takes positional arguments
-(``METH_FASTCALL``): ``self`` is a bytes object that holds a table (:mod:`zellige.runtime.native.layout`). It returns a bytes object: one word
-for each pointer, scalar and size in the order of ``CompiledKernel.launch``, then the address of the spare words, a zero, the spare words. For
-arguments that do not fit, or that it does not know, it returns None: the Python code then does the same work and explains what is wrong.
+(``METH_FASTCALL``): ``self`` is a bytes object that holds a table (:mod:`zellige.runtime.native.layout`). It returns a bytes object: one
+word for each pointer, scalar and size in the order of ``CompiledKernel.launch``, then the address of the spare words, a zero, the spare
+words. For arguments that do not fit, or that it does not know, it returns None: the Python code then does the same work and explains what
+is wrong.
 """
 
 from __future__ import annotations
@@ -43,7 +44,6 @@ class _Pack:
         self.decrease = outside("Py_DecRef", ir.VoidType(), _PTR)
         self.as_long = outside("PyLong_AsLongLongAndOverflow", _I64, _PTR, _PTR)
         self.clear_error = outside("PyErr_Clear", ir.VoidType())
-        self.none = ir.GlobalVariable(module, _I8, "_Py_NoneStruct")
         self.read_type = ir.FunctionType(_I32, (_PTR, _PTR))
         self.function = ir.Function(module, ir.FunctionType(_PTR, (_PTR, _PTR, _I64)), NAME)
         self.entry = self.function.append_basic_block("entry")
@@ -101,7 +101,7 @@ class _Pack:
         self.extents, self.strides = (b.alloca(_PTR, most) for _ in range(2))
         self.units = b.alloca(_I64, most)
         self.tensors = b.alloca(ir.ArrayType(_I8, layout.TENSOR_BYTES), most)
-        self.device = b.alloca(_I64)
+        self.device, self.step = b.alloca(_I64), b.alloca(_I64)
         self.overflow = b.alloca(_I32)
         b.store(_I64(-1), self.device)
         self.result = b.call(self.new_bytes, [_PTR(None), self.word(self.table, Head.RESULT_BYTES)])
@@ -121,8 +121,9 @@ class _Pack:
         self.finish()
         b.position_at_end(self.fail)
         b.call(self.decrease, [self.result])
-        b.call(self.increase, [self.none])
-        b.ret(self.none)
+        none = self.word(self.table, Head.NONE, _PTR)
+        b.call(self.increase, [none])
+        b.ret(none)
 
     def finish(self) -> None:
         b = self.b
@@ -141,10 +142,10 @@ class _Pack:
         kind = self.load(value, layout.TYPE)
         after = self.function.append_basic_block("argument_done")
         tensor, integer, real = (self.function.append_basic_block(name) for name in ("tensor", "integer", "real"))
+        slot = self.word(record, Argument.SLOT)
         switch = b.switch(self.word(record, Argument.KIND), tensor)
         switch.add_case(_I64(Kind.INTEGER), integer)
         switch.add_case(_I64(Kind.REAL), real)
-        slot = self.word(record, Argument.SLOT)
 
         b.position_at_end(integer)
         is_int = self.is_equal(kind, self.word(self.table, Head.INT_TYPE))
@@ -223,15 +224,13 @@ class _Pack:
 
     def read(self, value: Any, tensor: Any) -> Any:
         """Ask the tensor's framework to describe it."""
-        target = self.word(self.table, Head.FOREIGN_READ, _PTR)
-        typed = self.b.bitcast(target, ir.PointerType(self.read_type))
-        return self.b.call(typed, [value, tensor])
+        return self.b.call(self.word(self.table, Head.FOREIGN_READ, ir.PointerType(self.read_type)), [value, tensor])
 
     def dense(self, record: Any, extents: Any, strides: Any) -> None:
         """Where density is asked for: strides are those of a row-major tensor, but in dimensions of extent 1."""
         b = self.b
         rank = self.word(record, Argument.RANK)
-        step = b.alloca(_I64)
+        step = self.step
         b.store(_I64(1), step)
         checked = b.select(self.is_equal(self.word(record, Argument.IS_DENSE), _I64(0)), _I64(0), rank)
         with self.loop(checked) as number:

@@ -1,0 +1,162 @@
+"""A call that needs no explanation.
+
+In: a signature, a compiled kernel, the devices that it reaches. Out: a :class:`QuickLaunch`: called with a call's positional arguments it
+allocates the results, packs, launches and returns what the call returns, or :data:`SLOW` without having done anything, where
+:class:`~zellige.runtime.arguments.Signature` has to look: for arguments that are wrong, and for right ones of unusual types.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from zellige.ir.expr import Const, Expr, Var
+from zellige.ir.sizes import SizeError, evaluate_size
+from zellige.ir.stmt import TensorParam
+from zellige.plugin.contract import CompiledKernel
+from zellige.runtime.arguments import Signature, TensorArgument
+from zellige.runtime.arrays import NoSuchArray, carrier, cell_shape
+from zellige.runtime.native.link import CodeStore, Pack, packing_function
+from zellige.runtime.native.table import Words, foreign, table_of
+
+SLOW: Final = object()
+"""What a quick launch returns where it leaves the call to Python."""
+
+
+class QuickLaunch:
+    """See the module's text. ``knows_torch`` says whether torch had been imported when it was made."""
+
+    __slots__ = (
+        "_changing", "_dtypes", "_first", "_launch", "_made", "_pack", "_results", "_shapes", "_sizes_of", "_sizes_pack",
+        "_tensors", "_torch", "knows_torch",
+    )  # fmt: skip
+
+    def __init__(self, signature: Signature, pack: Pack, sizes_pack: Pack | None, launch: Callable[[bytes], None], words: Words) -> None:
+        self._pack = pack
+        self._sizes_pack = sizes_pack
+        self._launch = launch
+        self._torch: Any = sys.modules.get("torch")
+        self.knows_torch = self._torch is not None
+        self._tensors = [place for place, p in enumerate(signature.parameters) if isinstance(p, TensorArgument)]
+        self._first = self._tensors[0] if self._tensors else -1
+        self._made = len(signature.made)
+        self._dtypes = [tensor.buffer.dtype for tensor in signature.made]
+        self._changing: list[tuple[Expr, ...]] = [tensor.buffer.shape for tensor in signature.made]
+        self._shapes = None if sizes_pack is not None else _constant_shapes(signature)
+        self._sizes_of = (struct.Struct(f"<{words.count}q"), words.value)
+        made = {tensor.index: place for place, tensor in enumerate(signature.made)}
+        given = {p.index: place for place, p in enumerate(signature.parameters)}
+        self._results = [(True, made[i]) if i in made else (False, given[i]) for i in signature.kernel.results]
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        """What the call returns, or SLOW."""
+        if not self._made:
+            words = self._pack(*args)
+            if words is None or (self.knows_torch and self._is_odd(args)):
+                return SLOW
+            self._launch(words)
+            if not self._results:
+                return None
+            outputs: list[Any] = []
+        else:
+            outputs = self._outputs(args)
+            words = self._pack(*args, *outputs) if outputs else None
+            if words is None or (self.knows_torch and self._is_odd(args)):
+                return SLOW
+            self._launch(words)
+        returned = [outputs[place] if is_made else args[place] for is_made, place in self._results]
+        return returned[0] if len(returned) == 1 else returned
+
+    def _outputs(self, args: tuple[Any, ...]) -> list[Any]:
+        """Fresh tensors for the results, of the framework of the first argument; empty where that is Python's to decide."""
+        shapes = self._shapes
+        if shapes is None:
+            shapes = self._solved_shapes(args)
+            if shapes is None:
+                return []
+        first = args[self._first] if 0 <= self._first < len(args) else None
+        if first is None or type(first) is np.ndarray:
+            return [np.empty(shape, carrier(dtype)) for shape, dtype in zip(shapes, self._dtypes)]
+        torch = self._torch
+        if torch is None or not isinstance(first, torch.Tensor):
+            return []
+        device = first.device
+        return [torch.empty(shape, dtype=carrier(dtype, torch), device=device) for shape, dtype in zip(shapes, self._dtypes)]
+
+    def _solved_shapes(self, args: tuple[Any, ...]) -> list[tuple[int, ...]] | None:
+        assert self._sizes_pack is not None, "shapes that change have a table for their sizes"
+        words = self._sizes_pack(*args)
+        if words is None:
+            return None
+        layout, places = self._sizes_of
+        numbers = layout.unpack_from(words)
+        values = {var: numbers[place] for var, place in places.items() if not var.dtype.is_float}
+        try:
+            return [cell_shape(d, _evaluated(shape, values)) for d, shape in zip(self._dtypes, self._changing)]
+        except (SizeError, NoSuchArray):
+            return None
+
+    def _is_odd(self, args: tuple[Any, ...]) -> bool:
+        """Whether a tensor of torch among packed arguments is lazily negated, which its description does not tell."""
+        return any(type(args[place]) is not np.ndarray and args[place].is_neg() for place in self._tensors)
+
+
+def _evaluated(shape: tuple[Expr, ...], values: dict[Var, int]) -> tuple[int, ...]:
+    extents = tuple(evaluate_size(extent, values) for extent in shape)
+    if any(extent < 0 for extent in extents):
+        raise SizeError("a negative extent")
+    return extents
+
+
+def _constant_shapes(signature: Signature) -> list[tuple[int, ...]] | None:
+    """The shapes of what the runtime makes, in cells; None where one depends on a call's sizes."""
+    shapes = [tensor.buffer.shape for tensor in signature.made]
+    if not all(isinstance(extent, Const) for shape in shapes for extent in shape):
+        return None
+    return [cell_shape(t.buffer.dtype, tuple(evaluate_size(e, {}) for e in t.buffer.shape)) for t in signature.made]
+
+
+def quick_launch(
+    signature: Signature, compiled: CompiledKernel, devices: Sequence[str | int], store: CodeStore | None
+) -> QuickLaunch | None:
+    """The quick way into a compiled kernel; None where it has none."""
+    kernel = signature.kernel
+    if any(isinstance(param, TensorParam) and param.role == "workspace" for param in kernel.params):
+        return None  # kept from call to call, by thread
+    words = Words(signature)
+    known = foreign()
+    try:
+        is_constant = _constant_shapes(signature) is not None
+        for tensor in signature.made:
+            carrier(tensor.buffer.dtype)
+    except (NoSuchArray, SizeError):
+        return None
+    full = table_of(signature, words, devices, known, with_made=True)
+    sizes = None if is_constant else table_of(signature, words, devices, known, with_made=False)
+    if full is None or (not is_constant and sizes is None):
+        return None
+    pack = packing_function(full, store)
+    sizes_pack = None if sizes is None else packing_function(sizes, store)
+    if pack is None:
+        return None
+    return QuickLaunch(signature, pack, sizes_pack, _launcher(compiled, words), words)
+
+
+def _launcher(compiled: CompiledKernel, words: Words) -> Callable[[bytes], None]:
+    """What launches packed arguments: the kernel's own way, or lists made of them."""
+    own: Callable[[bytes], None] | None = getattr(compiled, "launch_packed", None)
+    if own is not None:
+        return own
+    pointers, scalars = len(words.tensors), len(words.scalars)
+    kinds = "".join("d" if scalar.var.dtype.is_float else "q" for scalar in words.scalars)
+    packed = struct.Struct(f"<{pointers}Q{kinds}{len(words.sizes)}q")
+
+    def launch(data: bytes) -> None:
+        values = packed.unpack_from(data)
+        compiled.launch(values[:pointers], values[pointers : pointers + scalars], values[pointers + scalars :])
+
+    return launch

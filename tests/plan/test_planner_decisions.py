@@ -1,0 +1,469 @@
+"""Each decision of the planner by its reason, on the four machines."""
+
+# Kernels are read by the front end, not run by Python.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import zellige.language as T
+from zellige.demo import kernels
+from zellige.diagnostics import CompileError
+from zellige.ir.stmt import Copy, For, Gemm, Map
+from zellige.ir.traverse import walk
+from zellige.plan.nodes import Acquire, Get, Issue, PlannedLaunch, Put, Release, Slotted, Wait
+from zellige.plan.planner import plan
+from zellige.plan.targets_for_tests import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
+from zellige.plugin.contract import RegisterFile
+
+
+def gemm(M=512, N=512, K=512, BM=128, BN=128, BK=32, stages=3, dtype="float16", acc="float32", order=None, stage=None):
+    hand = {} if stage is None else {"order": order, "stage": stage}
+
+    @T.prim_func
+    def gemm(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), acc)):
+        with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=128) as (bx, by):
+            As = T.alloc_shared((BM, BK), dtype)
+            Bs = T.alloc_shared((BK, BN), dtype)
+            Cl = T.alloc_fragment((BM, BN), acc)
+            T.clear(Cl)
+            for k in T.Pipelined(T.ceildiv(K, BK), num_stages=stages, **hand):
+                T.copy(A[by * BM, k * BK], As)
+                T.copy(B[k * BK, bx * BN], Bs)
+                T.gemm(As, Bs, Cl)
+            T.copy(Cl, C[by * BM, bx * BN])
+
+    return gemm.kernel
+
+
+def first(kernel, capabilities) -> PlannedLaunch:
+    return plan(kernel, capabilities).launches[0]
+
+
+def decision(launch: PlannedLaunch, question: str):
+    """The last decision whose question holds these words."""
+    found = [d for d in launch.decisions if question in d.question]
+    assert found, [d.question for d in launch.decisions]
+    return found[-1]
+
+
+def choice(launch: PlannedLaunch, kind):
+    return next(c for c in launch.choices if isinstance(c.operation, kind))
+
+
+def role(launch: PlannedLaunch, name: str):
+    return next(r for r in launch.roles if r.name == name)
+
+
+def attention(stages=2):
+    return kernels.causal_attention(1, 2, 512, 64, stages=stages).kernel
+
+
+# ---- products
+
+
+def test_registers_choose_the_block_of_a_vector_engine() -> None:
+    launch = first(gemm(dtype="float32"), SCALAR_VECTOR_CPU)
+    product = choice(launch, Gemm)
+    assert (product.tiling.m, product.tiling.n) == (8, 32)
+    assert product.executor == "vector"
+    assert product.is_native
+    assert "32 registers of 16 float32" in decision(launch, "stays in registers").because
+    small = replace(SCALAR_VECTOR_CPU, registers=RegisterFile(vectors=16, vector_bytes=32), vector_bytes=32)
+    narrow = choice(first(gemm(dtype="float32"), small), Gemm)
+    assert (narrow.tiling.m, narrow.tiling.n) == (4, 16)
+
+
+def test_a_narrow_product_takes_fewer_vectors_and_more_rows() -> None:
+    tiling = choice(first(gemm(dtype="float32", BN=16, N=512), SCALAR_VECTOR_CPU), Gemm).tiling
+    assert (tiling.m, tiling.n) == (16, 16)
+
+
+@pytest.mark.parametrize("dtype, acc, interleave", [("float32", "float32", 1), ("bfloat16", "float32", 2), ("int8", "int32", 4)])
+def test_operands_are_packed_for_the_dot_product(dtype: str, acc: str, interleave: int) -> None:
+    product = choice(first(gemm(dtype=dtype, acc=acc), SCALAR_VECTOR_CPU), Gemm)
+    panels = next(layout for layout in product.layouts if layout.operand == "b")
+    assert (panels.kind, panels.parameters) == ("panels", (32, interleave))
+
+
+@pytest.mark.parametrize("dtype, acc, steps", [("float32", "float32", 128), ("bfloat16", "float32", 256), ("int8", "int32", 512)])
+def test_steps_of_k_merge_where_the_loop_only_copies_and_multiplies(dtype: str, acc: str, steps: int) -> None:
+    launch = first(gemm(dtype=dtype, acc=acc), SCALAR_VECTOR_CPU)
+    assert choice(launch, Gemm).merge * 32 == steps
+    assert "no bit changes" in decision(launch, "how many steps of k").because
+
+
+def test_steps_of_k_do_not_merge_where_each_product_rounds() -> None:
+    launch = first(gemm(acc="float16"), SCALAR_VECTOR_CPU)
+    assert choice(launch, Gemm).merge == 1
+    assert "rounded to float16 after each product" in decision(launch, "how many steps of k").because
+    assert choice(first(attention(), SCALAR_VECTOR_CPU), Gemm).merge == 1
+
+
+@pytest.mark.parametrize("stages", range(5))
+@pytest.mark.parametrize("target", TEST_TARGETS)
+def test_products_do_not_depend_on_stages(target: str, stages: int) -> None:
+    def product(launch: PlannedLaunch):
+        found = choice(launch, Gemm)
+        return found.executor, found.tiling, found.merge, found.is_native
+
+    machine = TEST_TARGETS[target]
+    assert product(first(gemm(stages=stages), machine)) == product(first(gemm(stages=0), machine))
+    assert product(first(attention(stages), machine)) == product(first(attention(0), machine))
+
+
+def test_a_product_is_padded_to_the_unit() -> None:
+    launch = first(gemm(BM=100, BN=72, M=400, N=288), QUEUES_CUBE)
+    said = decision(launch, "what executes the product")
+    assert "m from 100 to 112" in said.because
+    assert "n from 72 to 80" in said.because
+    assert choice(launch, Gemm).tiling.m == 16
+
+
+def test_a_unit_that_takes_multiples_is_cut_into_the_fewest_equal_blocks() -> None:
+    tiling = choice(first(gemm(BN=176, N=352), LANES_ASYNC), Gemm).tiling
+    assert (tiling.m, tiling.n, tiling.k) == (64, 176, 16)
+
+
+def test_a_product_without_a_unit_is_labelled_emulated() -> None:
+    for machine, reason in ((LANES_ASYNC, "which does not hold float32"), (LOCAL_ONLY, "")):
+        launch = first(gemm(dtype="float32"), machine)
+        assert not choice(launch, Gemm).is_native
+        said = decision(launch, "what executes the product")
+        assert "emulated" in said.chosen
+        assert any(reason in why for _, why in said.rejected) or not reason
+
+
+def test_a_narrow_operand_is_widened_where_all_of_its_values_are_kept() -> None:
+    said = decision(first(gemm(dtype="float8_e4m3fn"), LANES_ASYNC), "what executes the product")
+    assert "widened to float16" in said.because
+    assert "widened to float32" in decision(first(gemm(), SCALAR_VECTOR_CPU), "what executes the product").because
+
+
+def test_results_that_the_vector_engine_cannot_reach_add_up_apart() -> None:
+    launch = first(attention(), QUEUES_CUBE)
+    said = decision(launch, "where does the product into scores add up")
+    assert said.chosen.startswith("in scores_product")
+    products = [c.operation for c in launch.choices if isinstance(c.operation, Gemm)]
+    assert [p.c.buffer.name for p in products] == ["scores_product", "output_product"]
+    # a sum that only products touch stays in the unit's own memory
+    alone = first(gemm(), QUEUES_CUBE)
+    assert choice(alone, Gemm).operation.c.buffer.name == "Cl"
+    assert next(p.space for p in alone.placements if p.buffer.name == "Cl") == "sums"
+
+
+# ---- roles, channels, versions
+
+
+def test_a_cpu_runs_everything_in_one_role_and_interleaves_copies() -> None:
+    launch = first(gemm(dtype="float32"), SCALAR_VECTOR_CPU)
+    assert [r.name for r in launch.roles] == ["block"]
+    assert launch.roles[0].body == launch.launch.body
+    assert launch.channels == ()
+    assert choice(launch, Gemm).mechanism == "interleaved"
+
+
+def test_copies_get_a_producer_and_rows_get_consumers() -> None:
+    launch = first(gemm(), LANES_ASYNC)
+    assert [(r.name, r.count) for r in launch.roles] == [("producer", 1), ("consumer", 2)]
+    (channel,) = launch.channels
+    assert [b.name for b in channel.buffers] == ["As", "Bs"]
+    assert (channel.depth, channel.is_transaction, channel.bytes) == (3, True, 128 * 32 * 2 * 2)
+    loop = next(s for s in role(launch, "producer").body if isinstance(s, For))
+    assert [type(s) for s in loop.body] == [Acquire, Issue, Issue, Put]
+    assert all(p.slots == 3 for p in launch.placements if p.space == "shared")
+
+
+def test_one_product_stays_in_flight_across_iterations() -> None:
+    launch = first(gemm(), LANES_ASYNC)
+    body = role(launch, "consumer").body
+    peeled, steady = (s for s in body if isinstance(s, For))
+    assert [type(s) for s in peeled.body] == [Get, Issue]
+    assert [type(s) for s in steady.body] == [Get, Issue, Wait, Release]
+    assert steady.body[2].leave_in_flight == 1
+    assert decision(launch, "how many products are in flight").chosen == "one across iterations"
+
+
+def test_tiles_used_at_different_times_have_channels_of_their_own() -> None:
+    launch = first(attention(), LANES_ASYNC)
+    assert {c.name: c.depth for c in launch.channels} == {"Q_tile": 1, "K_tile": 2, "V_tile": 2, "scores": 2}
+
+
+def test_the_score_product_runs_ahead_of_the_softmax() -> None:
+    launch = first(attention(), LANES_ASYNC)
+    assert "the product into scores, by one iteration" in decision(launch, "does a product run ahead").chosen
+    channel = next(c for c in launch.channels if c.name == "scores")
+    assert (channel.scope, channel.producers, channel.consumers) == ("role", ("consumer",), ("consumer",))
+    steady = [s for s in walk(role(launch, "consumer")) if isinstance(s, For) and s.var.name == "k_step"][0]
+    start, rest, finish = steady.body
+    assert isinstance(start.body[-1], Issue)
+    assert any(isinstance(s, Slotted) for s in rest.body)
+    assert isinstance(finish.body[0], Wait)
+
+
+def test_a_product_does_not_run_ahead_where_its_tile_lives_on() -> None:
+    @T.prim_func
+    def carried(Q: T.Tensor((64, 64), "float16"), K: T.Tensor((256, 64), "float16"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            Qs = T.alloc_shared((64, 64), "float16")
+            Ks = T.alloc_shared((64, 64), "float16")
+            S = T.alloc_fragment((64, 64), "float32")
+            P = T.alloc_fragment((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.copy(Q, Qs)
+            T.clear(acc)
+            T.clear(S)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(K[k * 64, 0], Ks)
+                T.gemm(Qs, Ks, S, transpose_B=True)
+                T.copy(S, P)
+                T.gemm(P, Ks, acc)
+            T.copy(acc, O)
+
+    said = decision(first(carried.kernel, LANES_ASYNC), "does a product run ahead")
+    assert (said.chosen, said.because) == ("no", "S keeps something from one iteration to the next")
+
+
+def test_without_stages_there_is_no_producer() -> None:
+    for stages in (0, 1):
+        launch = first(gemm(stages=stages), LANES_ASYNC)
+        assert [r.name for r in launch.roles] == ["block"]
+        assert "a producer would only wait" in decision(launch, "which roles").because
+
+
+def test_a_copy_that_its_mechanism_cannot_make_stays_with_the_consumer() -> None:
+    launch = first(gemm(K=500, M=512), LANES_ASYNC)  # rows of A of 1000 bytes, of B of 1024
+    said = decision(launch, "can the copy to As run ahead")
+    assert (said.chosen, said.because) == ("no", "the box copy needs a pitch of A that is a multiple of 16 bytes")
+    assert [b.name for c in launch.channels for b in c.buffers] == ["Bs"]
+
+
+def test_queues_have_a_role_an_engine() -> None:
+    launch = first(attention(), QUEUES_CUBE)
+    assert [r.name for r in launch.roles] == ["vector", "cube", "load", "store"]
+    assert {c.name for c in launch.channels} == {
+        "Q_tile", "K_tile", "V_tile", "scores_product", "scores_landed", "weights", "output_product", "output_landed",
+    }  # fmt: skip
+    assert not any(isinstance(s, Map) for s in walk(role(launch, "cube")))
+
+
+def test_a_tile_that_engines_change_in_turns_is_handed_over() -> None:
+    @T.prim_func
+    def turns(X: T.Tensor((4, 64), "float32"), Y: T.Tensor((4, 64), "float32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((2, 64), "float32")
+            T.clear(tile)
+            for k in T.serial(4):
+                T.copy(X[k, 0:64], tile[k % 2, 0:64])
+                for j in T.Parallel(64):
+                    tile[0, j] = tile[0, j] + tile[1, j]
+                T.copy(tile[0, 0:64], Y[k, 0:64])
+
+    launch = first(turns.kernel, QUEUES_CUBE)
+    said = decision(launch, "how do several engines use tile")
+    assert said.chosen == "in turns, one version"
+    handed = [c for c in launch.channels if c.orders]
+    assert all(c.buffers == () and c.depth == 1 for c in handed)
+    assert {(c.producers[0], c.consumers[0]) for c in handed} >= {("load", "vector"), ("vector", "store"), ("store", "load")}
+
+
+def test_copies_run_ahead_within_one_role() -> None:
+    launch = first(gemm(), LOCAL_ONLY)
+    fill, steady, drain = (s for s in launch.roles[0].body if isinstance(s, For))
+    issue, work = steady.body
+    assert [type(s) for s in issue.body] == [Acquire, Issue, Issue]
+    assert [type(s) for s in work.body] == [Wait, Put, Get, Slotted, Release]
+    assert work.body[0].leave_in_flight == 4  # two iterations of two copies
+    assert [s.leave_in_flight for s in walk(drain) if isinstance(s, Wait)] == [0]
+    assert fill.stop.value == 2
+    (channel,) = launch.channels
+    assert (channel.scope, channel.depth, channel.mechanism) == ("role", 3, "counted wait")
+
+
+def test_each_tile_is_waited_for_by_itself() -> None:
+    launch = first(attention(), LOCAL_ONLY)
+    steady = next(s for s in walk(launch.roles[0]) if isinstance(s, For) and s.var.name == "k_step")
+    assert [s.leave_in_flight for s in walk(steady) if isinstance(s, Wait)] == [3, 2]  # K, then V
+
+
+# ---- capacity
+
+
+def test_stages_are_reduced_to_what_fits() -> None:
+    launch = first(gemm(BK=128, stages=4), LANES_ASYNC)  # 64 KiB a version
+    said = decision(launch, "how many versions of As and Bs")
+    assert said.chosen == "3 instead of 4"
+    assert said.rejected == (("4", "too many bytes"),)
+    assert launch.channels[0].depth == 3
+
+
+def test_a_second_version_of_the_scores_is_given_up_before_stages() -> None:
+    tight = replace(LANES_ASYNC, spaces=tuple(replace(s, bytes=50_000) if s.name == "registers" else s for s in LANES_ASYNC.spaces))
+    launch = first(attention(), tight)
+    assert "do not fit into registers" in decision(launch, "does a product run ahead").because
+    assert next(c.depth for c in launch.channels if c.name == "K_tile") == 2
+
+
+def test_tiles_that_do_not_fit_are_an_error_that_says_what_would() -> None:
+    with pytest.raises(CompileError) as caught:
+        plan(gemm(BM=512, BN=512, BK=512, dtype="float32"), LANES_ASYNC)
+    text = str(caught.value)
+    assert caught.value.code == "E301"
+    assert "232448" in text
+    assert "As 512x512 float32 of 1048576 bytes x 1" in text
+    assert "Bs 512x512" in text
+    assert "smaller" in text or "would fit" in text
+
+
+def test_the_error_names_rows_that_fit() -> None:
+    tight = replace(LOCAL_ONLY, spaces=tuple(replace(s, bytes=100 * 1024) if s.name == "local" else s for s in LOCAL_ONLY.spaces))
+    with pytest.raises(CompileError, match="Cl with 176 rows instead of 256 would fit"):
+        plan(gemm(BM=256, BN=128, BK=16, stages=1), tight)
+    plan(gemm(BM=176, BN=128, BK=16, stages=1), tight)
+
+
+def test_too_many_lanes_are_an_error() -> None:
+    @T.prim_func
+    def wide(A: T.Tensor((4096,), "float32"), B: T.Tensor((4096,), "float32")):
+        with T.Kernel(2, threads=2048) as bx:
+            tx = T.get_thread_binding()
+            B[bx * 2048 + tx] = A[bx * 2048 + tx]
+
+    with pytest.raises(CompileError) as caught:
+        plan(wide.kernel, LANES_ASYNC)
+    assert caught.value.code == "E302"
+    plan(wide.kernel, SCALAR_VECTOR_CPU)
+
+
+def test_tiles_of_dead_ranges_share_bytes() -> None:
+    @T.prim_func
+    def one_after_the_other(X: T.Tensor((64, 64), "float32"), Y: T.Tensor((3, 64, 64), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((64, 64), "float32")
+            b = T.alloc_shared((64, 64), "float32")
+            c = T.alloc_shared((64, 64), "float32")
+            T.copy(X, a)
+            T.copy(a, b)
+            T.copy(b, c)
+            T.copy(c, Y[0, 0, 0])
+
+    placed = {p.buffer.name: p.offset for p in first(one_after_the_other.kernel, LOCAL_ONLY).placements}
+    assert placed["a"] == placed["c"] != placed["b"]
+
+
+# ---- edges
+
+
+def test_only_the_tail_of_a_loop_is_tested() -> None:
+    launch = first(gemm(K=500, stages=0), QUEUES_CUBE)
+    assert decision(launch, "are copies in the loop over k tested").chosen == "only in a tail"
+    (main,) = launch.full_loops
+    assert main.stop.value == 15  # 15 x 32 = 480 of 500
+    copies = {c.operation.dst.buffer.name: c for c in launch.choices if isinstance(c.operation, Copy)}
+    assert (copies["As"].edge, copies["As"].tested) == ("partial", (1,))
+    assert (copies["Bs"].edge, copies["Bs"].tested) == ("partial", (0,))
+    assert copies["C"].edge == "none"
+
+
+def test_copies_that_fill_by_themselves_need_no_split() -> None:
+    launch = first(gemm(K=504), LANES_ASYNC)
+    assert launch.full_loops == ()
+    assert "which the mechanism does by itself" in decision(launch, "how is A copied").because
+
+
+def test_a_safe_value_keeps_a_copy_from_a_mechanism_that_fills_with_zeros() -> None:
+    @T.prim_func
+    def safe(X: T.Tensor((60, 64), "float16"), Y: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=32):
+            T.annotate_safe_value({X: 1.0})
+            tile = T.alloc_shared((64, 64), "float16")
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(X[k * 32, 0], tile)
+                T.copy(tile, Y)
+
+    said = decision(first(safe.kernel, LANES_ASYNC), "how is X copied")
+    assert said.chosen == "lane moves"
+    assert said.rejected == (("box copy", "fills with zeros, and X has another safe value"),)
+
+
+# ---- schedules by hand
+
+
+def test_stages_by_hand_give_the_versions() -> None:
+    launch = first(gemm(order=[0, 1, 2], stage=[0, 0, 2]), LANES_ASYNC)
+    assert launch.channels[0].depth == 3
+    assert "makes it in stage 0 and uses it in stage 2" in decision(launch, "how does As and Bs get").because
+
+
+def test_a_schedule_by_hand_is_followed_within_one_role() -> None:
+    launch = first(gemm(order=[2, 1, 0], stage=[0, 0, 1]), LOCAL_ONLY)
+    steady = next(s for s in walk(launch.roles[0]) if isinstance(s, For) and s.var.name == "k_step")
+    work, issue = steady.body  # the product first, then the copies of the next iteration
+    assert isinstance(work.body[-1], Release)
+    assert [s.operation.dst.buffer.name for s in issue.body if isinstance(s, Issue)] == ["Bs", "As"]
+
+
+def test_a_schedule_by_hand_that_would_change_the_result_is_refused() -> None:
+    launch = first(gemm(order=[0, 1, 2], stage=[1, 1, 0]), LOCAL_ONLY)
+    said = decision(launch, "is the author's schedule")
+    assert (said.chosen, said.because) == ("no", "As would be read before it is written")
+    assert launch.channels[0].depth == 3  # what num_stages asks for
+
+
+def test_a_schedule_by_hand_that_counts_wrong_is_refused() -> None:
+    launch = first(gemm(order=[0, 1], stage=[0, 0]), LOCAL_ONLY)
+    assert "2 stages and 2 places for 3 statements" in decision(launch, "is the author's schedule").because
+
+
+# ---- the launch
+
+
+def test_small_products_are_taken_several_at_once() -> None:
+    launch = first(gemm(BM=64, BN=32, dtype="float32"), SCALAR_VECTOR_CPU)
+    assert launch.order.coarsen == (4, 2)
+    assert first(gemm(dtype="float32"), SCALAR_VECTOR_CPU).order.coarsen == ()
+
+
+def test_a_raster_hint_orders_the_grid() -> None:
+    @T.prim_func
+    def hinted(X: T.Tensor((64, 64), "float32")):
+        with T.Kernel(8, 8, threads=32) as (bx, by):
+            T.use_swizzle(4)
+            for i, j in T.Parallel(8, 8):
+                X[by * 8 + i, bx * 8 + j] = 1.0
+
+    launch = first(hinted.kernel, LANES_ASYNC)
+    assert launch.order.panel == 4
+    assert "panels of 4 blocks" in decision(launch, "in which order do blocks run").chosen
+
+
+# ---- what is left alone
+
+
+def test_lane_code_is_one_role_untouched() -> None:
+    @T.prim_func
+    def lanes(X: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            X[tx] = X[tx] + 1.0
+
+    launch = first(lanes.kernel, LANES_ASYNC)
+    assert launch.roles[0].body is launch.launch.body
+    assert "its author programs the lanes" in decision(launch, "which roles").because
+
+
+def test_atomics_with_an_order_keep_everything_in_place() -> None:
+    @T.prim_func
+    def flags(X: T.Tensor((512, 64), "float16"), Y: T.Tensor((512, 64), "float16"), flag: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((64, 64), "float16")
+            for k in T.Pipelined(8, num_stages=3):
+                T.copy(X[k * 64, 0], tile)
+                T.copy(tile, Y[k * 64, 0])
+            T.atomic_add(flag[0], 1, memory_order="release")
+
+    for machine in (LANES_ASYNC, QUEUES_CUBE, LOCAL_ONLY):
+        assert "nothing may move across them" in decision(first(flags.kernel, machine), "which roles").because
