@@ -53,6 +53,11 @@ class Run:
             return self.put(self.random.integers(-3, 4, shape), dtype or self.dtype)
         return self.put(self.random.standard_normal(shape) * scale, dtype or self.dtype)
 
+    def require(self, condition: bool, message: str) -> None:
+        """Refuse sizes that the example does not mean."""
+        if not condition:
+            raise click.UsageError(message)
+
     def zeros(self, *shape: int, dtype: str | None = None) -> Any:
         return self.put(np.zeros(shape), dtype or self.dtype)
 

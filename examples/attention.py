@@ -92,6 +92,8 @@ def reference(q: Bounded, k: Bounded, v: Bounded, *, is_causal: bool, dtype: str
 @example(shape={"batch": 2, "heads": 6, "kv_heads": 2, "queries": 501, "keys": 517, "width": 64}, dtypes=("float16", "bfloat16", "float32"))
 def main(run: Run) -> None:
     batch, heads, kv_heads, queries, keys, width = run.shape
+    run.require(heads % kv_heads == 0, "heads must be a multiple of kv_heads: each head of keys serves as many heads of queries")
+    run.require(keys >= queries, "keys must be at least queries: the last query stands at the last key")
     Q, K, V = run.normal(batch, heads, queries, width), run.normal(batch, kv_heads, keys, width), run.normal(batch, kv_heads, keys, width)
     k, v = (exact(np.repeat(to_numpy(x), heads // kv_heads, axis=1)) for x in (K, V))
     for is_causal in (False, True):

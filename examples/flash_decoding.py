@@ -92,6 +92,7 @@ def flash_decoding(heads, kv_heads, width, splits, dtype="float16", block_N=64, 
 @example(shape={"batch": 3, "heads": 16, "kv_heads": 2, "keys": 5003, "width": 64, "splits": 8}, dtypes=("float16", "bfloat16", "float32"))
 def main(run: Run) -> None:
     batch, heads, kv_heads, keys, width, splits = run.shape
+    run.require(heads % kv_heads == 0, "heads must be a multiple of kv_heads: each head of keys serves as many heads of queries")
     Q, K, V = run.normal(batch, heads, width), run.normal(batch, keys, kv_heads, width), run.normal(batch, keys, kv_heads, width)
     kernel = flash_decoding(heads, kv_heads, width, splits, run.dtype)
     q = exact(to_numpy(Q)).reshape(batch, heads, 1, width)

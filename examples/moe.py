@@ -210,6 +210,7 @@ def expected_result(X, gate, up, down, chosen, weights, dtype) -> Bounded:
 @example(shape={"tokens": 501, "experts": 8, "k": 2, "width": 193, "hidden": 301}, dtypes=("float16", "bfloat16", "float32"))
 def main(run: Run) -> None:
     tokens, experts, k, width, hidden = run.shape
+    run.require(k <= experts, "k must be at most experts")
     X, router = run.normal(tokens, width), run.normal(width, experts, scale=0.1)
     gate, up = run.normal(experts, width, hidden, scale=0.1), run.normal(experts, width, hidden, scale=0.1)
     down = run.normal(experts, hidden, width, scale=0.1)

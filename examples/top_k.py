@@ -39,6 +39,7 @@ def top_k(columns, k, dtype="float32", block_rows=8):
 @example(shape={"rows": 2001, "columns": 257, "k": 6}, dtypes=("float32", "float16", "bfloat16"))
 def main(run: Run) -> None:
     rows, columns, k = run.shape
+    run.require(k <= columns, "k must be at most columns")
     X = run.normal(rows, columns)
     kernel = top_k(columns, k, run.dtype)
     x = to_numpy(X)

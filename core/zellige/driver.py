@@ -146,7 +146,7 @@ def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
         if error.replay:
             raise
         raise InternalError(error.message, replay=_replay(kernel, target)) from error
-    except Warning:  # a diagnostic of the kernel that the user turned into an error
+    except (Warning, MemoryError):  # a diagnostic that the user turned into an error; a machine too small for what was asked
         raise
     except Exception as error:
         raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error

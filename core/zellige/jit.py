@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import is_
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,8 +73,9 @@ class JITOptions:
     def compile_options(self, settings: Mapping[str, Any], target: Target) -> CompileOptions:
         """The options of one compilation; what the kernel's body says gives way to what was given here."""
         configs = {**dict(settings.get("pass_configs", {})), **dict(self.pass_configs or {})}
-        concrete = target if target.name != AUTO else registry().resolve(target)
-        fields = option_fields(configs, concrete) if configs else {}
+        fields: dict[str, Any] = {}
+        if configs:
+            fields = option_fields(configs, registry().resolve(target) if target.name == AUTO else target)
         inner = tuple(settings.get("compile_flags", ()))
         fields["compile_flags"] = (*inner, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
         root = self.debug_root_path
@@ -212,22 +214,28 @@ _MOST_KNOWN_CALLS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class _KnownCall:
-    """The kernel of calls with the same key while the function's dependencies are in ``state``, and which arguments it takes."""
+    """The kernel of calls with the same key while the function's dependencies are in ``state``, and which arguments it takes.
+
+    ``held`` are the objects that the function depends on where looking at them, not into them, tells that the state is the same.
+    """
 
     state: tuple[Any, ...]
+    held: list[Any] | None
     kernel: JITKernel
     places: tuple[int, ...]
 
 
 def _call_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """What decides on the kernel of a call: shapes, strides and types of tensors, the values of constants. None: not told so simply."""
-    torch = sys.modules.get("torch")
-    tensor = getattr(torch, "Tensor", np.ndarray)
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     key: list[Any] = []
     for value in args:
         kind = type(value)
         if kind is np.ndarray:
-            key.append((value.shape, value.strides, value.dtype))
+            dtype = value.dtype
+            if not dtype.isbuiltin:  # those that are have a number of their own, which is much quicker to compare
+                return None
+            key.append((value.shape, value.strides, dtype.num))
         elif kind is tensor:
             key.append((value.shape, value.stride(), value.dtype, value.device))
         elif kind is int or kind is bool or kind is str:
@@ -282,7 +290,7 @@ class JITFunction:
             return self._of_prim_func(args)(*args, **named)
         if self._known and not named:
             known = self._known.get(_call_key(args))
-            if known is not None and known.state == self._state():
+            if known is not None and self._is_current(known):
                 return known.kernel(*[args[place] for place in known.places])
         if self._style(args, named):
             return self._lazy_kernel(args, named)
@@ -408,8 +416,10 @@ class JITFunction:
         return bound
 
     def _misfit(self, message: str) -> CompileError:
-        span = None if self._kernel_function is None else self._kernel_function.span
-        error = catalogue.E157.error(span, function=self.__name__, message=message, signature=f"{self.__name__}{self.signature}")
+        function = self._kernel_function
+        span = None if function is None else function.span
+        signature = f"{self.__name__}{self.signature}" if function is None else function.head
+        error = catalogue.E157.error(span, function=self.__name__, message=message, signature=signature)
         assert isinstance(error, CompileError)
         return error
 
@@ -506,7 +516,16 @@ class JITFunction:
             return
         if len(self._known) >= _MOST_KNOWN_CALLS:
             self._known.clear()
-        self._known[key] = _KnownCall(state=self._state(), kernel=kernel, places=tuple(places))
+        state = self._state()
+        held = None if self._dependencies is None else self._dependencies.unchanging()
+        self._known[key] = _KnownCall(state=state, held=held, kernel=kernel, places=tuple(places))
+
+    def _is_current(self, known: _KnownCall) -> bool:
+        if known.held is not None and self._dependencies is not None:
+            values = self._dependencies.values()
+            if len(values) == len(known.held) and all(map(is_, values, known.held)):
+                return True
+        return known.state == self._state()
 
     def _eager_kernel(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[JITKernel, dict[str, Any]]:
         """The kernel for a call, and the values that it takes, in its order."""

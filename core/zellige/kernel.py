@@ -27,12 +27,13 @@ from zellige.plugin.contract import CompiledKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.runtime.arguments import Place, Signature
 from zellige.runtime.arrays import HOST
-from zellige.runtime.native.quick import SLOW, QuickLaunch, quick_launch
+from zellige.runtime.native import SLOW
 from zellige.runtime.size_text import size_text
 from zellige.target import AUTO, Target, parse_target
 
 if TYPE_CHECKING:
     from zellige.profiler import Profiler
+    from zellige.runtime.native.quick import QuickLaunch
     from zellige.runtime.supply import TensorSupplyType
 
 _CALLS_BEFORE_QUICK: Final = 2
@@ -162,6 +163,8 @@ class JITKernel:
         quick = self._quick
         is_wanted = quick is None if self._explained == _CALLS_BEFORE_QUICK else False
         if is_wanted or (quick is not None and not quick.knows_torch and "torch" in sys.modules):
+            from zellige.runtime.native.quick import quick_launch
+
             kept = store() if memo.is_enabled else None
             with driver.internal_errors(self.kernel, variant.target):
                 self._quick = quick_launch(self.signature, variant.compiled, variant.place.devices, kept)

@@ -336,6 +336,7 @@ def test_an_interrupted_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
     assert [trial.is_recalled for trial in tuner(configs).run().trials] == [True, False, False]
 
 
+@pytest.mark.filterwarnings("ignore:.*E744")
 def test_a_cache_that_is_off_or_cannot_be_written_keeps_nothing(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     zl.disable_cache()
     try:

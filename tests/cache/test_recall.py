@@ -151,6 +151,8 @@ def test_the_digest_of_a_packages_source_follows_its_content(tmp_path: Path, mon
     (package / "deep" / "__pycache__" / "part.pyc").write_text("left out")
     monkeypatch.syspath_prepend(str(tmp_path))
     disk = DiskStore(tmp_path / "cache")
+    far = 2**62
+    monkeypatch.setattr(keys, "LOADED_NS", far)
 
     def digest() -> str:
         keys._source_digest.cache_clear()
@@ -169,6 +171,8 @@ def test_the_digest_of_a_packages_source_follows_its_content(tmp_path: Path, mon
     assert digest() != first
     keys._source_digest.cache_clear()
     assert keys.source_digest("no_such_package", disk) == "no_such_package"
+    monkeypatch.setattr(keys, "LOADED_NS", 0)  # the files are younger than what runs
+    assert digest() != digest()
 
 
 def test_an_edited_place_is_the_one_that_is_named(folder: Path, steps: Any, tmp_path: Path) -> None:
@@ -252,3 +256,31 @@ def test_printing_kernels_work_from_disk(folder: Path, steps: Any, capfd: pytest
         assert steps.taken == expected
     first, second = capfd.readouterr().out.splitlines()
     assert first == second and "second" in first
+
+
+COMPILER = """
+import sys
+import numpy as np
+import zellige as zl, zellige.language as T
+
+def kernel(n):
+    @T.prim_func
+    def scale(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as _:
+            for j in T.Parallel(64):
+                B[j] = A[j] * float(n)
+    return zl.compile(scale, out_idx=-1, target="cpu")
+
+for n in range(1, 5):
+    assert kernel(n)(np.ones(64, np.float32))[0] == n
+"""
+
+
+def test_processes_that_compile_the_same_kernels_at_once_all_get_them(folder: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(COMPILER)
+    started = [subprocess.Popen([sys.executable, "-W", "error", str(program)], stderr=subprocess.PIPE) for _ in range(5)]
+    started[0].kill()
+    for process in started:
+        _, errors = process.communicate(timeout=120)
+        assert process is started[0] or process.returncode == 0, errors.decode()

@@ -70,6 +70,10 @@ def test_every_example_is_run_here() -> None:
     assert sorted(SHAPES) == names()
 
 
+def test_the_index_lists_every_example() -> None:
+    assert sorted(re.findall(r"\[(\w+)\]\(\1\.py\)", (FOLDER / "README.md").read_text(encoding="utf-8"))) == names()
+
+
 @pytest.mark.parametrize("name", sorted(SHAPES))
 def test_example_is_within_its_bound(name: str, load_example: Callable[[str], ModuleType]) -> None:
     module = load_example(name)
@@ -144,6 +148,31 @@ def test_a_wrong_result_ends_with_status_1(wrong: str, load_example: Callable[[s
     result = CliRunner().invoke(module.main, ["--shape", "67x45x31", "--milliseconds", "0.1"], catch_exceptions=False)
     assert result.exit_code == 1
     assert "OVER THE BOUND" in result.output
+
+
+@pytest.mark.parametrize("name", ["attention", "gemm", "gemm_fp8", "histogram", "moe", "transpose"])
+def test_example_takes_torch_tensors(name: str, load_example: Callable[[str], ModuleType]) -> None:
+    module = load_example(name)
+    for dtype in options(module, "dtype"):
+        arguments = ["--shape", SHAPES[name][0], "--dtype", dtype, "--device", "cpu", "--milliseconds", "0.1"]
+        result = CliRunner().invoke(module.main, arguments, catch_exceptions=False)
+        assert result.exit_code == 0 and " ok\n" in result.output, result.output
+
+
+@pytest.mark.parametrize(
+    "name, shape, reason",
+    [
+        ("attention", "1x4x3x8x8x8", "multiple of kv_heads"),
+        ("attention", "1x4x2x9x8x8", "keys must be at least queries"),
+        ("flash_decoding", "1x4x3x8x8x2", "multiple of kv_heads"),
+        ("moe", "8x2x3x8x8", "k must be at most experts"),
+        ("top_k", "8x2x3", "k must be at most columns"),
+    ],
+)
+def test_sizes_without_meaning_are_refused(name: str, shape: str, reason: str, load_example: Callable[[str], ModuleType]) -> None:
+    result = CliRunner().invoke(load_example(name).main, ["--shape", shape])
+    assert result.exit_code == 2
+    assert reason in result.output
 
 
 @pytest.mark.parametrize("shape", ["12x13", "a", "12x0x3", ""])

@@ -251,6 +251,36 @@ def test_error_in_a_macro_names_the_calls() -> None:
     assert "tile[0, 0]" in str(caught.value) and "outer(B)" in str(caught.value)
 
 
+def test_deep_chain_of_calls_is_shown_by_its_ends() -> None:
+    @T.macro
+    def endless(tile, n):
+        endless(tile, n + 1)
+
+    with pytest.raises(CompileError) as caught:
+
+        @T.prim_func
+        def kernel(B: T.Tensor((4,), "int32")):
+            with T.Kernel(1):
+                endless(B, 0)
+
+    assert caught.value.code == "E122"
+    messages = [n.message for n in caught.value.diagnostics[0].notes]
+    assert messages == ["in endless, called from here"] * 4 + ["in 52 more calls"] + ["in endless, called from here"] * 4
+
+
+def test_standard_library_is_no_helper_of_the_user() -> None:
+    with pytest.raises(CompileError) as caught:
+
+        @T.prim_func
+        def kernel(B: T.Tensor((4,), "int32")):
+            with T.Kernel(1):
+                with T.Kernel(2):
+                    B[0] = 1
+
+    assert caught.value.code == "E103"
+    assert not caught.value.diagnostics[0].notes
+
+
 def test_exception_of_a_plain_helper_keeps_its_cause() -> None:
     def helper(n: int) -> None:
         raise KeyError(f"no tile for {n}")

@@ -274,6 +274,18 @@ def test_unknown_keyword_is_refused() -> None:
         assert caught.value.code == "E157"
 
 
+def test_misfit_shows_the_parameters_as_written() -> None:
+    @jit(target="interp")
+    def copy(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(4) as bx:
+            B[bx] = A[bx]
+
+    with pytest.raises(CompileError, match="missing a required argument: 'B'") as caught:
+        copy(array(4))
+    hint = "its signature is copy(A: T.Tensor((4,), 'float32'), B: T.Tensor((4,), 'float32'))"
+    assert caught.value.diagnostics[0].hint == hint
+
+
 def test_constant_size_decides_before_the_block() -> None:
     @jit(target="interp")
     def fill(A):

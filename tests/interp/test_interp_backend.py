@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zellige.diagnostics import Unsupported, ZelligeWarning
+from zellige.diagnostics import CompileError, Unsupported, ZelligeWarning
 from zellige.interp.kernel import InterpretedKernel, memory_at
 from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Dialect, Launch
@@ -97,3 +97,18 @@ def test_a_plugins_operation_has_no_meaning_here():
     with pytest.raises(Unsupported) as caught:
         InterpretedKernel(foreign).launch([packed.ctypes.data, out.ctypes.data], [0.5], [1])
     assert caught.value.code == "E445" and "acme.fetch" in str(caught.value) and caught.value.span is not None
+
+
+def test_tile_larger_than_the_machine_is_the_kernels_mistake() -> None:
+    program = """# tile-ir 1.0
+
+
+def large(A: tensor((1,), float32)):
+    with launch(1) as (bx,):
+        tile = alloc((1048576, 1048576), float32, "shared")
+        A[0] = tile[3, 3]
+"""
+    array = np.zeros(1, np.float32)
+    with pytest.raises(CompileError) as caught:
+        compiled(program).launch([array.ctypes.data], [], [])
+    assert caught.value.code == "E301"

@@ -1,7 +1,7 @@
 """Plans of the planner with one statement changed: where the checks find nothing, the interpreter finds nothing either.
 
 A mutant may be right by chance (two statements that commute, a wait that another one covers), and a wrong one may give the right bits by
-chance (a copy made twice). What must not happen is a mutant that passes the checks and gives other bits. """
+chance (a copy made twice). What must not happen is a mutant that passes the checks and gives other bits."""
 
 from __future__ import annotations
 

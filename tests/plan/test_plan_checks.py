@@ -10,9 +10,11 @@ import pytest
 
 import zellige.plan.check as check_module
 from zellige.diagnostics import InternalError
+from zellige.ir.parser import parse_kernel
+from zellige.ir.stmt import For
 from zellige.ir.traverse import rebuilt
 from zellige.plan.check import check, verify_plan
-from zellige.plan.nodes import PlannedKernel, Role
+from zellige.plan.nodes import Issue, PlannedKernel, PlannedLaunch, Role, Token, Wait
 
 NAMES = ("specialised_gemm", "pipelined_gemm", "skewed_attention", "queue_machine", "turn_taking")
 
@@ -61,6 +63,30 @@ def test_the_launches_body_as_one_role_is_a_right_plan(plan_named: Callable[...,
         main = Role(name="main", engine="vector", body=launch.launch.body)
         simple = rebuilt(plan, launches=(rebuilt(launch, roles=(main,), channels=(), placements=(), choices=()),))
         assert check(simple) == ()
+
+
+TWO_COPIES = """# tile-ir 1.0
+
+
+def k(A: tensor((4, 8), float32), C: tensor((4, 8), float32)):
+    with launch(1) as (bx,):
+        x = alloc((8,), float32, "shared")
+        for k in serial(4):
+            copy(A[k, 0:+8], x[:])
+            copy(x[:], C[k, 0:+8])
+"""
+
+
+def test_tokens_are_told_apart_by_identity_not_by_name() -> None:
+    kernel = parse_kernel(TWO_COPIES)
+    alloc, loop = kernel.launches[0].body
+    assert isinstance(loop, For)
+    load, store = loop.body
+    first, second = Token(name="copies", engine="copy"), Token(name="copies", engine="copy")
+    body = (Issue(operation=load, token=first), Wait(token=first), Issue(operation=store, token=second), Wait(token=second))
+    role = Role(name="main", engine="vector", body=(alloc, rebuilt(loop, body=body)))
+    launch = PlannedLaunch(launch=kernel.launches[0], roles=(role,))
+    assert check(PlannedKernel(kernel=kernel, target="by hand", launches=(launch,))) == ()
 
 
 def test_the_list_of_checks_is_complete() -> None:

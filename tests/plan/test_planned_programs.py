@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from zellige.generate.kernels import generate_seeded
 from zellige.generate.pipelines import pipeline_program
 from zellige.generate.program import Program
 from zellige.interp import interpret
+from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.plan.check import Limits, check
 from zellige.plan.interpret import reference_kernel, run
@@ -60,11 +62,24 @@ def filled(kernel: Kernel) -> Program:
     return Program(kernel=kernel, arguments=tuple(arguments))
 
 
+EMPTY_BRANCH = """# tile-ir 1.0
+
+
+def k(A: tensor((4,), float32)):
+    with launch(1) as (bx,):
+        tile = alloc((4,), float32, "shared")
+        copy(A[:], tile[:])
+        if A[0] == 0.0:
+            pass
+        copy(tile[:], A[:])
+"""
+
 DEMOS = {
     "vector_addition": lambda: vector_addition(100, block=32),
     "small_product": lambda: pipelined_gemm(70, 50, 90, block_M=32, block_N=32, block_K=16),
     "large_product": lambda: pipelined_gemm(130, 70, 200, block_M=64, block_N=64, block_K=32, stages=4),
     "one_iteration": lambda: pipelined_gemm(64, 32, 10, block_M=64, block_N=32, block_K=16),
+    "empty_branch": lambda: SimpleNamespace(kernel=parse_kernel(EMPTY_BRANCH)),
     "attention": lambda: causal_attention(1, 1, 100, 16, block_M=64, block_N=32),
 }
 

@@ -220,7 +220,7 @@ def test_a_product_does_not_run_ahead_where_its_tile_lives_on() -> None:
                 T.copy(K[k * 64, 0], Ks)
                 T.gemm(Qs, Ks, S, transpose_B=True)
                 T.copy(S, P)
-                T.gemm(P, Ks, acc)
+                T.gemm(P, Qs, acc)
             T.copy(acc, O)
 
     said = decision(first(carried.kernel, LANES_ASYNC), "does a product run ahead")

@@ -13,10 +13,10 @@ from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Copy, For, Kernel
 from zellige.ir.traverse import walk
 from zellige.ir.verify import check
+from zellige.plan import edges as tensor_edges
 from zellige.plan.by_hand import renewed_tiles
 from zellige.plan.capabilities import Machine
 from zellige.plan.dependence import dependences
-from zellige.plan import edges as tensor_edges
 from zellige.plan.facts import LaunchFacts, bytes_of, is_uniform, overwrites_whole
 from zellige.plan.pipeline import Schedule, replicable, why_not
 from zellige.plan.place import live_ranges
@@ -316,7 +316,8 @@ def test_spaces_stand_for_each_other() -> None:
     [
         ("float32", "float16", True), ("float32", "bfloat16", True), ("bfloat16", "float16", False), ("float16", "bfloat16", False),
         ("float16", "float8_e4m3fn", True), ("float16", "float8_e5m2", True), ("float8_e4m3fn", "float8_e5m2", False),
-        ("float32", "int8", True), ("float16", "int16", False), ("int32", "uint8", True), ("int8", "uint8", False), ("int32", "float16", False),
+        ("float32", "int8", True), ("float16", "int16", False), ("int32", "uint8", True), ("int8", "uint8", False),
+        ("int32", "float16", False),
     ],
 )  # fmt: skip
 def test_which_types_hold_all_values_of_another(wide: str, narrow: str, does: bool) -> None:
@@ -334,5 +335,3 @@ def test_generated_programs_are_planned_for_every_machine(seed: int) -> None:
         for launch in planned.launches:
             assert launch.roles
             assert all(d.question and d.chosen and d.because for d in launch.decisions)
-
-

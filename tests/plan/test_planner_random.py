@@ -1,4 +1,4 @@
-"""Random pipelined kernels: loops over tiles that are copied, computed, multiplied, updated in place, carried, stored and added to, in any order.
+"""Random pipelined kernels: loops over tiles that are copied, computed, multiplied, updated in place, carried, stored and added to.
 
 What a plan computes must be the interpreter's bits whatever was decided; the number of stages must not change them either.
 """
@@ -31,8 +31,8 @@ PARAMETERS = (
 
 
 class Writer:
-    """Writes one kernel. Tiles h* and c* are float16, f* float32. Those of h* and f* begin as zeros, those of c* are copied before they are used:
-    no element is ever undefined."""
+    """Writes one kernel. Tiles h* and c* are float16, f* float32. Those of h* and f* begin as zeros, those of c* are copied before they are
+    used: no element is ever undefined."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -44,7 +44,11 @@ class Writer:
         for i in range(TILES):
             lines += [f'h{i} = alloc((8, 16), float16, "shared")', f'f{i} = alloc((8, 16), float32, "fragment")']
         lines += [f'c{i} = alloc((8, 16), float16, "shared")' for i in range(TILES)]
-        lines += ['sq = alloc((8, 8), float32, "fragment")', 'pq = alloc((8, 8), float16, "shared")', 'col = alloc((8,), float32, "fragment")']
+        lines += [
+            'sq = alloc((8, 8), float32, "fragment")',
+            'pq = alloc((8, 8), float16, "shared")',
+            'col = alloc((8,), float32, "fragment")',
+        ]
         lines += [f"fill(h{i}[:, :], float16(0.0))\nfill(f{i}[:, :], 0.0)" for i in range(TILES)]
         lines += ["fill(sq[:, :], 0.0)\nfill(pq[:, :], float16(0.0))\nfill(col[:], 0.0)", "v: mutable(int32) = 0"]
         for number in range(self.random.choice((1, 1, 2))):
@@ -72,7 +76,15 @@ class Writer:
             if self.random.random() < 0.3:
                 body.insert(self.random.randrange(len(body)), f"v = rows[{var}]")
             self.copied = targets
-        for _ in range(self.random.randint(2, 8)):
+        if self.random.random() < 0.35:  # two products with work between them
+            body += [
+                "fill(sq[:, :], 0.0)",
+                f"gemm({self.read()}[:, :], {self.read()}[:, :], sq[:, :], clear=False, transpose_b=True)",
+                "for i, j in parallel(8, 8):\n    sq[i, j] = sq[i, j] * 0.25",
+                "copy(sq[:, :], pq[:, :])",
+                f"gemm(pq[:, :], {self.read()}[:, :], {self.wide()}[:, :], clear=False)",
+            ]
+        for _ in range(self.random.randint(1, 7)):
             body.append(self.statement(var, 0))
         inner = textwrap.indent("\n".join(body), " " * 4)
         return f"for {var} in pipelined({stop}, stages={stages}):\n{inner}"
@@ -181,7 +193,7 @@ def examine(seed: int, schedules: int, sizes: tuple[int, ...]) -> None:
                 assert_same(want, have, f"{machine}, n = {n}, schedule {schedule}\n{text}")
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_pipelines(seed: int) -> None:
     examine(seed, schedules=2, sizes=(3,))
 
@@ -192,7 +204,7 @@ def test_many_random_pipelines(seed: int) -> None:
     examine(seed, schedules=6, sizes=(0, 1, 4))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_number_of_stages_changes_no_bit(seed: int) -> None:
     text = Writer(seed).kernel()
     for machine in MACHINES:

@@ -110,6 +110,8 @@ class Context:
     mask: Value | None = None
     has_idle_lanes: bool = False
     """Whether some lanes lie beyond the end of the axis: they are out of the mask, and the range of the axis does not hold for them."""
+    loaded: dict[tuple[Load, str | None], Value] = field(default_factory=dict)
+    """Elements read by the statement at hand, with the mask they were read under; memory does not change within a statement."""
     loops: list[LoopLabels] = field(default_factory=list)
     granted: frozenset[Form] = frozenset()
     """Forms tested to be at least 0 before the code at hand, by a run-time test around it."""

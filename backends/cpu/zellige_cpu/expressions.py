@@ -32,9 +32,18 @@ def evaluate(ctx: Context, expr: Expr) -> Value:
         case Var():
             return variable(ctx, expr)
         case Load():
-            return accesses.load(ctx, expr.buffer, expr.indices)
+            return _load(ctx, expr)
         case _:
             return _Evaluation(ctx).run(expr)
+
+
+def _load(ctx: Context, load: Load) -> Value:
+    """An element, once a statement: the tests of bounds and the address of an access mention the elements in its indices again."""
+    key = (load, None if ctx.mask is None else ctx.mask.name)
+    found = ctx.loaded.get(key) or ctx.loaded.get((load, None))
+    if found is None:
+        found = ctx.loaded[key] = accesses.load(ctx, load.buffer, load.indices)
+    return found
 
 
 def variable(ctx: Context, var: Var) -> Value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.sizes import size_vars
@@ -18,7 +18,9 @@ from zellige_cpu import jit
 from zellige_cpu.host import Host, running_host
 from zellige_cpu.pool import Worker, own_worker, run_cells, worker_count
 from zellige_cpu.program import STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
-from zellige_cpu.records import Printer
+
+if TYPE_CHECKING:
+    from zellige_cpu.records import Printer
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -72,7 +74,7 @@ class CpuKernel:
         status: ctypes.Array[ctypes.c_int64],
         cells: int,
     ) -> None:
-        printer = Printer(launch.sites) if launch.prints else None
+        printer = _printer(launch.sites) if launch.prints else None
         slots[self._slots + 1] = printer.address if printer is not None else 0
         workers = 1 if launch.prints else worker_count(self._host.cores, cells)
 
@@ -129,6 +131,12 @@ class CpuRuntime:
 
     def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CpuKernel:
         return CpuKernel(kernel, program_of(source), running_host(), binary.data)
+
+
+def _printer(sites: tuple[Site, ...]) -> Printer:
+    from zellige_cpu.records import Printer  # few kernels print
+
+    return Printer(sites)
 
 
 def _failure(site: Site, values: list[int]) -> ZelligeError:

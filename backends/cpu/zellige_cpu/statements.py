@@ -73,6 +73,12 @@ def emit_body(ctx: Context, body: Sequence[Stmt]) -> None:
 
 def emit(ctx: Context, statement: Stmt) -> None:
     """One statement at the current place."""
+    ctx.loaded = {}
+    _emit(ctx, statement)
+    ctx.loaded = {}  # what was read inside of it may lie in a branch, and it may have changed memory
+
+
+def _emit(ctx: Context, statement: Stmt) -> None:
     match statement:
         case Alloc(buffer=buffer):
             storage.allocate(ctx, buffer)

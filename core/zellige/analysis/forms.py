@@ -177,7 +177,10 @@ def form_of(
             pending.extend(waiting)
             continue
         pending.pop()
-        memo[top] = _combine(top, [memo[o] for o in operands], definition, divide)
+        found = _combine(top, [memo[o] for o in operands], definition, divide)
+        # numbers this near the end of the type would wrap, which forms do not: what has them stays an atom
+        is_near = not isinstance(top, Const) and any(abs(c) >= 1 << (top.dtype.bits - 4) for c in found.terms.values())
+        memo[top] = Form.of(top) if is_near else found
     return memo[expr]
 
 

@@ -25,10 +25,12 @@ from zellige.autotune import exchange
 from zellige.autotune.once import Request, compute, measured
 from zellige.autotune.results import Outcome
 from zellige.autotune.worker import options_text
+from zellige.cache import memo
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import ScalarParam
 from zellige.jit import Prepared
 from zellige.kernel import JITKernel
+from zellige.options import options, variable
 
 _T = TypeVar("_T")
 
@@ -137,7 +139,12 @@ class ProcessBench:
             process = subprocess.Popen(
                 [sys.executable, "-c", f"from zellige.autotune.worker import main; main({theirs.fileno()})"],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": path},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": path,
+                    variable("cache_enabled"): str(int(memo.is_enabled)),
+                    variable("cache_dir"): str(options().cache_dir),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )

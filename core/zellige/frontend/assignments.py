@@ -99,7 +99,7 @@ def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
         if isinstance(held, Variable):
             held.assign(value)
             return
-    if not frame.trace.may_change(owner):
+    if hasattr(type(owner), "__setitem__") and not frame.trace.may_change(owner):
         raise catalogue.E119.error(frame.builder.span, given=f"a {type(owner).__name__}")
     if isinstance(value, Element) or (isinstance(value, Scalar) and not isinstance(value, Variable)):
         value = bind("value", value)

@@ -92,6 +92,23 @@ class Dependencies:
         return tuple(held)
 
 
+    def values(self) -> list[Any]:
+        """The very objects that all those places hold now."""
+        held = [names.get(name, _MISSING) for names, name in self.names]
+        if self.cells:
+            held += [_content(cell) for cell in self.cells]
+        if self.attributes:
+            held += [getattr(module, name, _MISSING) for module, name in self.attributes]
+        for function in self.codes:
+            held.append(function.__code__)
+        return held
+
+    def unchanging(self) -> list[Any] | None:
+        """:meth:`values`, if nothing about the state can change while the places hold these very objects; else None."""
+        held = self.values()
+        return held if all(type(_frozen(value, 1)) is Same or type(value) in _ATOMS for value in held) else None
+
+
 def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents

@@ -153,6 +153,8 @@ class EagerFunction:
 
     @classmethod
     def of(cls, function: KernelFunction) -> EagerFunction:
+        """E128: a variadic parameter."""
+        function.refuse_variadic()
         in_body = described_in_body(function)
         kinds: dict[str, ParameterKind] = {}
         annotations: dict[str, Any] = {}
@@ -234,7 +236,7 @@ class _Attempt:
                 self.owner.function.span,
                 function=self.owner.function.name,
                 message=f"got an unexpected keyword argument {unknown[0]!r}",
-                signature=f"{self.owner.function.name}{self.owner.function.signature}",
+                signature=self.owner.function.head,
             )
         recipe = Recipe(constants=tuple(self.sources.items()), shaped=shaped)
         names = tuple(n for n in self.owner.function.signature.parameters if n not in self.constants)

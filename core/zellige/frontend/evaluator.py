@@ -8,6 +8,7 @@ assignments, statements, control and matching; :mod:`zellige.frontend.functions`
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -106,13 +107,16 @@ def located(trace: Trace) -> Iterator[None]:
         raise _with_place(found, trace, error) from error
 
 
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+
+
 def _helpers(raised: Exception) -> tuple[Note, ...]:
     """The user's plain function in which the exception arose, when the kernel called one."""
     found: Note | None = None
     entry = raised.__traceback__
     while entry is not None:
         code = entry.tb_frame.f_code
-        is_library = code.co_filename.startswith("<frozen") or "site-packages" in code.co_filename
+        is_library = code.co_filename.startswith(("<frozen", _STANDARD_LIBRARY)) or "site-packages" in code.co_filename
         if not is_own_module(entry.tb_frame.f_globals) and not is_library:
             span = Span(code.co_filename, entry.tb_lineno)
             line = span.source_line()
@@ -121,8 +125,15 @@ def _helpers(raised: Exception) -> tuple[Note, ...]:
     return () if found is None else (found,)
 
 
+_SHOWN_CALLS = 4
+"""How many calls a message names at either end of a deep chain."""
+
+
 def _with_place(error: ZelligeError, trace: Trace, raised: Exception | None = None) -> ZelligeError:
     calls = tuple(Note(message=f"in {name}, called from here", span=span) for name, span in reversed(trace.calls))
+    if len(calls) > 2 * _SHOWN_CALLS:
+        left_out = Note(message=f"in {len(calls) - 2 * _SHOWN_CALLS} more calls")
+        calls = (*calls[:_SHOWN_CALLS], left_out, *calls[-_SHOWN_CALLS:])
     if raised is not None:
         calls = _helpers(raised) + calls
 

@@ -57,6 +57,19 @@ class KernelFunction:
     def span(self) -> Span:
         return self.source.text.span(self.source.node)
 
+    @property
+    def head(self) -> str:
+        """Its name and parameters as the user wrote them; those of the inner function where a decorator wraps one."""
+        is_wrapper = hasattr(self.function, "__wrapped__")
+        return f"{self.name}{self.signature}" if is_wrapper else f"{self.name}({ast.unparse(self.source.node.args)})"
+
+    def refuse_variadic(self) -> None:
+        """E128 for ``*args`` and ``**kwargs``. The source says it: the signature of a functools.wraps wrapper is the wrapped one's."""
+        arguments = self.source.node.args
+        for argument, kind in ((arguments.vararg, "a *parameter"), (arguments.kwarg, "a **parameter")):
+            if argument is not None:
+                raise catalogue.E128.error(self.source.text.span(argument), name=argument.arg, kind=kind)
+
     def parameter_span(self, name: str) -> Span:
         """Where a parameter stands in the signature."""
         arguments = self.source.node.args
@@ -132,7 +145,7 @@ def trace_kernel(
         frame = function.frame(trace)
         pending = bind(frame)
         execute(frame, function.source.node.body)
-        _results(builder, frame.returned)
+        _results(builder, frame.returned, frame.returned_at)
         close_parameters(builder, pending)
         if before_end is not None:
             before_end()
@@ -142,7 +155,7 @@ def trace_kernel(
     return TracedKernel(kernel, dict(builder.settings))
 
 
-def _results(builder: Builder, returned: Any) -> None:
+def _results(builder: Builder, returned: Any, span: Span | None) -> None:
     """The tensors that the kernel returns must be those that T.empty made."""
     if returned is None:
         return
@@ -150,9 +163,9 @@ def _results(builder: Builder, returned: Any) -> None:
     values = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     for value in values:
         if not isinstance(value, Tile) or value.node not in made:
-            raise catalogue.E127.error(builder.span, given=arithmetic.describe(value))
+            raise catalogue.E127.error(span, given=arithmetic.describe(value))
         if value.node in builder.results:
-            raise catalogue.E127.error(builder.span, given=f"{value.node.name} twice")
+            raise catalogue.E127.error(span, given=f"{value.node.name} twice")
         builder.results.append(value.node)
 
 
@@ -222,6 +235,8 @@ def trace_prim_func(source: KernelFunction) -> TracedKernel:
     """The kernel of a function whose parameters are described by annotations alone."""
     builder = Builder(source.name, source.span)
 
+    source.refuse_variadic()
+
     def bind(frame: Frame) -> list[PendingTensor]:
         pending: list[PendingTensor] = []
         for name, parameter in source.signature.parameters.items():
@@ -242,11 +257,6 @@ def trace_prim_func(source: KernelFunction) -> TracedKernel:
 
 
 def check_kind(source: KernelFunction, parameter: inspect.Parameter) -> None:
-    """E128 for ``*args``, ``**kwargs`` and positional-only parameters."""
-    words = {
-        inspect.Parameter.VAR_POSITIONAL: "a *parameter",
-        inspect.Parameter.VAR_KEYWORD: "a **parameter",
-        inspect.Parameter.POSITIONAL_ONLY: "positional-only",
-    }
-    if parameter.kind in words:
-        raise catalogue.E128.error(source.parameter_span(parameter.name), name=parameter.name, kind=words[parameter.kind])
+    """E128 for positional-only parameters."""
+    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise catalogue.E128.error(source.parameter_span(parameter.name), name=parameter.name, kind="positional-only")

@@ -148,6 +148,7 @@ class Frame:
     loops: list[LoopContext] = field(default_factory=list)
     base_depth: int = 0
     returned: Any = None
+    returned_at: Span | None = None
     handled: Exception | None = None
 
     @property

@@ -65,6 +65,7 @@ def _return(frame: Frame, node: ast.Return) -> Signal:
         frame.builder.emit(Return(span=span))
         return Signal.RETURN
     keeps_variable = frame.kind == "function" and isinstance(node.value, ast.Call)
+    frame.returned_at = span
     frame.returned = value if keeps_variable and isinstance(value, Variable) else _returned(value)
     return Signal.RETURN
 

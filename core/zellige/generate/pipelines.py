@@ -3,7 +3,7 @@
 In: a seed. Out: a :class:`Program` whose loops give a planner something to do: copies that may run ahead and copies that may not, tiles
 that keep a part of an older iteration, uses before the copy and after the loop, sibling and nested pipelines, gathered addresses,
 atomics, conditions. Every element that is read has been written. The values are not compared with a bound but bit for bit, so they may
-overflow. """
+overflow."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Analysis:
     def outside(self, buffer: Buffer) -> Fact:
         """What is read outside of ``buffer``."""
         if buffer.dtype.name == "float8_e8m0fnu" and buffer not in self.safe_values:
-            return full_range(buffer.dtype)
+            raise Unbounded(f"elements outside of {buffer.name}, whose type has no zero")
         return self.safe_values.get(buffer, bottom_zero())
 
     def load(self, state: State, load: Load, indices: Sequence[Fact]) -> Fact:

@@ -7,8 +7,11 @@ in lock step, which is one of the orders that the IR allows.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -19,7 +22,7 @@ from zellige.interp.elements import atomic, reducer_update, store
 from zellige.interp.expressions import evaluate, integer
 from zellige.interp.frame import Frame, Place, Run, is_per_point
 from zellige.interp.masks import Mask, active_points, both, either, mask_of, without
-from zellige.interp.memory import Layout, Memory
+from zellige.interp.memory import Layout, Memory, storage_bytes
 from zellige.interp.names import Names, names_of
 from zellige.interp.privacy import PrivateBuffer, PrivateVariable, note_assignment
 from zellige.interp.regions import box_of, read_box
@@ -233,8 +236,25 @@ def allocate(run: Run, frame: Frame, buffer: Buffer) -> None:
     if buffer.strides is not None:
         strides = tuple(integer(run, frame, stride, True, what=f"a stride of {buffer.name}") for stride in buffer.strides)
         layout = Layout(shape=shape, strides=strides)
+    _check_size(buffer, count * storage_bytes(layout.span, buffer.dtype))
     memory = Memory.fresh(layout.span, buffer.dtype, copies=count, tracks_undefined=run.report.undefined)
     frame.places[buffer] = Place(memory=memory, copies=np.arange(count) if count > 1 else 0, layouts={buffer: layout})
+
+
+def _check_size(buffer: Buffer, needed: int) -> None:
+    """E301 where a tile alone is larger than this machine's memory, which would end the process."""
+    limit = _machine_bytes()
+    if needed > limit:
+        space, tiles, fits = "this machine", f"{buffer.name} {needed}", f"make {buffer.name} smaller"
+        raise catalogue.E301.error(buffer.span, space=space, limit=limit, needed=needed, tiles=tiles, fits=fits)
+
+
+@cache
+def _machine_bytes() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not known here: NumPy says when there is too little
+        return sys.maxsize
 
 
 def names(run: Run, statement: Stmt) -> Names:

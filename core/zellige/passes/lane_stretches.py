@@ -133,6 +133,10 @@ class _Assembly:
             if isinstance(piece, Stretch):
                 for name in _declared(piece.statements):
                     uses.setdefault(name, _Use()).is_declared_in_stretch = True
+            elif isinstance(piece, Once) and isinstance(piece.statement, Map):
+                for name in _declared([piece.statement]):  # a buffer made inside of a Map belongs to its points, not to lanes
+                    if isinstance(name, Buffer):
+                        uses.setdefault(name, _Use()).is_declared_in_stretch = True
         for name, use in uses.items():
             if isinstance(name, Buffer):
                 if len(use.places) > 1 or not use.is_declared_in_stretch:

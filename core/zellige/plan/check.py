@@ -36,6 +36,8 @@ the tile IR that the interpreter runs. Lane code is planned as it stands: one ro
 
 from __future__ import annotations
 
+from typing import Final
+
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Kernel
@@ -61,6 +63,10 @@ from zellige.plan.checks.values import abstract_run
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 
 __all__ = ["Limits", "Problem", "check", "verify_plan"]
+
+
+_ATTEMPTS: Final = 4
+"""So many samples are tried for each that is wanted, since some contradict what the kernel assumes of its sizes."""
 
 
 def check(planned: PlannedKernel, *, limits: Limits | None = None, samples: int = 8, seed: int = 0) -> tuple[Problem, ...]:
@@ -92,22 +98,31 @@ def verify_plan(planned: PlannedKernel, *, limits: Limits | None = None) -> None
 
 def _run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samples: int, seed: int) -> None:
     signatures, run = Signatures(), abstract_run()
-    for index, values in enumerate(parameter_samples(kernel, planned.launch, count=samples, seed=seed)):
+    accepted = 0
+    deepest = max((channel.depth for channel in planned.channels), default=1)
+    attempts = parameter_samples(kernel, planned.launch, count=_ATTEMPTS * samples, seed=seed, deepest=deepest)
+    for index, values in enumerate(attempts):
+        if accepted == samples:
+            break
+        is_accepted = True
         outer = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
         for cell in cells([outer.integer(extent) for extent in planned.launch.grid]):
             block = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed + index)
             for var, place in zip(planned.launch.grid_vars, cell):
                 block.set_loop(var, place)
-            _run_block(planned, block, problems)
+            is_accepted &= _run_block(planned, block, problems)
+        accepted += is_accepted
 
 
-def _run_block(planned: PlannedLaunch, block: Machine, problems: Problems) -> None:
+def _run_block(planned: PlannedLaunch, block: Machine, problems: Problems) -> bool:
+    """Compare what the launch and its plan do in one block; False where the sample is none that the kernel promises to work for."""
     signatures, values, seed = block.signatures, block.values, block.seed
     try:
         original = trace_original(planned.launch, values, signatures, block.run, seed=seed)
         done = trace_plan(planned, values, signatures, block.run, problems, seed=seed)
     except Rejected:
-        return
+        return False
     if done is not None:
         buffers: dict[int, Buffer] = {signatures.buffer(buffer): buffer for buffer in buffers_in(planned.launch)}
         compare(original, done, signatures, problems, buffers)
+    return True

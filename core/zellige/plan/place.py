@@ -19,12 +19,14 @@ from zellige.plugin.contract import Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """A buffer to place. ``is_alone``: its bytes may not be shared with another one's."""
+    """A buffer to place. ``is_alone``: its bytes may not be shared with another one's; else with tiles of the same ``owner``, a role,
+    only."""
 
     buffer: Buffer
     space: Space
     slots: int = 1
     is_alone: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def place(facts: LaunchFacts, tiles: Sequence[Tile]) -> tuple[Placement, ...] | 
     for space in dict.fromkeys(t.space for t in tiles):
         mine = [t for t in tiles if t.space == space]
         top = base = 0
-        shared: list[tuple[Placement, tuple[int, int]]] = []
+        shared: list[tuple[Placement, tuple[int, int], str]] = []
         for tile in sorted(mine, key=lambda t: not (t.is_alone or t.slots > 1)):
             size = bytes_of(tile.buffer)
             if size is None:
@@ -55,9 +57,10 @@ def place(facts: LaunchFacts, tiles: Sequence[Tile]) -> tuple[Placement, ...] | 
                 placed.append(_placement(tile, offset, size))
             else:
                 span = live.get(tile.buffer, (0, 0))
-                offset = _first_fit(size, span, shared, base=base)
+                meeting = [p for p, other, owner in shared if owner != tile.owner or (other[0] <= span[1] and span[0] <= other[1])]
+                offset = _first_fit(size, meeting, base=base)
                 made = _placement(tile, offset, size)
-                shared.append((made, span))
+                shared.append((made, span, tile.owner))
                 placed.append(made)
             top = max(top, offset + size * tile.slots)
         if space.bytes is not None and top > space.bytes:
@@ -69,14 +72,13 @@ def _placement(tile: Tile, offset: int, size: int) -> Placement:
     return Placement(buffer=tile.buffer, space=tile.space.name, offset=offset, bytes=size, slots=tile.slots, alignment=tile.space.alignment)
 
 
-def _first_fit(size: int, span: tuple[int, int], others: Sequence[tuple[Placement, tuple[int, int]]], *, base: int) -> int:
-    """The lowest offset from ``base`` at which nothing lies that lives at the same time."""
-    meeting = sorted((p.offset, p.offset + p.bytes) for p, other in others if other[0] <= span[1] and span[0] <= other[1])
+def _first_fit(size: int, meeting: Sequence[Placement], *, base: int) -> int:
+    """The lowest offset from ``base`` at which none of ``meeting`` lies."""
     offset = base
-    for low, high in meeting:
-        if offset + size <= low:
+    for other in sorted(meeting, key=lambda p: p.offset):
+        if offset + size <= other.offset:
             break
-        offset = max(offset, high)
+        offset = max(offset, other.offset + other.bytes)
     return offset
 
 

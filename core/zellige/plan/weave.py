@@ -106,6 +106,8 @@ class Weaver:
             if root not in self._facts.roots(statement):
                 continue
             roles = list(dict.fromkeys(role for role, _ in self._view.uses(statement, root)))
+            if not roles:
+                continue  # a branch with nothing in it: no role holds it
             if root in header and len(self._view.roles_of(statement)) > 1:
                 raise HeaderReadsShared(root)
             home[root] = roles[0]

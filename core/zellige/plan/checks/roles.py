@@ -247,7 +247,7 @@ class _RoleRun(Machine):
         writer = self.signatures.number(("instance", instance))
         keys = {root: self._key(root) for root in {touch.root: None for touch in touches}}
         note_reads(block.trace, instance, touches, self.contents, keys, self.signatures)
-        thread = self.name if token is None else f"{self.name}/{token.name}"
+        thread = self.name if token is None else self._thread(token)
         count = self._next_count(thread, token)
         # operations of one token take effect in their order
         clock = self.clock if token is None else {**self.clock, thread: count - 1}
@@ -263,6 +263,11 @@ class _RoleRun(Machine):
         if token is not None:
             self._issue(token, thread, count, what)
         self.set_results(statement, writer)
+
+    def _thread(self, token: Token) -> str:
+        """The name of a token's thread; two tokens of one name have two."""
+        number = list(self.issued).index(token) if token in self.issued else len(self.issued)
+        return f"{self.name}/{number}"
 
     def _next_count(self, thread: str, token: Token | None) -> int:
         if token is None:

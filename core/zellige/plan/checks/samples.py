@@ -2,7 +2,7 @@
 
 In: a kernel and one of its launches. Out: samples, the same ones every time. Sizes are taken around small multiples of what the launch
 divides them by (one less, equal, one more), so that loops run never, once, a few times, and more often than a channel is deep, with full
-and with partial last iterations. """
+and with partial last iterations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from zellige.ir.traverse import walk
 from zellige.plan.checks.values import answer
 
 _LARGEST_TILE: Final = 512
-_TRIPS: Final = (1, 3, 2, 6, 4, 9, 0, 5)
-"""Multiples of the tile, one a sample: from an empty loop to one that fills and drains every channel several times."""
+_SHORT_TRIPS: Final = (1, 3, 0, 2, 4, 5)
+"""Trip counts of the samples that follow the first, which runs loops long enough to fill and drain every channel."""
 
 
 def sizes_of(kernel: Kernel, launch: Launch) -> list[Var]:
@@ -55,18 +55,20 @@ def _tiles(launch: Launch) -> list[int]:
     return sorted(values) or [4]
 
 
-def parameter_samples(kernel: Kernel, launch: Launch, *, count: int, seed: int) -> Iterator[dict[Var, Array]]:
-    """Values of sizes and scalar parameters; one sample where nothing is open."""
+def parameter_samples(kernel: Kernel, launch: Launch, *, count: int, seed: int, deepest: int) -> Iterator[dict[Var, Array]]:
+    """Values of sizes and scalar parameters; one sample where nothing is open. ``deepest`` is the depth of the deepest channel."""
     sizes = sizes_of(kernel, launch)
     scalars = [param.var for param in kernel.params if isinstance(param, ScalarParam) and param.var not in sizes]
     tiles = {var: _divisors(launch, var) or _tiles(launch) for var in sizes}
     choose = np.random.default_rng(seed)
     for index in range(count if sizes or scalars else 1):
+        trips = _SHORT_TRIPS[index // 2 % len(_SHORT_TRIPS)] if index % 2 else deepest + 3
         values: dict[Var, Array] = {}
-        for var in sizes:
+        for position, var in enumerate(sizes):
             tile = tiles[var][int(choose.integers(len(tiles[var])))]
-            trips = _TRIPS[index % len(_TRIPS)] if var is sizes[index % len(sizes)] else _TRIPS[int(choose.integers(6))]
-            size = max(0, tile * trips + int(choose.integers(-1, 2)) * int(choose.integers(2)))
+            # a long loop beside short ones and a short one beside long ones
+            repeats = trips if index % 4 < 2 or position == index // 4 % len(sizes) else int(choose.integers(1, 4))
+            size = max(0, tile * repeats + int(choose.integers(-1, 2)) * int(choose.integers(2)))
             values[var] = np.asarray(np.int64(size)).astype(var.dtype.numpy)
         for var in scalars:
             values[var] = answer(var.dtype, "scalar", seed, index, var.name)

@@ -10,7 +10,6 @@ DLPack's ``dlpack.h`` 1.1 to 1.3.
 from __future__ import annotations
 
 import sys
-import sysconfig
 from enum import IntEnum
 from typing import Final
 
@@ -119,4 +118,5 @@ class Equation(IntEnum):
 def is_known_interpreter() -> bool:
     """Whether objects lie in memory as described here."""
     is_usual = sys.implementation.name == "cpython" and object.__basicsize__ == 16 and sys.maxsize == 2**63 - 1
-    return is_usual and not sysconfig.get_config_var("Py_GIL_DISABLED") and sys.byteorder == "little"
+    has_lock = "t" not in getattr(sys, "abiflags", "")
+    return is_usual and has_lock and sys.byteorder == "little"

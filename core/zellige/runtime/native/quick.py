@@ -1,7 +1,7 @@
 """A call that needs no explanation.
 
 In: a signature, a compiled kernel, the devices that it reaches. Out: a :class:`QuickLaunch`: called with a call's positional arguments it
-allocates the results, packs, launches and returns what the call returns, or :data:`SLOW` without having done anything, where
+allocates the results, packs, launches and returns what the call returns, or :data:`zellige.runtime.native.SLOW` without having done anything, where
 :class:`~zellige.runtime.arguments.Signature` has to look: for arguments that are wrong, and for right ones of unusual types.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from zellige.ir.stmt import TensorParam
 from zellige.plugin.contract import CompiledKernel
 from zellige.runtime.arguments import Signature, TensorArgument
 from zellige.runtime.arrays import NoSuchArray, carrier, cell_shape
+from zellige.runtime.native import SLOW
 from zellige.runtime.native.link import CodeStore, Pack, packing_function
 from zellige.runtime.native.table import Words, foreign, table_of
-
-SLOW: Final = object()
-"""What a quick launch returns where it leaves the call to Python."""
 
 
 class QuickLaunch:

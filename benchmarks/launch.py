@@ -1,0 +1,156 @@
+"""What a call costs beside the work of the kernel, and what the first call costs, cold and with a kernel found on disk.
+
+``python benchmarks/launch.py [--write]``. The kernel is one grid cell over 16 elements, so that a call is nothing but checks, packing and
+the way into machine code. Each figure is the least of many runs; first calls are measured in processes of their own, in processor time,
+after their imports. ``--write`` puts the table into ``benchmarks/results/launch.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import zellige as zl
+import zellige.language as T
+from zellige.runtime.native import SLOW
+
+RESULTS = Path(__file__).parent / "results" / "launch.md"
+SIZE = 16
+
+FIRST_CALL = """
+import time
+import llvmlite.binding, ml_dtypes, numpy as np
+import zellige as zl, zellige.language as T
+import zellige.jit
+
+@zl.jit(target="cpu")
+def gemm(A, B, block_M=128, block_N=128, block_K=32):
+    M, N, K = T.const("M, N, K")
+    A: T.Tensor((M, K), "float32")
+    B: T.Tensor((K, N), "float32")
+    C = T.empty((M, N), "float32")
+    with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M)) as (bx, by):
+        a = T.alloc_shared((block_M, block_K), "float32")
+        b = T.alloc_shared((block_K, block_N), "float32")
+        c = T.alloc_fragment((block_M, block_N), "float32")
+        T.clear(c)
+        for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+            T.copy(A[by * block_M, k * block_K], a)
+            T.copy(B[k * block_K, bx * block_N], b)
+            T.gemm(a, b, c)
+        T.copy(c, C[by * block_M, bx * block_N])
+    return C
+
+x = np.ones((128, 128), np.float32)
+begin = time.process_time()
+gemm(x, x)
+print((time.process_time() - begin) * 1e3)
+"""
+
+
+@T.prim_func
+def add(A: T.Tensor((SIZE,), "float32"), B: T.Tensor((SIZE,), "float32"), C: T.Tensor((SIZE,), "float32")):
+    with T.Kernel(1) as _:
+        for j in T.Parallel(SIZE):
+            C[j] = A[j] + B[j]
+
+
+@zl.jit(target="cpu")
+def eager_add(A, B):
+    A: T.Tensor((SIZE,), "float32")
+    B: T.Tensor((SIZE,), "float32")
+    C = T.empty((SIZE,), "float32")
+    with T.Kernel(1) as _:
+        for j in T.Parallel(SIZE):
+            C[j] = A[j] + B[j]
+    return C
+
+
+def best(run: Callable[[], Any], calls: int = 1000, rounds: int = 40) -> float:
+    """Microseconds of one call in the fastest round."""
+    found = float("inf")
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            run()
+        found = min(found, (time.perf_counter() - begin) / calls)
+    return found * 1e6
+
+
+def calls() -> dict[str, float]:
+    """Microseconds a call, by the way in."""
+    kernel, returning = zl.compile(add, target="cpu"), zl.compile(add, out_idx=-1, target="cpu")
+    a, b, c = (np.ones(SIZE, np.float32) for _ in range(3))
+    for _ in range(4):
+        kernel(a, b, c)
+        returning(a, b)
+        eager_add(a, b)
+    assert kernel._quick is not None
+    assert kernel._quick((a, b, c)) is not SLOW
+    found = {
+        "three NumPy arrays": best(partial(kernel, a, b, c)),
+        "two NumPy arrays, one returned": best(partial(returning, a, b)),
+        "two NumPy arrays, eager style": best(partial(eager_add, a, b)),
+        "packing of three NumPy arrays alone": best(partial(kernel._quick._pack, a, b, c)),
+        "three NumPy arrays, every check in Python": best(partial(kernel._called_slowly, (a, b, c), {}), calls=100),
+    }
+    try:
+        import torch
+    except ImportError:
+        return found
+    x, y, z = (torch.ones(SIZE) for _ in range(3))
+    for _ in range(4):
+        kernel(x, y, z)
+    found["three torch tensors"] = best(partial(kernel, x, y, z))
+    return found
+
+
+def first_calls() -> dict[str, float]:
+    """Milliseconds of processor time of the first call of a matrix product: compiled, and found on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "ZELLIGE_CACHE_DIR": folder}
+
+        def first() -> float:
+            done = subprocess.run([sys.executable, "-c", _as_file(folder)], env=environment, capture_output=True, text=True, check=True)
+            return float(done.stdout)
+
+        cold = first()
+        return {"compiled": cold, "found on disk": min(first() for _ in range(5))}
+
+
+def _as_file(folder: str) -> str:
+    """A program that runs the measurement from a file, since kernels need their source."""
+    path = Path(folder) / "first_call.py"
+    path.write_text(FIRST_CALL)
+    return f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    chosen = parser.parse_args()
+    lines = ["# What a call costs", "", f"{platform.processor() or platform.machine()}, Python {platform.python_version()}", ""]
+    lines += ["| call of a kernel of one cell | microseconds |", "| --- | ---: |"]
+    lines += [f"| {name} | {value:.2f} |" for name, value in calls().items()]
+    lines += ["", "| first call of a matrix product, after imports | processor time, ms |", "| --- | ---: |"]
+    lines += [f"| {name} | {value:.0f} |" for name, value in first_calls().items()]
+    text = "\n".join(lines) + "\n"
+    print(text, end="")
+    if chosen.write:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

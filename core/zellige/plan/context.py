@@ -1,0 +1,160 @@
+"""What the passes over one launch share, and the questions that several of them ask.
+
+In: a kernel, one of its launches, a machine. Out: a :class:`Context` with the legal launch, its facts, the space of each tile and the
+decisions so far; from it placements, the numbers of versions that fit (:meth:`Context.depths`), and bodies with products in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zellige.analysis.bounds import Scope
+from zellige.ir.expr import Buffer
+from zellige.ir.stmt import Gemm, Kernel, Launch, Stmt
+from zellige.passes.guarded_returns import with_structured_returns
+from zellige.plan.capabilities import Machine
+from zellige.plan.channels import Group
+from zellige.plan.draft import Decisions
+from zellige.plan.edges import scopes_of
+from zellige.plan.facts import LaunchFacts
+from zellige.plan.inflight import ProductsInFlight
+from zellige.plan.legalise import Legal, legalise
+from zellige.plan.nodes import Channel, Placement, PlanStmt, Role, Token
+from zellige.plan.place import Excess, Tile, place, too_large
+from zellige.plan.spaces import block_buffers, choose_spaces
+from zellige.plan.streams import LAUNCH, Place, RoleView
+from zellige.plugin.contract import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """Roles, channels and placements of a launch."""
+
+    roles: tuple[Role, ...]
+    channels: tuple[Channel, ...] = ()
+    placements: tuple[Placement, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One launch being planned. ``owners`` names the role of each tile that only one role touches; "" stands for none."""
+
+    machine: Machine
+    decisions: Decisions
+    legal: Legal
+    facts: LaunchFacts
+    buffers: tuple[Buffer, ...]
+    spaces: dict[Buffer, Space]
+    scopes: dict[int, Scope]
+    owners: dict[Buffer, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kernel: Kernel, launch: Launch, machine: Machine) -> Context:
+        """The launch with legal products and its tiles in spaces."""
+        decisions = Decisions()
+        legal = legalise(kernel, with_structured_returns(launch), machine, decisions)
+        facts = LaunchFacts(kernel, legal.launch)
+        buffers = block_buffers(facts)
+        spaces = choose_spaces(facts, buffers, legal.products, machine, decisions)
+        return cls(
+            machine=machine, decisions=decisions, legal=legal, facts=facts, buffers=buffers, spaces=spaces, scopes=scopes_of(facts)
+        )  # fmt: skip
+
+    # ---- products in flight
+
+    def is_asynchronous(self, gemm: Gemm) -> bool:
+        """Whether the product's unit runs beside the role that starts it."""
+        product = self.legal.products.get(id(gemm))
+        return product is not None and product.unit is not None and self.machine.is_asynchronous(product.unit)
+
+    def product_engine(self) -> str:
+        """The engine of the first product that a unit executes."""
+        return next((p.unit.engine for p in self.legal.products.values() if p.unit is not None), self.machine.main_engine)
+
+    def in_flight(self, body: Sequence[Stmt | PlanStmt], token: Token) -> tuple[Stmt | PlanStmt, ...]:
+        """``body`` with its asynchronous products started on ``token`` and waited for."""
+        writer = ProductsInFlight(self.facts, token, self.is_asynchronous)
+        made = writer.body(body)
+        if writer.loops_in_flight:
+            self.decisions.take(
+                "how many products are in flight?", "one across iterations",
+                "the slot of an iteration is released when the product of the next has been started",
+                rejected=(("none", "the unit would stand still between iterations"),),
+            )  # fmt: skip
+        return made if writer.started else tuple(body)
+
+    # ---- versions and placement
+
+    def depths(
+        self, groups: Sequence[Group], alone: frozenset[Buffer], extra: dict[Buffer, int]
+    ) -> tuple[dict[Group, int], tuple[Placement, ...], dict[Buffer, int]]:
+        """Versions for each group that fit, reduced one by one from what was asked for; E301 where single versions do not fit."""
+        depths = {g: g.wanted for g in groups}
+        extra = dict(extra)
+        while True:
+            slots = {b: depths[g] for g in groups for b in g.buffers}
+            placed = self.placed({**extra, **slots}, alone | frozenset(slots))
+            if not isinstance(placed, Excess):
+                break
+            inside = {t.buffer for t in placed.tiles}
+            fewer = [b for b in extra if b in inside]
+            if fewer:
+                for buffer in fewer:
+                    del extra[buffer]
+                self.decisions.take(
+                    "does a product run ahead of what uses it?",
+                    "no",
+                    f"two versions of {', '.join(b.name for b in fewer)} do not fit into {placed.space.name}",
+                )
+                continue
+            deepest = max((g for g in groups if depths[g] > 1 and inside & set(g.buffers)), key=lambda g: depths[g], default=None)
+            if deepest is None:
+                raise too_large(placed, self.facts)
+            depths[deepest] -= 1
+        for group, depth in depths.items():
+            if depth < group.wanted:
+                names = " and ".join(b.name for b in group.buffers)
+                space = self.spaces[group.buffers[0]]
+                self.decisions.take(
+                    f"how many versions of {names} are there?", f"{depth} instead of {group.wanted}",
+                    f"{space.name} holds {space.bytes} bytes a block, and {group.wanted} versions do not fit beside the other tiles",
+                    rejected=((str(group.wanted), "too many bytes"),), where=group.loop.span if group.loop is not None else None,
+                )  # fmt: skip
+        return depths, placed, extra
+
+    def placed(self, slots: Mapping[Buffer, int], alone: frozenset[Buffer]) -> tuple[Placement, ...] | Excess:
+        """Placements with ``slots`` versions of each tile (by default one); tiles of ``alone`` share no bytes."""
+        beside = self.touched_beside()
+        tiles = [
+            Tile(buffer=b, space=self.spaces[b], slots=slots.get(b, 1), is_alone=b in alone or b in beside, owner=self.owners.get(b, ""))
+            for b in self.buffers
+        ]
+        return place(self.facts, tiles)
+
+    def touched_beside(self) -> frozenset[Buffer]:
+        """The tiles of products that run beside their role: they are in use until a wait, wherever that stands."""
+        gemms = [p.gemm for p in self.legal.products.values() if p.unit is not None and self.machine.is_asynchronous(p.unit)]
+        return frozenset(root for gemm in gemms for root in self.facts.roots(gemm))
+
+    def own(self, view: RoleView) -> None:
+        """Remember the role of each tile that only one touches."""
+        for buffer in self.buffers:
+            roles = {role for s in self.facts.launch.body for role, _ in view.uses(s, buffer)}
+            self.owners[buffer] = roles.pop() if len(roles) == 1 else ""
+
+    # ---- names and places
+
+    def mechanism(self) -> str:
+        """What joins the roles of a block, in the target's words."""
+        return self.machine.channel.mechanism if self.machine.channel is not None else "order"
+
+    def bodies(self) -> dict[Place, Sequence[Stmt]]:
+        """Every body of the launch by its place."""
+        found: dict[Place, Sequence[Stmt]] = {LAUNCH: self.facts.launch.body}
+        pending: list[Stmt] = list(self.facts.launch.body)
+        while pending:
+            statement = pending.pop()
+            for name in type(statement).BODIES:
+                found[(id(statement), name)] = getattr(statement, name)
+                pending.extend(getattr(statement, name))
+        return found

@@ -1,0 +1,88 @@
+"""The copies that a producer, real or imagined, may make ahead of everything else.
+
+In: a context and candidate copies. Out: the assignment of roles in which each tile that the producer makes is a stream; the other copies
+go back to the consumer, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zellige.ir.expr import Buffer, Var
+from zellige.ir.stmt import Copy, Stmt
+from zellige.plan.context import Context
+from zellige.plan.roles import CONSUMER, PRODUCER, Ahead, Assignment, copies_ahead, operations_of
+from zellige.plan.spaces import choose_path
+from zellige.plan.streams import RoleView, Sharing, share
+
+
+def candidates(context: Context) -> tuple[Ahead, ...]:
+    """The copies that could run ahead of their loops by themselves; why the others cannot is a decision."""
+    ahead, refused = copies_ahead(context.facts, context.spaces, context.machine)
+    for copy, reason in refused:
+        context.decisions.take(f"can the copy to {copy.dst.buffer.name} run ahead?", "no", reason, where=copy.span)
+    return ahead
+
+
+def copies_before_loops(context: Context, ahead: Sequence[Ahead]) -> list[Stmt]:
+    """Copies at the top of the launch that the producer can make too, when it has others."""
+    if not ahead:
+        return []
+    changed = {a.root for s in context.facts.launch.body for a in context.facts.accesses(s) if a.changes}
+    found: list[Stmt] = []
+    for statement in context.facts.launch.body:
+        if (
+            not isinstance(statement, Copy)
+            or statement.src.buffer.root.space != "global"
+            or statement.dst.buffer.root not in context.spaces
+        ):
+            continue
+        path, _ = choose_path(statement, context.facts, context.spaces, context.machine)
+        if path.is_asynchronous and not (context.facts.read(statement) & changed):
+            found.append(statement)
+    return found
+
+
+def assign_producer(context: Context, chosen: list[Stmt]) -> tuple[Assignment | None, Sharing | None, RoleView | None]:
+    """The assignment in which every tile that the producer makes is a stream; copies whose tile is none go back to the consumer."""
+    while chosen:
+        engines = {PRODUCER: context.machine.main_engine, CONSUMER: context.machine.main_engine}
+        of = {id(s): CONSUMER for s in operations_of(context.facts.launch.body)}
+        of.update({id(s): PRODUCER for s in chosen})
+        assignment = Assignment(of=of, engines=engines)
+        view = RoleView(context.facts, assignment)
+        foreign = view.computed(PRODUCER).union(*view.foreign.values())
+        if foreign:
+            chosen.remove(_hand_back(context, chosen, foreign))
+            continue
+        sharing = share(context.facts, view, dict.fromkeys(context.buffers, 1))
+        carried = {stream.buffer for stream in sharing.streams}
+        idle = [s for s in chosen if not sharing.shared and not context.facts.written(s) & carried]
+        for statement in idle:
+            chosen.remove(statement)
+            name = ", ".join(b.name for b in context.facts.written(statement))
+            context.decisions.take(f"can the copy to {name} run ahead?", "no", "nobody else uses its tile", where=statement.span)
+        if idle:
+            continue
+        if not sharing.shared:
+            return (assignment, sharing, view) if sharing.streams else (None, None, None)
+        bad = set(sharing.shared)
+        for statement in [s for s in chosen if context.facts.written(s) & bad] or chosen[:]:
+            chosen.remove(statement)
+            name = ", ".join(b.name for b in context.facts.written(statement))
+            why = next((sharing.reasons[b] for b in context.facts.written(statement) if b in sharing.reasons), "")
+            if not why:
+                why = f"its address needs {', '.join(b.name for b in bad)}, which the consumer changes"
+            context.decisions.take(f"can the copy to {name} run ahead?", "no", why, where=statement.span)
+    return None, None, None
+
+
+def _hand_back(context: Context, chosen: Sequence[Stmt], foreign: frozenset[Var | Buffer]) -> Stmt:
+    """The copy to give back to the consumer, since what it needs comes from an operation: one that uses such a variable itself, else
+    the last."""
+    statement = next((s for s in chosen if context.facts.used(s) & foreign), chosen[-1])
+    names = ", ".join(sorted(v.name for v in foreign))
+    context.decisions.take(
+        f"can the copy to {', '.join(b.name for b in context.facts.written(statement))} run ahead?", "no",
+        f"where it reads, or how often, depends on {names}, which the block computes", where=statement.span,
+    )  # fmt: skip
+    return statement

@@ -1,0 +1,161 @@
+"""A block of a producer and consumers: copies in one role that runs ahead, everything else in roles that share the rows.
+
+In: a context on a machine of lanes whose parts run programs of their own. Out: :class:`~zellige.plan.context.Programs`, or None where one
+role is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from zellige.ir.stmt import For, Stmt
+from zellige.ir.traverse import rebuilt
+from zellige.plan.channels import bind, group_streams
+from zellige.plan.context import Context, Programs
+from zellige.plan.facts import bytes_of
+from zellige.plan.inflight import ProductsInFlight
+from zellige.plan.nodes import Channel, Issue, PlanStmt, Put, Role, Token, Wait
+from zellige.plan.overlap import Skew, find_skew, skewed
+from zellige.plan.producer import assign_producer, candidates, copies_before_loops
+from zellige.plan.roles import CONSUMER, PRODUCER, Assignment, pipelined_loops
+from zellige.plan.weave import HeaderReadsShared, Weaver
+
+
+def specialised(context: Context) -> Programs | None:
+    question = "which roles does a block have?"
+    ahead = candidates(context)
+    chosen = [a.copy for a in ahead] + copies_before_loops(context, ahead)
+    assignment, sharing, view = assign_producer(context, chosen)
+    if sharing is None or assignment is None or view is None:
+        loops = pipelined_loops(context.facts.launch.body)
+        why = "no copy can run ahead of its loop" if loops else "there is no pipelined loop whose copies could run ahead"
+        context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),))
+        return None
+    groups = group_streams(context.facts, view, assignment, sharing.streams, context.bodies())
+    if max(g.wanted for g in groups) < 2:
+        why = "with one version of each tile a producer would only wait"
+        context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),))
+        return None
+    context.own(view)
+    skews = _skews(context, assignment)
+    extra = {buffer: 2 for skew in skews for buffer in skew.versioned}
+    depths, placed, extra = context.depths(groups, frozenset(), extra)
+    skews = tuple(s for s in skews if all(b in extra for b in s.versioned))
+    if max(depths.values()) < 2:
+        context.decisions.take(
+            question, "one", "only one version of each tile fits", rejected=(("a producer for copies", "it would only wait"),)
+        )
+        return None
+    copy_token = Token(name="copies", engine=ahead[0].path.engine if ahead else "")
+    bound = bind(groups, depths, context.machine, {PRODUCER: copy_token}, context.decisions)
+    weaver = Weaver(context.facts, view, assignment, bound, (), context.mechanism())
+    try:
+        bodies = weaver.programs()
+    except HeaderReadsShared:  # no buffer changes hands in place here
+        raise AssertionError from None
+    producer = _issued(bodies[PRODUCER], {id(c) for c in chosen}, copy_token)
+    writer = _Consumer(context, skews)
+    consumer = writer.program(bodies[CONSUMER])
+    copies = _consumer_copies(context)
+    tiles = ", ".join(sorted({b.name for c in chosen for b in context.facts.written(c)}))
+    context.decisions.take(
+        question, f"a producer for copies and {copies} consumer{'s' if copies > 1 else ''}",
+        f"the copies to {tiles} depend on nothing that the others compute, so they run ahead",
+        rejected=(("one role", "it would issue copies between products, and wait for both"),),
+    )  # fmt: skip
+    roles = (
+        Role(name=PRODUCER, engine=assignment.engines[PRODUCER], body=producer),
+        Role(name=CONSUMER, engine=assignment.engines[CONSUMER], body=consumer, count=copies),
+    )
+    return Programs(roles=roles, channels=(*(b.channel for b in bound), *writer.channels), placements=placed)
+
+
+def _skews(context: Context, assignment: Assignment) -> tuple[Skew, ...]:
+    found: list[Skew] = []
+    for loop in pipelined_loops(context.facts.launch.body):
+        skipped = frozenset(i for i, s in enumerate(loop.body) if assignment.of.get(id(s)) == PRODUCER)
+        answer = find_skew(context.facts, loop, dict.fromkeys(context.buffers), context.is_asynchronous, skipped)
+        if isinstance(answer, str):
+            context.decisions.take("does a product run ahead of what uses it?", "no", answer, where=loop.span)
+        elif answer is not None:
+            found.append(answer)
+    # of nested loops only the inner one: its iterations are the more
+    return tuple(s for s in found if not any(other is not s and any(inner is other.loop for inner in _nested(s.loop)) for other in found))
+
+
+class _Consumer:
+    """Writes the consumer's program: loops with a product ahead in their places, other products in flight, and the channels within it."""
+
+    def __init__(self, context: Context, skews: Sequence[Skew]) -> None:
+        self._context = context
+        self._by_var = {skew.loop.var: skew for skew in skews}
+        self._token = Token(name="product", engine=context.product_engine())
+        self._ahead = Token(name="ahead", engine=context.product_engine())
+        self._writer = ProductsInFlight(context.facts, self._token, context.is_asynchronous)
+        self.channels: list[Channel] = []
+
+    def program(self, body: Sequence[Stmt | PlanStmt]) -> tuple[Stmt | PlanStmt, ...]:
+        """``body`` as the role runs it; nothing is left in flight at its end."""
+        made: list[Stmt | PlanStmt] = []
+        plain: list[Stmt | PlanStmt] = []
+
+        def flush() -> None:
+            made.extend(self._context.in_flight(plain, self._token))
+            plain.clear()
+
+        for statement in body:
+            if isinstance(statement, For) and statement.var in self._by_var:
+                flush()
+                made.extend(self._ahead_of_its_use(statement, self._by_var[statement.var]))
+            elif any(isinstance(inner, For) and inner.var in self._by_var for inner in _nested(statement)):
+                flush()
+                made.append(rebuilt(statement, **{name: self.program(getattr(statement, name)) for name in type(statement).BODIES}))
+            else:
+                plain.append(statement)
+        flush()
+        return tuple(made)
+
+    def _ahead_of_its_use(self, loop: For, skew: Skew) -> tuple[Stmt | PlanStmt, ...]:
+        channel = None
+        if skew.versioned:
+            size = sum(bytes_of(b) or 0 for b in skew.versioned)
+            channel = Channel(
+                name="_".join(b.name for b in skew.versioned), buffers=skew.versioned, depth=2, producers=(CONSUMER,),
+                consumers=(CONSUMER,), bytes=size, scope="role", mechanism="order",
+            )  # fmt: skip
+            self.channels.append(channel)
+        result = skew.product.c.buffer.name
+        self._context.decisions.take(
+            "does a product run ahead of what uses it?", f"the product into {result}, by one iteration",
+            f"while the unit multiplies for the next iteration, the lanes work on this one; {result} has two versions",
+            rejected=(("each product is waited for at once", "unit and lanes would take turns"),), where=skew.product.span,
+        )  # fmt: skip
+        return skewed(self._context.facts, loop, skew, channel, self._ahead, self._writer.body)
+
+
+def _nested(statement: Stmt | PlanStmt) -> Iterator[Stmt | PlanStmt]:
+    pending: list[Stmt | PlanStmt] = [inner for name in type(statement).BODIES for inner in getattr(statement, name)]
+    while pending:
+        top = pending.pop()
+        yield top
+        pending.extend(inner for name in type(top).BODIES for inner in getattr(top, name))
+
+
+def _consumer_copies(context: Context) -> int:
+    """How many consumers share the rows: one for each block of rows that the product unit takes, at most three."""
+    rows = [(p.sizes[0] or 0) // p.unit.m for p in context.legal.products.values() if p.unit is not None and p.unit.m > 1]
+    return max(1, min(3, min(rows, default=1)))
+
+
+def _issued(body: tuple[Stmt | PlanStmt, ...], copies: set[int], token: Token) -> tuple[Stmt | PlanStmt, ...]:
+    """``body`` with the copies of ``copies`` issued on ``token``."""
+    made: list[Stmt | PlanStmt] = []
+    for statement in body:
+        if id(statement) in copies:
+            made.append(Issue(operation=statement, token=token, span=statement.span))  # type: ignore[arg-type]
+        elif isinstance(statement, Put) and not statement.channel.is_transaction:
+            made += [Wait(token=token), statement]  # nothing but the wait tells that the copies have landed
+        elif type(statement).BODIES:
+            made.append(rebuilt(statement, **{name: _issued(getattr(statement, name), copies, token) for name in type(statement).BODIES}))
+        else:
+            made.append(statement)
+    return tuple(made)
