@@ -11,7 +11,8 @@ from zellige.ir.parser import parse_kernel
 
 
 def test_an_operation_of_another_dialect() -> None:
-    kernel = parse_kernel('# tile-ir 1.0\ndef k(A: tensor((4,), float32)):\n    with launch(1) as (bx,):\n        dialect("vendor.fence")\n')
+    text = "# tile-ir 1.0\ndef k(A: tensor((4,), float32)):\n    with launch(1) as (bx,):\n"
+    kernel = parse_kernel(text + "        dialect(\"vendor.fence\")\n")
     with pytest.raises(ZelligeError) as caught:
         compile_kernel(kernel, "cpu")
     assert caught.value.code == "E410"

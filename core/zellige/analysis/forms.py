@@ -144,6 +144,11 @@ class Division:
     is_reduced: bool
 
 
+def _is_far_from_wrapping(value: int, t: DType) -> bool:
+    """Whether a number is one of real index arithmetic, which does not wrap. Near the ends of the type it does, and forms do not."""
+    return abs(value) < 1 << (t.bits - 4)
+
+
 def _atom_order(atom: Atom) -> int:
     return atom.structural_hash
 
@@ -177,10 +182,7 @@ def form_of(
             pending.extend(waiting)
             continue
         pending.pop()
-        found = _combine(top, [memo[o] for o in operands], definition, divide)
-        # numbers this near the end of the type would wrap, which forms do not: what has them stays an atom
-        is_near = not isinstance(top, Const) and any(abs(c) >= 1 << (top.dtype.bits - 4) for c in found.terms.values())
-        memo[top] = Form.of(top) if is_near else found
+        memo[top] = _combine(top, [memo[o] for o in operands], definition, divide)
     return memo[expr]
 
 
@@ -223,7 +225,7 @@ def _combine(
             return forms[0].scaled(1 << int(value))
         case Binary(op="floordiv" | "floormod" as op, right=Const(value=value)):
             divisor = int(value)
-            if divisor <= 0:
+            if divisor <= 0 or not all(_is_far_from_wrapping(c, expr.dtype) for c in forms[0].terms.values()):
                 return Form.of(expr)
             division = divide(forms[0], divisor)
             if division.is_reduced:
@@ -263,7 +265,7 @@ def _pure_operands(expr: Expr) -> tuple[Expr, ...] | None:
         return None
     match expr:
         case Const():
-            return ()
+            return () if _is_far_from_wrapping(int(expr.value), expr.dtype) else None
         case Binary(op="add" | "sub" | "mul" | "min" | "max", left=left, right=right):
             return (left, right)
         case Binary(op="floordiv" | "floormod", left=left, right=right):
