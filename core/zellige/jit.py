@@ -1,8 +1,7 @@
 """Compiling and calling kernels: ``zl.jit``, ``zl.compile``, ``zl.par_compile``.
 
 In: a Python function or a :class:`~zellige.frontend.primfunc.PrimFunc`, a target, options. Out: :class:`~zellige.kernel.JITKernel`
-objects, or
-the results of a call. A function decorated with ``jit`` has one of three styles:
+objects, or the results of a call. A function decorated with ``jit`` has one of three styles:
 
 * lazy: it returns a prim_func; calling it with Python values gives the compiled kernel;
 * eager: its body is the kernel, with annotations, ``T.const`` and ``T.empty``; calling it with tensors runs it;

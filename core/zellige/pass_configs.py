@@ -1,8 +1,8 @@
 """Pass configs: the dictionary of switches that programs hand to jit, as options of a compilation.
 
 In: keys (members of :class:`PassConfigKey` or their text) with values, and the target. Out: the fields of
-:class:`~zellige.options.CompileOptions` that they set. Keys of a backend are handed to it; any other key has no effect and is named once
-in a warning.
+:class:`~zellige.options.CompileOptions` that they set. Keys of a backend are handed to it; any other key has no effect and is named
+once in a warning.
 """
 
 from __future__ import annotations
@@ -107,8 +107,9 @@ def known_keys() -> frozenset[str]:
 
 
 def option_fields(configs: Mapping[Any, Any], target: Target) -> dict[str, Any]:
-    """The fields of CompileOptions that ``configs`` set for ``target``. E159 for a value that a key cannot have; E161 warns of a key
-    without effect.
+    """The fields of CompileOptions that ``configs`` set for ``target``.
+
+    E159 for a value that a key cannot have; E161 warns of a key without effect.
     """
     fields: dict[str, Any] = {}
     for_backend: list[tuple[str, Any]] = []

@@ -632,3 +632,20 @@ def test_constants_of_packed_tensors_count_elements() -> None:
 
     packed = np.zeros((8, 16), np.int8)
     assert shape_of(packed[::2]).tolist() == [4, 32, 64]
+
+
+def test_prim_func_under_another_name_is_still_the_lazy_style() -> None:
+    kernel_function = T.prim_func
+
+    @jit(target="interp")
+    def make(n: int) -> Any:
+        @kernel_function
+        def main(A: T.Tensor((n,), "int32")):
+            with T.Kernel(n) as bx:
+                A[bx] = bx
+
+        return main
+
+    a = np.zeros(3, np.int32)
+    make(3)(a)
+    assert a.tolist() == [0, 1, 2]

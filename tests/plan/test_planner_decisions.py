@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import zellige.language as T
 from zellige.demo import kernels
 from zellige.diagnostics import CompileError
+from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Copy, For, Gemm, Map
 from zellige.ir.traverse import walk
 from zellige.plan.nodes import Acquire, Get, Issue, PlannedLaunch, Put, Release, Slotted, Wait
@@ -94,6 +96,40 @@ def test_steps_of_k_merge_where_the_loop_only_copies_and_multiplies(dtype: str, 
     launch = first(gemm(dtype=dtype, acc=acc), SCALAR_VECTOR_CPU)
     assert choice(launch, Gemm).merge * 32 == steps
     assert "no bit changes" in decision(launch, "how many steps of k").because
+
+
+def test_operands_are_stored_as_their_unit_takes_them() -> None:
+    widened = {at.operand: at.dtype for at in choice(first(gemm(), SCALAR_VECTOR_CPU), Gemm).layouts}
+    assert widened == {"a": "float32", "b": "float32", "c": None}
+    own = choice(first(gemm(dtype="bfloat16"), SCALAR_VECTOR_CPU), Gemm).layouts
+    assert all(at.dtype is None for at in own)
+
+
+@pytest.mark.parametrize(
+    "lines, reason",
+    [
+        ("copy(A[:, k * 8:+8], a[:, :])\ncopy(B[k * 8:+8, :], b[:, :])\nGEMM\ncopy(c[:, :], C[:, :])", "does more than copy"),
+        ("copy(A[:, k * 8:+8], a[:, :])\ncopy(B[k * 8:+8, :], b[:, :])\nGEMM\ncopy(A[:, 0:+8], a[:, :])", "not copied afresh"),
+        ("copy(A[:, k * 8:+4], a[:, 0:+4])\ncopy(B[k * 8:+8, :], b[:, :])\nGEMM", "a is not copied afresh"),
+        ("copy(A[:, k * 8:+8], a[:, :])\nGEMM", "b is not copied afresh"),
+        ("copy(A[:, k * 8:+8], a[:, :])\ncopy(B[k * 8:+8, :], b[:, :])\nGEMM", None),
+    ],
+)
+def test_when_steps_of_k_merge(lines: str, reason: str | None) -> None:
+    body = textwrap.indent(lines.replace("GEMM", "gemm(a[:, :], b[:, :], c[:, :], clear=False)"), " " * 12)
+    zeros = "        fill(b[:, :], 0.0)\n" if reason is not None else ""
+    kernel = parse_kernel(
+        "# tile-ir 1.0\n\n\ndef k(A: tensor((8, 64), float32), B: tensor((64, 32), float32), C: tensor((8, 32), float32)):\n"
+        '    with launch(1) as (bx,):\n        a = alloc((8, 8), float32, "shared")\n        b = alloc((8, 32), float32, "shared")\n'
+        f'        c = alloc((8, 32), float32, "fragment")\n        fill(c[:, :], 0.0)\n{zeros}'
+        f"        for k in pipelined(8, stages=2):\n{body}\n        copy(c[:, :], C[:, :])\n"
+    )
+    launch = first(kernel, SCALAR_VECTOR_CPU)
+    if reason is None:
+        assert choice(launch, Gemm).merge == 16
+    else:
+        assert choice(launch, Gemm).merge == 1
+        assert reason in decision(launch, "how many steps of k").because
 
 
 def test_steps_of_k_do_not_merge_where_each_product_rounds() -> None:

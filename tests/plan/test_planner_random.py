@@ -43,6 +43,7 @@ class Writer:
         lines = []
         for i in range(TILES):
             lines += [f'h{i} = alloc((8, 16), float16, "shared")', f'f{i} = alloc((8, 16), float32, "fragment")']
+        lines += ['score = alloc((8, 8), float32, "fragment")', 'weight = alloc((8, 8), float16, "fragment")']
         lines += [f'c{i} = alloc((8, 16), float16, "shared")' for i in range(TILES)]
         lines += [
             'sq = alloc((8, 8), float32, "fragment")',
@@ -78,11 +79,11 @@ class Writer:
             self.copied = targets
         if self.random.random() < 0.35:  # two products with work between them
             body += [
-                "fill(sq[:, :], 0.0)",
-                f"gemm({self.read()}[:, :], {self.read()}[:, :], sq[:, :], clear=False, transpose_b=True)",
-                "for i, j in parallel(8, 8):\n    sq[i, j] = sq[i, j] * 0.25",
-                "copy(sq[:, :], pq[:, :])",
-                f"gemm(pq[:, :], {self.read()}[:, :], {self.wide()}[:, :], clear=False)",
+                "fill(score[:, :], 0.0)",
+                f"gemm({self.read()}[:, :], {self.half()}[:, :], score[:, :], clear=False, transpose_b=True)",
+                "for i, j in parallel(8, 8):\n    score[i, j] = score[i, j] * 0.25",
+                "copy(score[:, :], weight[:, :])",
+                f"gemm(weight[:, :], {self.read()}[:, :], {self.wide()}[:, :], clear=False)",
             ]
         for _ in range(self.random.randint(1, 7)):
             body.append(self.statement(var, 0))

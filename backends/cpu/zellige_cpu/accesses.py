@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from zellige.analysis.forms import ZERO, Form
 from zellige.ir.expr import Buffer, Expr
+from zellige_cpu.arithmetic import number
 from zellige_cpu.context import Context, Storage
 from zellige_cpu.indexes import Index, any_lane, conjunction, iota, is_nonnegative, pointer, separate, spread
 from zellige_cpu.leaf import convert
 from zellige_cpu.packed import load_packed, store_packed
 from zellige_cpu.text import Value, constant, zero
-from zellige_cpu.types import FLOAT32, memory_type, register_type
+from zellige_cpu.types import FLOAT32, memory_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def load(ctx: Context, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
 def safe_value(ctx: Context, storage: Storage) -> Value:
     """What elements outside the buffer read as, in a register."""
     if storage.safe_value is None:
-        return zero(register_type(storage.dtype))
+        return number(storage.dtype, 0)
     return ctx.evaluate(ctx, storage.safe_value)
 
 

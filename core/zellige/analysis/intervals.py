@@ -1,7 +1,7 @@
 """The range of an integer expression, from the ranges of its variables.
 
-In: an expression and the closed intervals of variables. Out: a closed interval of Python ints, whose ends are None where
-nothing is known. Arithmetic is that of unbounded integers: a caller that must know about wrapping compares with the dtype.
+In: an expression and the closed intervals of variables. Out: a closed interval of Python ints, whose ends are None where nothing is
+known. Arithmetic is that of unbounded integers: a caller that must know about wrapping compares with the dtype.
 """
 
 from __future__ import annotations

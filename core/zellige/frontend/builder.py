@@ -1,8 +1,8 @@
 """Collects the statements of the kernel that is being traced.
 
 The evaluator and the functions of :mod:`zellige.language` emit statements here; :meth:`Builder.kernel` hands out the finished tile IR.
-The builder of the trace in progress is the one piece of ambient state of the front end (``T.copy(...)`` inside a plain
-Python function must reach it): it lives in a context variable and exists only while a kernel is traced.
+The builder of the trace in progress is the one piece of ambient state of the front end (``T.copy(...)`` inside a plain Python function
+must reach it): it lives in a context variable and exists only while a kernel is traced.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Calls: arguments with stars, functions that the evaluator interprets, Python's builtins on run-time values, everything else as Python
 does.
 
-A language function (T.copy ...) is an ordinary function that reaches the builder by itself. A function defined in the kernel, a
-lambda and a macro are interpreted in place. ``max``, ``min``, ``any``, ``all``, ``abs``, ``round``, ``int``, ``float``, ``bool``,
-``range`` and the
-like accept run-time values; ``print`` shows them as they are while compiling and says so.
+A language function (T.copy ...) is an ordinary function that reaches the builder by itself. A function defined in the kernel, a lambda
+and a macro are interpreted in place. ``max``, ``min``, ``any``, ``all``, ``abs``, ``round``, ``int``, ``float``, ``bool``, ``range``
+and the like accept run-time values; ``print`` shows them as they are while compiling and says so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a Python function depends on besides its arguments, so that a compiled kernel is reused only while none of it has changed.
 
-In: a function. Out: :class:`Dependencies`, whose :meth:`~Dependencies.state` is compared before a kernel is reused. Followed are the names
-that the function's code mentions, in its closure and its module, and through the functions and macros among them; lists, dicts and
-plain objects by their content, modules by the attributes that the code mentions.
+In: a function. Out: :class:`Dependencies`, whose :meth:`~Dependencies.state` is compared before a kernel is reused. Followed are the
+names that the function's code mentions, in its closure and its module, and through the functions and macros among them; lists, dicts
+and plain objects by their content, modules by the attributes that the code mentions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The styles in which the decorated function itself is the kernel: eager (T.const, T.empty, annotations in the body) and direct (a
-tutorial's
-function whose parameters are annotated or take their shape from the call).
+tutorial's function whose parameters are annotated or take their shape from the call).
 
 In: the function, and what a call gives for each parameter. Out: a traced kernel, and :class:`Recipe`, by which the next call finds out
-without
-tracing whether the same kernel serves it. A ``T.const`` size starts as a variable; as soon as every such variable stands alone
+without tracing whether the same kernel serves it. A ``T.const`` size starts as a variable; as soon as every such variable stands alone
 in the shape of some tensor, the trace begins anew with their values.
 """
 
@@ -20,7 +18,7 @@ from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend.builder import Builder
 from zellige.frontend.parameters import GivenTensor, PendingTensor, declare_parameter, scalar_dtype
-from zellige.frontend.primfunc import KernelFunction, TracedKernel, trace_kernel
+from zellige.frontend.primfunc import KernelFunction, TracedKernel, prim_func, trace_kernel
 from zellige.frontend.scopes import Frame, Trace
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Tile
@@ -63,9 +61,7 @@ class ConstantSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a call's tensors choose the kernel: the sources of its constants in order, and the tensors whose shape and dtype it was made
-    for.
-    """
+    """How a call's tensors choose the kernel: the sources of its constants in order, the tensors whose shape and dtype it was made for."""
 
     constants: tuple[tuple[str, ConstantSource], ...]
     shaped: tuple[str, ...]
@@ -138,14 +134,22 @@ def holds_prim_func(function: KernelFunction) -> bool:
                 target = decorator.func if isinstance(decorator, ast.Call) else decorator
                 if (target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")) == "prim_func":
                     return True
+                if isinstance(target, ast.Name) and _named(function, target.id) is prim_func:
+                    return True
     return False
+
+
+def _named(function: KernelFunction, name: str) -> Any:
+    """What a name means around the function; None where it means nothing."""
+    return function.closure[name] if name in function.closure else function.function.__globals__.get(name)
 
 
 @dataclass(frozen=True, eq=False)
 class EagerFunction:
-    """A kernel function of the eager or direct style. ``kinds`` says for each parameter whether the call's value is a tensor, a number
-    given at
-    run time, or decided by what the call gives."""
+    """A kernel function of the eager or direct style.
+
+    ``kinds`` says for each parameter whether the call's value is a tensor, a number given at run time, or decided by what the call gives.
+    """
 
     function: KernelFunction
     kinds: Mapping[str, ParameterKind]

@@ -1,8 +1,7 @@
 """Expressions with Python's meaning; where an operand is known only when the kernel runs, the operators make tile IR.
 
 ``and``, ``or``, ``not``, comparisons, ``in`` and ``x if c else y`` decide while compiling where they can, and otherwise evaluate both
-sides:
-a side that only computes becomes part of the expression, a side that does more (a macro that stores) is put under an If.
+sides: a side that only computes becomes part of the expression, a side that does more (a macro that stores) is put under an If.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Which names of a function are needed after, or carried around, a compound statement.
 
 In: the syntax tree of a function. Out: :class:`Flow`, which answers for an ``if`` or a loop which of the names it assigns are read
-afterwards or in its next iteration. Only such names must become variables of the kernel when the statement is decided at run
-time; a name assigned and read inside of it is a plain name. The answers err on the side of "needed".
+afterwards or in its next iteration. Only such names must become variables of the kernel when the statement is decided at run time; a
+name assigned and read inside of it is a plain name. The answers err on the side of "needed".
 
-Each statement is summarised once (names read before it assigns them, names it certainly assigns, names it may assign, whether
-it may jump); each list of statements keeps, for every name, the positions where it is read or assigned. A question is a search in
-these lists, outward from the statement, so the whole is linear in the size of the function.
+Each statement is summarised once (names read before it assigns them, names it certainly assigns, names it may assign, whether it may
+jump); each list of statements keeps, for every name, the positions where it is read or assigned. A question is a search in these lists,
+outward from the statement, so the whole is linear in the size of the function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parameters: from annotations to the parameters of a kernel.
 
-In: a parameter's name and what its annotation says (a TensorSpec, a PointerSpec, an element type, Python's int, float, bool), or nothing.
-Out: the value that the name has in the body, and a parameter of the tile IR in its place. A tensor without annotation stays
+In: a parameter's name and what its annotation says (a TensorSpec, a PointerSpec, an element type, Python's int, float, bool), or
+nothing. Out: the value that the name has in the body, and a parameter of the tile IR in its place. A tensor without annotation stays
 :class:`PendingTensor` until the body annotates it, ``T.make_tensor`` gives its shape, or the call's argument does.
 """
 

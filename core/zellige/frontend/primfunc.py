@@ -170,9 +170,7 @@ def _results(builder: Builder, returned: Any, span: Span | None) -> None:
 
 
 class PrimFunc:
-    """A kernel made by ``@T.prim_func``: ``kernel`` is its verified tile IR. It is compiled by ``zl.compile`` or returned from a jit
-    function.
-    """
+    """A kernel made by ``@T.prim_func``: ``kernel`` is its verified tile IR. ``zl.compile`` compiles it; a lazy jit function returns it."""
 
     def __init__(self, function: KernelFunction, traced: TracedKernel) -> None:
         self._function = function

@@ -1,7 +1,7 @@
 """``out_idx``: the tensors that a call returns instead of taking them.
 
-In: a kernel and the indices. Out: the kernel with those parameters as outputs. Also checked here, for outputs of every
-origin: each size in an output's shape follows from the inputs (E251).
+In: a kernel and the indices. Out: the kernel with those parameters as outputs. Also checked here, for outputs of every origin: each
+size in an output's shape follows from the inputs (E251).
 """
 
 from __future__ import annotations

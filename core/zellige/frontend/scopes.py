@@ -1,7 +1,7 @@
 """Where names live while a kernel is traced, and what is true of the whole trace.
 
-:class:`Frame` is one activation of a function that the evaluator interprets; :class:`Trace` is shared by all frames of one kernel.
-A name of a frame holds a value of :mod:`zellige.frontend.values`, any Python object, or one of two markers that are never handed out:
+:class:`Frame` is one activation of a function that the evaluator interprets; :class:`Trace` is shared by all frames of one kernel. A
+name of a frame holds a value of :mod:`zellige.frontend.values`, any Python object, or one of two markers that are never handed out:
 :class:`Pending`, a name that will become a variable at its first assignment, and :class:`Hidden`, a name that has no single value here.
 """
 

@@ -1,8 +1,8 @@
 """Finds the syntax tree of a Python function that is already defined.
 
-In: a function object. Out: its ``ast`` node whose lines and columns are those of the file that a user sees, and a :class:`SourceText` that
-turns nodes into spans. Sources are files and notebook cells (through ``linecache``), the text after ``python -c``, a file
-given on the standard input, and the lines of an interactive session; E116 says why there is none.
+In: a function object. Out: its ``ast`` node whose lines and columns are those of the file that a user sees, and a :class:`SourceText`
+that turns nodes into spans. Sources are files and notebook cells (through ``linecache``), the text after ``python -c``, a file given on
+the standard input, and the lines of an interactive session; E116 says why there is none.
 """
 
 from __future__ import annotations

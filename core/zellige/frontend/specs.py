@@ -13,8 +13,7 @@ from zellige.dtypes import DType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """The annotation of a tensor parameter: sizes (Python ints, size variables, expressions of them), dtype, strides in elements or None
-    for dense.
+    """The annotation of a tensor parameter: sizes (Python ints, size variables, expressions), dtype, strides in elements or None if dense.
 
     ``shape`` is None where the annotation leaves it to the call.
     """

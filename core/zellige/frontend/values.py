@@ -1,7 +1,7 @@
 """What a kernel author handles while a kernel is traced: scalars, mutable variables, tiles and regions of tiles.
 
-Each wraps a node of the tile IR; operators and indexing make new nodes at the place where the evaluator is (the
-builder's span). Nothing here knows the language's operations.
+Each wraps a node of the tile IR; operators and indexing make new nodes at the place where the evaluator is (the builder's span).
+Nothing here knows the language's operations.
 """
 
 from __future__ import annotations

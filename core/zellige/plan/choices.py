@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from zellige.analysis.bounds import Scope
-from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, constant_value
+from zellige.dtypes import DType, dtype as as_dtype
+from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Transpose
+from zellige.ir.traverse import walk
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
-from zellige.plan.facts import LaunchFacts, statements_in
+from zellige.plan.facts import LaunchFacts, is_whole, statements_in
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import MERGED_BYTES, Product
 from zellige.plan.roles import operations_of
@@ -69,8 +70,10 @@ def _product(facts: LaunchFacts, gemm: Gemm, product: Product, machine: Machine,
     if machine.style == "ordered" and product.tiling is not None:
         interleave = unit.interleave if unit is not None else 1
         layouts = (
-            OperandLayout(operand="a", buffer=gemm.a.buffer.root, kind="rows", parameters=(interleave,)),
-            OperandLayout(operand="b", buffer=gemm.b.buffer.root, kind="panels", parameters=(product.tiling.n, interleave)),
+            OperandLayout(operand="a", buffer=gemm.a.buffer.root, kind="rows", parameters=(interleave,), dtype=_stored(product, 0)),
+            OperandLayout(
+                operand="b", buffer=gemm.b.buffer.root, kind="panels", parameters=(product.tiling.n, interleave), dtype=_stored(product, 1)
+            ),
             OperandLayout(operand="c", buffer=gemm.c.buffer.root, kind="rows"),
         )
         _tell_block(gemm, product, interleave, machine, decisions)
@@ -102,6 +105,13 @@ def _product(facts: LaunchFacts, gemm: Gemm, product: Product, machine: Machine,
     executor = unit.engine if unit is not None and unit.engine else machine.main_engine
     return Choice(operation=gemm, executor=executor, mechanism=mechanism, tiling=product.tiling, layouts=layouts, edge="none",
                   is_native=product.is_native, merge=merge)  # fmt: skip
+
+
+def _stored(product: Product, operand: int) -> DType | None:
+    """The type that operand 0 (a) or 1 (b) is converted to; None where it stays as it is."""
+    own = (product.gemm.a, product.gemm.b)[operand].buffer.dtype
+    wanted = product.operand if product.unit is None else as_dtype((product.unit.a, product.unit.b)[operand])
+    return None if wanted == own else wanted
 
 
 def _parameters(kind: str, buffer: Buffer, product: Product) -> tuple[int, ...]:
@@ -141,22 +151,9 @@ def _has_copies(loop: For) -> bool:
 
 
 def merged_iterations(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For, decisions: Decisions) -> int:
-    """How many iterations one product may take: the loop's body is copies and it alone, sums are float32, float64 or integers, c lives
-    on."""
+    """How many iterations one product may take at once without a change of any bit."""
     k = product.sizes[2]
-    reason: str | None = None
-    if product.accumulator != gemm.c.buffer.dtype:
-        reason = f"{gemm.c.buffer.name} is rounded to {gemm.c.buffer.dtype} after each product"
-    elif any(not isinstance(s, (Copy, Alloc)) for s in loop.body if s is not gemm):
-        reason = "the loop does more than copy and multiply"
-    elif constant_value(gemm.clear) is not False:
-        reason = "the product clears its result"
-    elif k is None or k <= 0:
-        reason = "k is not constant"
-    elif gemm.scale_a is not None or gemm.scale_b is not None or gemm.metadata is not None:
-        reason = "its operands have scales or are sparse"
-    elif not {s.dst.buffer.root for s in loop.body if isinstance(s, Copy)} >= {gemm.a.buffer.root, gemm.b.buffer.root}:
-        reason = "an operand is not copied in the loop"
+    reason = _why_not_merged(facts, gemm, product, loop)
     if reason is not None or k is None:
         decisions.take("how many steps of k does a product take at once?", "those of one iteration", reason or "", where=gemm.span)
         return 1
@@ -169,6 +166,42 @@ def merged_iterations(facts: LaunchFacts, gemm: Gemm, product: Product, loop: Fo
             rejected=((f"{k}, as written", "the block would be loaded and stored too often"),), where=gemm.span,
         )  # fmt: skip
     return merge
+
+
+def _why_not_merged(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For) -> str | None:
+    """What makes a product of several iterations another one than their products in turn; None where nothing does.
+
+    Each iteration must be: fresh operands from global memory, then the product, added to the same tile in a type that one chain of
+    additions an element passes through unrounded. """
+    k = product.sizes[2]
+    at = next(i for i, s in enumerate(loop.body) if s is gemm)
+    others = [s for i, s in enumerate(loop.body) if i != at and not isinstance(s, Alloc)]
+    operands = {gemm.a.buffer.root, gemm.b.buffer.root}
+    if product.accumulator != gemm.c.buffer.dtype:
+        return f"{gemm.c.buffer.name} is rounded to {gemm.c.buffer.dtype} after each product"
+    if any(not isinstance(s, Copy) or s.src.buffer.root.space != "global" or s.dst.buffer.root not in operands for s in others):
+        return "the loop does more than copy operands and multiply"
+    if constant_value(gemm.clear) is not False:
+        return "the product clears its result"
+    if k is None or k <= 0:
+        return "k is not constant"
+    if gemm.scale_a is not None or gemm.scale_b is not None or gemm.metadata is not None:
+        return "its operands have scales or are sparse"
+    if product.unit is not None and k % product.unit.interleave:
+        return f"an iteration ends within a group of {product.unit.interleave} steps"
+    if any(isinstance(n, Var) and (n is loop.var or n.is_mutable) for e in gemm.c.offsets for n in walk(e)):
+        return "each iteration adds to another part of its tile"
+    for root, region in ((gemm.a.buffer.root, gemm.a), (gemm.b.buffer.root, gemm.b)):
+        if (
+            not is_whole(region)
+            or not any(facts.kills(s, root) for s in loop.body[:at])
+            or any(root in facts.roots(s) for s in loop.body[at + 1 :])
+        ):
+            return f"{root.name} is not copied afresh before each product"
+        inside = sum(access.root is root for access in facts.accesses(loop))
+        if inside != sum(access.root is root for s in facts.launch.body for access in facts.accesses(s)):
+            return f"{root.name} is used outside of the loop too"
+    return None
 
 
 def packed_bytes(gemm: Gemm, operand: DType) -> int:

@@ -46,6 +46,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
+from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Node, Region
 from zellige.ir.stmt import For, Kernel, Launch, Stmt, StmtNode
 
@@ -202,13 +203,17 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandLayout:
-    """How one operand is stored for its consumer: ``kind`` is rows, panels (``parameters``: width, interleave), swizzled, or the user's
-    own."""
+    """How one operand is stored for its consumer.
+
+    ``kind`` is rows (``parameters``: interleave), panels (width, interleave), swizzled (bytes of a row), blocks (rows, columns), or the
+    user's own. ``dtype`` is the type of the elements there, None where it is the buffer's: operands may be widened for their unit.
+    """
 
     operand: str
     buffer: Buffer
     kind: str
     parameters: tuple[int, ...] = ()
+    dtype: DType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

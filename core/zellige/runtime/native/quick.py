@@ -2,7 +2,7 @@
 
 In: a signature, a compiled kernel, the devices that it reaches. Out: a :class:`QuickLaunch`: called with a call's positional arguments it
 allocates the results, packs, launches and returns what the call returns, or :data:`zellige.runtime.native.SLOW` without having done
-anything, where :class:`~zellige.runtime.arguments.Signature` has to look: for arguments that are wrong, and for right ones of unusual types.
+anything, where :class:`~zellige.runtime.arguments.Signature` has to look: at wrong arguments, and at right ones of unusual types.
 """
 
 from __future__ import annotations
