@@ -1,7 +1,8 @@
 """What the compiler decides for a kernel on a target, and why.
 
 In: a kernel in any form that a user holds it in (a ``prim_func``, a compiled kernel, a jit function without arguments, tile IR) and a
-target. Out: an :class:`Explanation`: the plan, its decisions, and their text."""
+target. Out: an :class:`Explanation`: the plan, its decisions, and their text.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def explain(kernel: Any, target: str | Target | None = None) -> Explanation:
     """What is decided for ``kernel`` on ``target`` (by default its own, else the one that works here).
 
     ``test:scalar_vector_cpu``, ``test:lanes_async``, ``test:queues_cube`` and ``test:local_only`` are machines to compare with. Raises
-    CompileError for a kernel that cannot be planned there, TypeError for what is no kernel."""
+    CompileError for a kernel that cannot be planned there, TypeError for what is no kernel.
+    """
     program = _kernel_of(kernel)
     if target is None:
         target = getattr(kernel, "target", None) or AUTO

@@ -12,6 +12,7 @@ from typing import Final
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.expr import BinaryOp
+from zellige.ir.reductions import identity
 from zellige.ir.stmt import Atomic, AtomicOp, MemoryOrder, ReduceOp, ReducerUpdate
 from zellige_cpu import arithmetic
 from zellige_cpu.accesses import Address, address, as_register, inside, lane_pointers, load_raw, store_raw
@@ -168,23 +169,6 @@ def operand(ctx: Context, op: ReduceOp, value: Value, dtype: DType) -> Value:
         ones = arithmetic.number(dtype, 1, value.lanes)
         return ctx.fn.select(differs, ones, arithmetic.number(dtype, 0, value.lanes))
     return value
-
-
-def identity(op: ReduceOp, dtype: DType) -> bool | int | float:
-    """The value that changes nothing under ``op``."""
-    match op:
-        case "sum" | "abssum" | "absmax" | "bitor" | "bitxor" | "any":
-            return 0
-        case "prod" | "all":
-            return 1
-        case "bitand":
-            return True if dtype.is_bool else -1
-        case "max":
-            return float("-inf") if dtype.is_float and dtype.has_inf else dtype.min
-        case "min":
-            return float("inf") if dtype.is_float and dtype.has_inf else dtype.max
-        case _:
-            raise InternalError(f"{op} is no reduction")
 
 
 def emit_update(ctx: Context, statement: ReducerUpdate) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from zellige.dtypes import DType
 from zellige.ir.expr import BOOL, INT64, Binary, BinaryOp, Cast, Compare, Const, Expr, Load, Math, Region, Select, Var, constant_value
+from zellige.ir.reductions import identity, reduction_dtype
 from zellige.ir.stmt import (
     Assign,
     Atomic,
@@ -31,7 +32,6 @@ from zellige.ir.stmt import (
     Transpose,
     whole,
 )
-from zellige_cpu.atomics import identity
 from zellige_cpu.types import FLOAT32, FLOAT64
 
 
@@ -273,24 +273,6 @@ def _sparse_column(metadata: Region, row: Expr, kept: Expr) -> Expr:
 
 
 # -- reductions and scans ------------------------------------------------------------------------------------------------
-
-
-def promoted(left: DType, right: DType) -> DType:
-    """The type that elements of both convert to: a bool or integer follows a float, else the wider (unsigned of one width)."""
-    for one, other in ((left, right), (right, left)):
-        if one.is_bool or (one.is_integer and other.is_float):
-            return other
-    if left.bits != right.bits:
-        return left if left.bits > right.bits else right
-    if left == right:
-        return left
-    return FLOAT32 if left.is_float else (right if left.is_signed else left)
-
-
-def reduction_dtype(source: DType, target: DType) -> DType:
-    """The type that a Reduce or Scan accumulates in: that of both sides, at least float32 for floats."""
-    dtype = promoted(source, target)
-    return FLOAT32 if dtype.is_float and dtype.bits <= 32 else dtype
 
 
 _COMBINE: dict[ReduceOp, BinaryOp] = {

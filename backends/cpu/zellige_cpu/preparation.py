@@ -25,8 +25,9 @@ def prepare(launch: Launch, options: CompileOptions) -> Launch:
 
 
 def _wide_reducers(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Reducers of floats below 32 bits on a float32 buffer of their own, which is rounded once at the end."""
-    reducers = [n for s in body for n in walk(s) if isinstance(n, ReducerInit) and n.buffer.dtype.is_float and n.buffer.dtype.bits < 32]
+    """Reducers that round (sums of floats below 32 bits) on a float32 buffer of their own, which is rounded once at the end."""
+    inits = [n for s in body for n in walk(s) if isinstance(n, ReducerInit) and n.op in ("sum", "prod", "abssum")]
+    reducers = [n for n in inits if n.buffer.dtype.is_float and n.buffer.dtype.bits < 32]
     if not reducers:
         return body
     wide: dict[Buffer, Buffer] = {}

@@ -16,6 +16,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import Builder, current_builder
 from zellige.frontend.values import Element, Scalar, bind
 from zellige.ir.expr import INT32, Binary, BinaryOp, Buffer, Cast, Const, Expr
+from zellige.ir.reductions import identity
 from zellige.ir.stmt import Map, ReduceOp, ReducerFinalize, ReducerInit, ReducerUpdate, Stmt
 from zellige.ir.traverse import loads_in
 
@@ -37,17 +38,6 @@ _FORMS: Final[dict[str, str]] = {
     "add": "r[i] += x", "max": "r[i] = T.max(r[i], x)", "min": "r[i] = T.min(r[i], x)",
     "bitand": "r[i] &= x", "bitor": "r[i] |= x", "bitxor": "r[i] ^= x",
 }  # fmt: skip
-
-
-def identity(op: ReduceOp, dtype: DType) -> int | float:
-    """The value that changes nothing under ``op``."""
-    if op in ("max", "min"):
-        if dtype.is_float and dtype.has_inf:
-            return float("-inf") if op == "max" else float("inf")
-        return dtype.min if op == "max" else dtype.max
-    if op == "bitand":
-        return dtype.max if dtype.kind != "int" else -1
-    return 0.0 if dtype.is_float else 0
 
 
 @dataclass(eq=False)

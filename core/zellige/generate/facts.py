@@ -146,7 +146,9 @@ def rounded(fact: Fact, dtype: DType, *, is_nearest: bool = True) -> Fact:
         fact = replace(
             fact, low=max(fact.low, -largest), high=min(fact.high, largest), special=fact.special | (ANY if has_nan(dtype) else 0)
         )
-        fact = replace(fact, low=min(fact.low, largest), high=max(fact.high, -largest))
+        # what is clamped becomes the largest value, whatever the grid
+        quantum = min(fact.quantum, _grid(np.array([largest])))
+        fact = replace(fact, low=min(fact.low, largest), high=max(fact.high, -largest), quantum=quantum)
     return replace(fact, quantum=max(fact.quantum, least_exponent(dtype)), is_zero_open=fact.is_zero_open or fact.error > 0)
 
 

@@ -17,8 +17,8 @@ from zellige.dtypes import DType
 from zellige.generate.expression_facts import conversion_fact, expression_fact, reinterpreted
 from zellige.generate.facts import DOWN, UP, Fact, Unbounded, bottom_zero, full_range, interval, joined
 from zellige.generate.tile_facts import gemm_fact, reduction_fact, update_fact
-from zellige.interp.tile_operations import identity
 from zellige.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Region, Var, constant_value
+from zellige.ir.reductions import identity
 from zellige.ir.stmt import (
     Alloc,
     Assert,

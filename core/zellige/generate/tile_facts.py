@@ -27,7 +27,8 @@ from zellige.generate.facts import (
     mixed,
     rounded,
 )
-from zellige.interp.tile_operations import accumulator_dtype, identity, reduction_dtype
+from zellige.interp.tile_operations import accumulator_dtype
+from zellige.ir.reductions import identity, reduction_dtype
 
 _LOGICAL: Final = frozenset(("any", "all"))
 _BITWISE: Final = frozenset(("bitand", "bitor", "bitxor", "and", "or", "xor"))

@@ -15,7 +15,8 @@ from zellige.interp.conversion import Array, cast, codes
 from zellige.interp.expressions import Access, evaluate, locate, log_access, per_point, report_outside, report_undefined
 from zellige.interp.frame import Frame, Run
 from zellige.interp.masks import Mask
-from zellige.interp.tile_operations import atomic_combine, combiner, reduction_dtype
+from zellige.interp.tile_operations import atomic_combine, combiner
+from zellige.ir.reductions import reduction_dtype
 from zellige.ir.stmt import Atomic, ReducerUpdate, Store
 
 

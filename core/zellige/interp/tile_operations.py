@@ -23,6 +23,7 @@ from zellige.interp.frame import Frame, Run
 from zellige.interp.masks import Mask
 from zellige.interp.regions import Box, box_of, read_box, undefined_part, whole_box, write_box
 from zellige.ir.expr import Region
+from zellige.ir.reductions import identity, reduction_dtype
 from zellige.ir.stmt import AtomicTile, Copy, Fill, Gemm, Reduce, ReduceOp, ReducerInit, Scan, Stmt, Transpose
 
 
@@ -170,24 +171,6 @@ def _matmul(a: Array, b: Array, accumulator: DType) -> Array:
     return np.asarray(np.matmul(a, b))
 
 
-def promoted(left: DType, right: DType) -> DType:
-    """The type that elements of both convert to: a bool or integer follows a float, else the wider (unsigned of one width)."""
-    for one, other in ((left, right), (right, left)):
-        if one.is_bool or (one.is_integer and other.is_float):
-            return other
-    if left.bits != right.bits:
-        return left if left.bits > right.bits else right
-    if left == right:
-        return left
-    return FLOAT32 if left.is_float else (right if left.is_signed else left)
-
-
-def reduction_dtype(source: DType, target: DType) -> DType:
-    """The type that a Reduce or Scan accumulates in: that of both sides, at least float32 for floats."""
-    dtype = promoted(source, target)
-    return FLOAT32 if dtype.is_float and dtype.bits <= 32 else dtype
-
-
 def combiner(op: ReduceOp | str, *, nan_propagate: bool) -> np.ufunc:
     """The NumPy function of two operands that a reduction repeats."""
     match op:
@@ -209,23 +192,6 @@ def combiner(op: ReduceOp | str, *, nan_propagate: bool) -> np.ufunc:
             return np.logical_or
         case "all":
             return np.logical_and
-        case _:
-            raise InternalError(f"{op} is no reduction")
-
-
-def identity(op: ReduceOp | str, dtype: DType) -> bool | int | float:
-    """The value that changes nothing: of the largest magnitude for max and min."""
-    match op:
-        case "sum" | "abssum" | "absmax" | "bitor" | "bitxor" | "any":
-            return 0
-        case "prod" | "all":
-            return 1
-        case "bitand":
-            return 1 if dtype.is_bool else -1
-        case "max":
-            return -np.inf if dtype.is_float and dtype.has_inf else dtype.min
-        case "min":
-            return np.inf if dtype.is_float and dtype.has_inf else dtype.max
         case _:
             raise InternalError(f"{op} is no reduction")
 

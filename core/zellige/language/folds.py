@@ -13,9 +13,9 @@ from typing import Any
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.reducers import identity
 from zellige.frontend.values import Scalar, declare, here
 from zellige.ir.expr import Const, Load, Math, Region, Var, const
+from zellige.ir.reductions import identity
 from zellige.ir.stmt import For, ReduceOp, Serial, Stmt
 
 

@@ -2,7 +2,8 @@
 
 In: the facts of a launch and a loop. Out: a :class:`~zellige.plan.pipeline.Schedule` over the loop's body, or the reason why it cannot be
 followed. A schedule may name all statements of the body or only those that touch memory. It never changes the result: one that would is
-refused."""
+refused.
+"""
 
 from __future__ import annotations
 

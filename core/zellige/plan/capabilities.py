@@ -1,7 +1,8 @@
 """What planning asks of a target's capabilities, in the words of planning.
 
 In: :class:`zellige.plugin.contract.Capabilities`. Out: a :class:`Machine`, which answers which engine, space, copy path or product unit
-serves. A capability set that says nothing of engines and copies is a machine whose one role does everything in order."""
+serves. A capability set that says nothing of engines and copies is a machine whose one role does everything in order.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 In: the streams of a launch and a machine. Out: :class:`Bound`: each channel with the positions at which its roles acquire, put, get and
 release. Tiles that are made together and used by the same statements share a channel; tiles that are used at different times have one
-each, so that the first is free for its next version while the others are still read."""
+each, so that the first is free for its next version while the others are still read.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What executes each operation of a launch: the :class:`~zellige.plan.nodes.Choice` of every tile operation.
 
 In: the facts of a legal launch, its products, spaces and a machine. Out: choices with tiling, layouts of operands, copy mechanism, edges,
-and how many iterations a product may merge."""
+and how many iterations a product may merge.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +173,8 @@ def _why_not_merged(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For)
     """What makes a product of several iterations another one than their products in turn; None where nothing does.
 
     Each iteration must be: fresh operands from global memory, then the product, added to the same tile in a type that one chain of
-    additions an element passes through unrounded. """
+    additions an element passes through unrounded.
+    """
     k = product.sizes[2]
     at = next(i for i, s in enumerate(loop.body) if s is gemm)
     others = [s for i, s in enumerate(loop.body) if i != at and not isinstance(s, Alloc)]

@@ -1,7 +1,8 @@
 """What the passes over one launch share, and the questions that several of them ask.
 
 In: a kernel, one of its launches, a machine. Out: a :class:`Context` with the legal launch, its facts, the space of each tile and the
-decisions so far; from it placements, the numbers of versions that fit (:meth:`Context.depths`), and bodies with products in flight."""
+decisions so far; from it placements, the numbers of versions that fit (:meth:`Context.depths`), and bodies with products in flight.
+"""
 
 from __future__ import annotations
 

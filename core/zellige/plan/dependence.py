@@ -6,7 +6,8 @@ iteration, 1 or more where only a later iteration meets the same element.
 
 Two regions meet in iterations that differ by d where, in every dimension, the intervals ``[c i + r, c i + r + extent)`` overlap; with
 equal factors c and a constant difference of r that bounds d. What cannot be compared meets at every distance. Two atomic operations of
-one kind that give no result may change places in memory but keep their order here: the order of a float sum is part of the bits."""
+one kind that give no result may change places in memory but keep their order here: the order of a float sum is part of the bits.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The plan of a launch while it is being made: decisions taken so far, with their reasons.
 
 In: questions and answers from the passes of planning. Out: the tuple of :class:`~zellige.plan.nodes.Decision`, in the order in which they
-were taken."""
+were taken.
+"""
 
 from __future__ import annotations
 

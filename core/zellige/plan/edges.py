@@ -5,7 +5,8 @@ that is not full (:func:`full_until`).
 
 An iteration is full for a dimension where ``0 <= offset`` and ``offset + extent <= size``. With an offset ``c k + r`` of a loop variable
 k and c > 0 the second holds exactly for ``k <= (size - extent - r) // c``: the loop splits there into a main part without tests and a
-tail with them."""
+tail with them.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def full_until(loop: For, statements: Sequence[Stmt | PlanStmt], scope: Scope) -
     """The first value of the loop's variable from which some of ``statements`` may leave its tensor; None where no such value is known.
 
     Only dimensions whose offset moves with the loop count. ``scope`` is that of the loop itself. The value is not bounded by the loop's
-    own."""
+    own.
+    """
     if constant_value(loop.step) != 1:
         return None
     ends: list[Expr] = []

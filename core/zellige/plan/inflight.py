@@ -3,7 +3,8 @@
 In: the body of a role. Out: the body with Issue and Wait. A product is waited for before the first statement that touches its result or
 overwrites its operands, before the release of a slot that holds an operand, and before the put of a slot that holds the result; products
 into one tile follow each other without a wait, since those of one token take effect in order. A loop that does nothing but get a slot,
-multiply and release it leaves one product in flight: the slot of iteration i is released after the product of i + 1 has been started."""
+multiply and release it leaves one product in flight: the slot of iteration i is released after the product of i + 1 has been started.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ In: a kernel, one of its launches and a machine. Out: :class:`Legal`: the launch
 A unit that leaves its results in a space that the vector engine does not reach can only start from zero there. A product whose c is also
 used by something else than a fill with zero, another product and a copy out of it becomes three operations with the same bits: the
 product into a tile of its own, a copy of that to where the vector engine works, and the sum ``c + product`` there, in the accumulator's
-type and rounded once to c's."""
+type and rounded once to c's.
+"""
 
 from __future__ import annotations
 

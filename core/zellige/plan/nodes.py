@@ -68,7 +68,8 @@ class Channel:
     ``buffers`` have ``depth`` versions. ``arrivals`` is how many puts complete a slot (one a producer), ``releases`` how many releases
     free it (one a consumer). ``is_transaction``: the slot is complete when the copies issued on ``token`` have landed, counted in
     ``bytes`` a slot. ``orders`` are buffers of one version whose use the channel hands over; a channel has either buffers or those.
-    ``mechanism`` is the target's own word for what implements it."""
+    ``mechanism`` is the target's own word for what implements it.
+    """
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -267,7 +268,8 @@ class PlannedLaunch(Node):
     """One launch with its roles and everything decided about it.
 
     ``launch`` is the launch after legalisation, whose operations the roles hold. ``full_loops`` are the loops of role bodies whose every
-    iteration keeps the operations of edge "partial" inside their tensors."""
+    iteration keeps the operations of edge "partial" inside their tensors.
+    """
 
     launch: Launch
     roles: tuple[Role, ...]

@@ -1,7 +1,8 @@
 """Overlap within one role: copies that run ahead of the loop they stand in, and a product that runs ahead of what uses its result.
 
 In: a loop of a role, the tiles with versions, and how far to run ahead. Out: the software pipeline in its place (see
-:mod:`zellige.plan.pipeline`), or the reason why the loop stays as it is."""
+:mod:`zellige.plan.pipeline`), or the reason why the loop stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +180,8 @@ def find_skew(
     """The skew that a loop allows; a reason where a product is followed by its use but may not run ahead; None where there is nothing to
     win.
 
-    ``skipped`` are positions that another role runs."""
+    ``skipped`` are positions that another role runs.
+    """
     assert callable(is_asynchronous)
     positions = [i for i in range(len(loop.body)) if i not in skipped]
     products = [i for i in positions if isinstance(loop.body[i], Gemm) and is_asynchronous(loop.body[i])]
@@ -247,7 +249,8 @@ def skewed(facts: LaunchFacts, woven: For, skew: Skew, channel: Channel | None, 
     """The pipeline in the place of ``woven``, the role's own form of the loop.
 
     A step starts the product of an iteration, does everything else for the iteration before while it runs, and then takes its result.
-    ``inner`` puts the other products of that rest in flight."""
+    ``inner`` puts the other products of that rest in flight.
+    """
     assert callable(inner)
     body = list(woven.body)
     at = next(i for i, s in enumerate(body) if s is skew.product)

@@ -6,7 +6,8 @@ every segment once an iteration, or the reason why the order is not allowed.
 Let S be the largest stage. Step t runs the segment of stage s for iteration t - s where that is one. In the steady state, steps start + S
 to stop, all are; before and after it a segment stands in a loop of one iteration or none. The segments keep the loop's own variable,
 which those small loops count; so the operations are the objects of the original body. A tile that a later stage still needs while the
-next iteration makes it again has versions, and an edge of the dependence graph that only says so is no hindrance."""
+next iteration makes it again has versions, and an edge of the dependence graph that only says so is no hindrance.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 In: the tiles of a block with their spaces, versions and roles. Out: placements, or :class:`Excess`, what does not fit and where. Tiles of
 one role whose live ranges do not meet share bytes; a tile with versions or of several roles has bytes of its own, since roles do not run
-in program order."""
+in program order.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ The order of passes for a launch, each a module::
         -> weave -> overlap -> in flight -> split -> launch order
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the
-result."""
+result.
+"""
 
 from __future__ import annotations
 

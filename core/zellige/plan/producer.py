@@ -1,7 +1,8 @@
 """The copies that a producer, real or imagined, may make ahead of everything else.
 
 In: a context and candidate copies. Out: the assignment of roles in which each tile that the producer makes is a stream; the other copies
-go back to the consumer, each with its reason."""
+go back to the consumer, each with its reason.
+"""
 
 from __future__ import annotations
 

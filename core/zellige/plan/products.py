@@ -6,7 +6,8 @@ the bits.
 
 A unit serves where it accumulates in the product's own type (float32 for floats up to 32 bits, float64, 32-bit integers) and takes the
 operands' types, or types that hold every value of theirs. Registers give the block of a product that a vector engine keeps: half of them
-for sums, two vectors wide."""
+for sums, two vectors wide.
+"""
 
 from __future__ import annotations
 

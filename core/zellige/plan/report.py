@@ -1,7 +1,8 @@
 """A plan in words: its decisions, roles, channels and memory, as lines of text.
 
 In: a :class:`~zellige.plan.nodes.PlannedKernel`. Out: lines for a reader who wrote the kernel. Colours and tables are the command line's
-business."""
+business.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ In: the facts of a legal launch, its products, the spaces of buffers and a machi
 by identity. Structure (For, If, While) and scalars (Bind, Assign) have no role: every role keeps the part that its operations need.
 
 On a machine of lanes the copies that may run ahead go to a producer, everything else to the consumers; on a machine of queues each engine
-is a role. What is not understood stays in one role, with the reason."""
+is a role. What is not understood stays in one role, with the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One role whose copies run ahead of the loops that they stand in.
 
 In: a context on a machine with asynchronous copies and no roles of its own. Out: :class:`~zellige.plan.context.Programs`, or None where
-no loop has copies that can run ahead."""
+no loop has copies that can run ahead.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 In: the legal launch, its products, a machine. Out: the space of each buffer (:func:`choose_spaces`) and the path of each copy
 (:func:`choose_path`). An operand lies where its unit reads it, a result where its unit leaves it, and everything else where the
-language's space leads to: a target without shared memory or registers of that kind puts it into the memory that it has."""
+language's space leads to: a target without shared memory or registers of that kind puts it into the memory that it has.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A block of a producer and consumers: copies in one role that runs ahead, everything else in roles that share the rows.
 
 In: a context on a machine of lanes whose parts run programs of their own. Out: :class:`~zellige.plan.context.Programs`, or None where one
-role is better."""
+role is better.
+"""
 
 from __future__ import annotations
 

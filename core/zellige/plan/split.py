@@ -1,7 +1,8 @@
 """Loops split into a main part whose copies stay inside their tensors and a tail whose copies are tested.
 
 In: the body of a role and which of its copies are tested. Out: the body with split loops, the main loops, and the copies that are tested
-only outside them. Both parts run the same operations in the same order."""
+only outside them. Both parts run the same operations in the same order.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ among the shared.
 
 A buffer is a stream where one role makes its content and others only read it: all its uses stand in one body, in phases (the maker's
 statements, then the readers'), and each phase begins with a statement that overwrites all of it, so that no content lives from one phase
-into the next. Everything else that several roles touch has one version, and the right to touch it is handed on in program order."""
+into the next. Everything else that several roles touch has one version, and the right to touch it is handed on in program order.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ Streams: the producer acquires before the first statement that makes the tile an
 use and releases after its last. Every role runs its statements in program order, so the program order itself is a schedule that never
 blocks. Shared buffers: one role at a time has the right to touch the buffer. It is handed on where the next statement in program order
 belongs to another role; around a loop or branch that several roles use the buffer in, the right is with one of them at the begin and end
-of every nested body, so that puts and gets balance whatever the number of iterations."""
+of every nested body, so that puts and gets balance whatever the number of iterations.
+"""
 
 from __future__ import annotations
 

@@ -113,7 +113,8 @@ class Space:
 
     ``role`` says what the space is for, whatever its name: "global" is visible to all blocks, "shared" to a block's engines, "register"
     belongs to lanes or vectors, "local" is the one memory beside an engine, "accumulator" takes the results of products only; "" stands
-    for the role that the name has in the language. ``engines`` name those that reach it (none named: all)."""
+    for the role that the name has in the language. ``engines`` name those that reach it (none named: all).
+    """
 
     name: str
     bytes: int | None = None
@@ -130,7 +131,8 @@ class MatmulUnit:
     ``largest`` ("multiple"). ``is_native`` is False where instructions of another kind emulate it.
 
     Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k
-    stand next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else."""
+    stand next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else.
+    """
 
     a: str
     b: str
@@ -214,7 +216,8 @@ class Capabilities:
 
     Planning asks the rest: ``engines`` (none: one that does everything in order), ``copies`` between spaces, ``synchronisation``,
     ``registers``, whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most,
-    ``cache_bytes`` a core from the innermost level outwards."""
+    ``cache_bytes`` a core from the innermost level outwards.
+    """
 
     target: str
     lanes: int = 0

@@ -16,6 +16,7 @@ from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype
+from zellige.ir.reductions import reduction_dtype
 from zellige.ir.stmt import ReduceOp
 from zellige_cpu.leaf.boxes import Dimension, Stretch, loops, merged, stretches
 from zellige_cpu.leaf.convert import cast
@@ -56,22 +57,6 @@ class ReduceSpec:
         return merged(
             [Dimension(extent=self.shape[i], source=self.src_strides[i], target=stride) for i, stride in zip(others, self.dst_strides)]
         )
-
-
-def reduction_dtype(source: DType, target: DType) -> DType:
-    """The type that a reduction or scan combines in: what both sides promote to, at least float32 for floats."""
-    for one, other in ((source, target), (target, source)):
-        if one.is_bool or (one.is_integer and other.is_float):
-            found = other
-            break
-    else:
-        if source.bits != target.bits:
-            found = source if source.bits > target.bits else target
-        elif source.is_float:
-            found = source if source == target else _FLOAT32
-        else:
-            found = target if source.is_signed else source
-    return _FLOAT32 if found.is_float and found.bits <= 32 else found
 
 
 def emit_reduce(module: Module, spec: ReduceSpec) -> str:

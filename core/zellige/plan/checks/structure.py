@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from zellige.ir.expr import Buffer, Const, Node
+from zellige.ir.expr import Buffer, Node
 from zellige.ir.stmt import Alloc, AtomicTile, Barrier, Copy, Dialect, Gemm, Stmt, StmtNode
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.roles import neighbours_of
+from zellige.plan.facts import bytes_of
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
 from zellige.plugin.contract import Capabilities
 
@@ -162,7 +163,7 @@ def check_placements(planned: PlannedLaunch, limits: Limits, problems: Problems)
         wanted = depths.get(buffer.root, 1)
         if placement.slots != wanted:
             problems.add(PLACEMENT, f"{where} has {placement.slots} slots and needs {wanted}")
-        needed = _constant_bytes(buffer)
+        needed = bytes_of(buffer)
         if needed is not None and placement.bytes < needed:
             problems.add(PLACEMENT, f"{where} has {placement.bytes} bytes a slot and needs {needed}")
         ends[placement.space] = max(ends.get(placement.space, 0), placement.offset + placement.bytes * placement.slots)
@@ -183,16 +184,6 @@ def _check_channel_overlaps(planned: PlannedLaunch, depths: Mapping[Buffer, int]
             if same is not None and of_channel.get(other.buffer.root) is same:
                 names = sorted((root.name, other.buffer.name))
                 problems.add(PLACEMENT, f"{names[0]} and {names[1]} of channel {same.name} overlap in {other.space}")
-
-
-def _constant_bytes(buffer: Buffer) -> int | None:
-    """The bytes of a buffer of constant shape, 4-bit elements packed; None for any other."""
-    bits = buffer.dtype.scalar.bits * buffer.dtype.lanes
-    for extent in buffer.shape:
-        if not isinstance(extent, Const):
-            return None
-        bits *= int(extent.value)
-    return -(-bits // 8)
 
 
 def check_registers(planned: PlannedLaunch, limits: Limits, problems: Problems) -> None:
