@@ -91,8 +91,9 @@ def test_programs_are_of_every_sort() -> None:
     for seed in range(260):
         found.update(words_of(generate_seeded(seed)))
     statements = {
-        "Alloc", "Copy", "Fill", "Gemm", "Reduce", "Scan", "Transpose", "Atomic", "AtomicTile", "Map", "For", "While", "If", "Break", "Continue",
-        "Return", "Bind", "Assign", "Store", "Assert", "Assume", "ReducerInit", "ReducerUpdate", "ReducerFinalize", "Barrier", "Shuffle", "Vote",
+        "Alloc", "Copy", "Fill", "Gemm", "Reduce", "Scan", "Transpose", "Atomic", "AtomicTile", "Map", "For", "While", "If", "Break",
+        "Continue", "Return", "Bind", "Assign", "Store", "Assert", "Assume", "ReducerInit", "ReducerUpdate", "ReducerFinalize",
+        "Barrier", "Shuffle", "Vote",
         "SafeValue", "ScalarParam", "Select", "Cast", "Reinterpret",
     }  # fmt: skip
     kinds = {"Serial", "Unrolled", "Vectorised", "Pipelined", "Persistent", "view", "strides", "grid of 1", "grid of 2", "grid of 3"}
