@@ -19,6 +19,7 @@ from typing import Final
 from zellige.analysis.intervals import Interval, interval
 from zellige.diagnostics import Diagnostic, Span, catalogue
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Region, Var
+from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import (
     Assign,
     Bind,
@@ -40,13 +41,15 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import loads_in, walk
 
+_SAMPLES: Final = (4096, 10007)
+"""Values tried for symbolic sizes: a grid that is too small for both is too small."""
+
 _EXPONENTIALS: Final = frozenset(("exp", "exp2", "exp10", "expm1"))
 
 
 def lint(kernel: Kernel) -> list[Diagnostic]:
     """Everything found, in the order of the codes."""
-    accesses = _Accesses.of(kernel)
-    found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, accesses)]
+    found = [*_unwritten_outputs(kernel, _Accesses.of(kernel, {})), *_uncovered(kernel)]
     for launch in kernel.launches:
         found.extend(_uncleared(launch))
         found.extend(_narrowed(launch))
@@ -74,13 +77,13 @@ class _Accesses:
     opaque: frozenset[Buffer]
 
     @classmethod
-    def of(cls, kernel: Kernel) -> _Accesses:
+    def of(cls, kernel: Kernel, sizes: dict[Var, Interval]) -> _Accesses:
         writes: dict[Buffer, list[_Write]] = {}
         read: set[Buffer] = set()
         opaque: set[Buffer] = set()
         for launch in kernel.launches:
             counted = [*zip(launch.grid_vars, launch.grid), *zip(launch.lane_vars, launch.threads or ())]
-            ranges = {var: Interval(0, _less_one(interval(extent, {}).high)) for var, extent in counted}
+            ranges = sizes | {var: Interval(0, _less_one(interval(extent, sizes).high)) for var, extent in counted}
             grid = frozenset(launch.grid_vars)
             for statement, around in _with_ranges(launch.body, ranges):
                 read.update(region.buffer.root for region in statement.reads())
@@ -152,36 +155,43 @@ def _unwritten_outputs(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnost
         )
 
 
-def _uncovered(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
-    """Tensors whose writes all end before a constant size in a dimension that the grid divides."""
+def _uncovered(kernel: Kernel) -> Iterator[Diagnostic]:
+    """Tensors whose writes all end before their size in a dimension that the grid divides."""
+    names = size_vars(kernel)
+    samples = [{var: Interval(value, value) for var in names} for value in (_SAMPLES if names else (0,))]
+    tried = [(sizes, _Accesses.of(kernel, sizes)) for sizes in samples]
     for param in kernel.params:
         if not isinstance(param, TensorParam) or param.role == "workspace":
             continue
-        buffer = param.buffer
-        writes = accesses.writes.get(buffer)
-        if not writes or buffer in accesses.opaque or (param.role == "argument" and buffer in accesses.read):
-            continue
-        for axis, size in enumerate(buffer.shape):
-            if not isinstance(size, Const):
+        for axis, size in enumerate(param.buffer.shape):
+            found = [_short_of(accesses, param, axis, interval(size, sizes).high) for sizes, accesses in tried]
+            if not found or any(f is None for f in found):
                 continue
-            found = _short_of(writes, axis, int(size.value), is_output=param.role == "output")
-            if found is not None:
-                stop, tile, span = found
-                yield catalogue.E281.diagnose(
-                    span,
-                    written=f"[0:{stop}] along dimension {axis}",
-                    name=buffer.name,
-                    shape="(" + ", ".join(str(e.value) if isinstance(e, Const) else "?" for e in buffer.shape) + ")",
-                    size=size.value,
-                    tile=tile,
-                    axis=axis,
-                    severity="warning",
-                )
-                break
+            stop, tile, span = found[0] or (0, 1, None)
+            given = ", ".join(f"{var.name} = {_SAMPLES[0]}" for var in names if any(n is var for n in walk(size)))
+            yield catalogue.E281.diagnose(
+                span,
+                written=f"[0:{stop}] along dimension {axis}" + (f" when {given}" if given else ""),
+                name=param.buffer.name,
+                shape="(" + ", ".join(_shown(e) for e in param.buffer.shape) + ")",
+                size=_shown(size),
+                tile=tile,
+                axis=axis,
+                severity="warning",
+            )
+            break
 
 
-def _short_of(writes: list[_Write], axis: int, size: int, *, is_output: bool) -> tuple[int, int, Span | None] | None:
+def _shown(size: Expr) -> str:
+    return str(size.value) if isinstance(size, Const) else size.name if isinstance(size, Var) else "..."
+
+
+def _short_of(accesses: _Accesses, param: TensorParam, axis: int, size: int | None) -> tuple[int, int, Span | None] | None:
     """Where the writes end along ``axis``, the extent of one of them and its place, when that is before ``size``."""
+    writes = accesses.writes.get(param.buffer)
+    is_output = param.role == "output"
+    if not writes or size is None or param.buffer in accesses.opaque or (not is_output and param.buffer in accesses.read):
+        return None
     stops: list[int] = []
     tile, span = 1, writes[0].span
     is_divided = False
