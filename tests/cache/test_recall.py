@@ -155,7 +155,7 @@ def test_the_digest_of_a_packages_source_follows_its_content(tmp_path: Path, mon
     monkeypatch.setattr(keys, "LOADED_NS", far)
 
     def digest() -> str:
-        keys._source_digest.cache_clear()
+        keys._digests.clear()
         return keys.source_digest("some_backend", disk)
 
     first = digest()
@@ -169,7 +169,7 @@ def test_the_digest_of_a_packages_source_follows_its_content(tmp_path: Path, mon
     assert digest() == first  # the same source installed at another time
     (package / "more.py").write_text("")
     assert digest() != first
-    keys._source_digest.cache_clear()
+    keys._digests.clear()
     assert keys.source_digest("no_such_package", disk) == "no_such_package"
     monkeypatch.setattr(keys, "LOADED_NS", 0)  # the files are younger than what runs
     assert digest() != digest()

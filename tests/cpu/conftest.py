@@ -73,7 +73,15 @@ def run_on(compiled: CpuKernel, kernel: Kernel, arguments: Sequence[Any]) -> Non
 
 
 def copied(arguments: Sequence[Any]) -> list[Any]:
-    return [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+    """The arguments, each array with memory of its own and the same strides."""
+
+    def copy(array: np.ndarray) -> np.ndarray:
+        span = sum((n - 1) * s for n, s in zip(array.shape, array.strides)) + array.itemsize if array.size else 0
+        made = np.ndarray(array.shape, array.dtype, np.zeros(span, np.uint8), 0, array.strides)
+        made[...] = array
+        return made
+
+    return [copy(a) if isinstance(a, np.ndarray) else a for a in arguments]
 
 
 def agree(kernel: Kernel, *arguments: Any, host: Host | None = None, rtol: float = 0.0, options: CompileOptions | None = None) -> list[Any]:

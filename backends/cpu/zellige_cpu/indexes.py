@@ -94,14 +94,27 @@ def _pure_value(ctx: Context, expr: Expr) -> Value:
             is_positive = ctx.scope.is_always_nonnegative(dividend) and ctx.scope.is_always_nonnegative(divisor - 1)
             if ctx.has_idle_lanes and ctx.is_varying(right):
                 is_positive = False  # not in the lanes beyond the end
-            a, b = fn.match(materialise(ctx, dividend), materialise(ctx, divisor))
+            # vectors of 64-bit integers have no multiplication that gives the high half, by which a division by a constant is done
+            is_short = ctx.lanes is not None and _fits_int32(ctx, dividend) and _fits_int32(ctx, divisor)
+            element = "i32" if is_short and ctx.is_varying(expr) else "i64"
+            a, b = fn.match(materialise(ctx, dividend, element), materialise(ctx, divisor, element))
             if is_positive:
-                return fn.binary("udiv" if op == "floordiv" else "urem", a, b)
-            return divide_signed(fn, op, a, b, divisor.constant)
+                result = fn.binary("udiv" if op == "floordiv" else "urem", a, b)
+            else:
+                result = divide_signed(fn, op, a, b, divisor.constant)
+            return fn.resize(result, "i64", is_signed=True)
         case Cast(value=value) | Unary(value=value):
             raise InternalError(f"{type(expr).__name__} of {value.dtype} is no atom of an index")
         case _:
             raise InternalError(f"{type(expr).__name__} is no atom of an index")
+
+
+def _fits_int32(ctx: Context, form: Form) -> bool:
+    """Whether the form is a 32-bit integer in every lane, also in those beyond the end of the axis."""
+    if ctx.has_idle_lanes and not form.constant:
+        return False
+    scope = ctx.scope
+    return scope.is_always_nonnegative(form + (1 << 31)) and scope.is_always_nonnegative(form.scaled(-1) + ((1 << 31) - 1))
 
 
 # -- uniform forms -------------------------------------------------------------------------------------------------------

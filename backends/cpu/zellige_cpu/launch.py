@@ -16,7 +16,8 @@ from contextlib import contextmanager
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form, is_index_dtype
-from zellige.ir.expr import Var
+from zellige.diagnostics import catalogue
+from zellige.ir.expr import Cast, Var
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, Launch, Print, ScalarParam, TensorParam
 from zellige.ir.traverse import walk
@@ -38,12 +39,19 @@ from zellige_cpu.types import FLOAT64, register_type
 
 def lower(kernel: Kernel, host: Host, options: CompileOptions) -> Program:
     """The whole kernel as LLVM IR."""
+    _refuse_unknown(kernel)
     kernel = expand_vectors(kernel)
     module = Module(kernel.name, host)
     module.header = f"kernel {kernel.name}"
     with _deep_nesting():
         launches = tuple(_lower_launch(module, kernel, launch, i, options) for i, launch in enumerate(kernel.launches))
     return Program(text=module.text(), launches=launches, symbols=frozenset(module.symbols))
+
+
+def _refuse_unknown(kernel: Kernel) -> None:
+    for node in walk(kernel):
+        if isinstance(node, Cast) and node.rounding == "stochastic":
+            raise catalogue.E410.error(node.span, target="cpu", operation="stochastic rounding")
 
 
 @contextmanager

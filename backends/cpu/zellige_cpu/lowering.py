@@ -305,7 +305,7 @@ def reduce_as_map(statement: Reduce) -> Map:
     length = wide(source.extents[statement.axis])
     total = Var(name="total", dtype=held, kind="mutable")
     result: Expr = total
-    spread = _aligned(target, position, keeps_axis=statement.axis if len(target.extents) == len(source.extents) else None)
+    spread = _aligned(source, target, position, statement.axis)
     if not statement.clear:
         result = Binary(op=combine, left=_held(load_at(target, spread), held, dtype), right=total)
     body: tuple[Stmt, ...] = (
@@ -342,15 +342,23 @@ def _over_all(source: Region, skipped: int) -> tuple[tuple[Var, ...], tuple[Expr
     return axes, tuple(wide(source.extents[d]) for d in kept), axes
 
 
-def _aligned(target: Region, position: tuple[Expr, ...], *, keeps_axis: int | None) -> tuple[Expr, ...]:
-    """A position in the source without its axis as one in ``target``, which may keep an extent of 1 there or drop extents of 1."""
-    if keeps_axis is not None:
-        return (*position[:keeps_axis], number(0), *position[keeps_axis:])
-    if len(target.extents) == len(position):
-        return position
+def _keeps_axis(source: Region, target: Region, axis: int) -> bool:
+    """Whether the target has the source's extents with 1 at the axis."""
+    if len(target.extents) != len(source.extents) or constant_value(target.extents[axis]) != 1:
+        return False
+    pairs = [(constant_value(s), constant_value(t)) for d, (s, t) in enumerate(zip(source.extents, target.extents)) if d != axis]
+    return all(s == t or s is None or t is None for s, t in pairs)
+
+
+def _aligned(source: Region, target: Region, position: tuple[Expr, ...], axis: int) -> tuple[Expr, ...]:
+    """A position in the source without its axis as one in ``target``, which may keep an extent of 1 there and add or drop others."""
+    if _keeps_axis(source, target, axis):
+        return (*position[:axis], number(0), *position[axis:])
+    kept = [extent for d, extent in enumerate(source.extents) if d != axis]
+    indices = [index for extent, index in zip(kept, position) if constant_value(extent) != 1]
     places = [d for d, extent in enumerate(target.extents) if constant_value(extent) != 1]
     spread: list[Expr] = [number(0)] * len(target.extents)
-    for place, index in zip(reversed(places), reversed(position)):
+    for place, index in zip(reversed(places), reversed(indices)):
         spread[place] = index
     return tuple(spread)
 

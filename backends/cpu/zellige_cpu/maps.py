@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, Compare, Expr, ExprNode, Load, Math, Node, Var
+from zellige.ir.expr import Binary, Buffer, Compare, Expr, ExprNode, Load, Math, Node, Var, constant_value
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -303,13 +303,21 @@ def _choose(ctx: Context, statement: Map, nodes: Sequence[Node], extents: list[F
         return Shape(None, 1, 1)
     best = max(candidates, key=lambda i: _score(ctx, statement.axes[i], accesses) * _utilisation(extents[i], natural))
     size = extents[best].constant
-    has_math = any(isinstance(node, Math) for node in nodes)
-    lanes = natural * (4 if len(nodes) <= _SIMPLE_NODES and not has_math else 1)
+    is_simple = len(nodes) <= _SIMPLE_NODES and not any(_is_costly(node) for node in nodes)
+    lanes = natural * (4 if is_simple else 1)
     lanes = min(lanes, 64)
     if size is not None:
         while lanes >= 2 * size:
             lanes //= 2
     return Shape(best, lanes, min(lanes, natural))
+
+
+def _is_costly(node: Node) -> bool:
+    """Whether an operation is many instructions, or one a lane: such code is wide enough in one register."""
+    if isinstance(node, Binary) and node.op in ("floordiv", "floormod", "truncdiv", "truncmod"):
+        divisor = constant_value(node.right)
+        return node.dtype.is_float or divisor is None or divisor <= 0 or int(divisor) & (int(divisor) - 1) != 0
+    return isinstance(node, (Math, Atomic, ReducerUpdate))
 
 
 def _nested_statements(statement: Map) -> list[Stmt]:

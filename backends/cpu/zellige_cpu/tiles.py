@@ -149,7 +149,7 @@ def emit_reduce(ctx: Context, statement: Reduce, emit_body: EmitBody) -> None:
 def _kept_strides(extents: tuple[int, ...], dst: Tile, axis: int) -> tuple[int, ...]:
     """The strides of ``dst`` for the dimensions of the source but the axis; dst may keep an extent of 1 there or drop extents of 1."""
     kept = [extent for d, extent in enumerate(extents) if d != axis]
-    if len(dst.extents) == len(extents):
+    if len(dst.extents) == len(extents) and [*dst.extents[:axis], *dst.extents[axis + 1 :]] == kept:
         return dst.strides[:axis] + dst.strides[axis + 1 :]
     if list(dst.extents) == kept:
         return dst.strides

@@ -234,6 +234,15 @@ def dtype_range(t: DType) -> tuple[int | None, int | None]:
     return int(t.min), int(t.max)
 
 
+def value_range(atom: Expr) -> tuple[int | None, int | None]:
+    """The values an atom may have by its type, or by the narrower one that it was cast from without a change of value."""
+    if isinstance(atom, Cast) and not atom.value.dtype.is_float and atom.value.dtype.kind != "handle":
+        source, target = atom.value.dtype, atom.dtype
+        if source.lanes == target.lanes == 1 and source.min >= target.min and source.max <= target.max:
+            return dtype_range(source)
+    return dtype_range(atom.dtype)
+
+
 def _is_stable(form: Form) -> bool:
     return all(isinstance(atom, Var) and not atom.is_mutable for atom in form.atoms())
 
@@ -274,7 +283,7 @@ class _Proof:
         sign = self._sign(factor)
         if sign == 0:
             return False
-        every, options = self._bounds(choice, factor, lower=sign > 0)
+        every, options = self._bounds(choice, lower=sign > 0)
         if every:
             return all(self.prove(factor * bound + rest, 0 if fact_depth == 0 else fact_depth - 1) for bound in every)
         return any(self.prove(factor * bound + rest, 0 if fact_depth == 0 else fact_depth - 1) for bound in options)
@@ -306,7 +315,7 @@ class _Proof:
     def _has_negative(form: Form, atom: Expr) -> bool:
         return any(c < 0 and atom in m for m, c in form.terms.items())
 
-    def _bounds(self, atom: Expr, factor: Form, *, lower: bool) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
+    def _bounds(self, atom: Expr, *, lower: bool) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
         """Bounds of ``atom`` from below or above: (all of these must be tried to hold, any one of these suffices)."""
         form = self._form
         match atom:
@@ -323,32 +332,40 @@ class _Proof:
             case Binary(op="floormod", right=Const(value=value)) if value > 0:
                 return (), (ZERO if lower else Form.of(int(value) - 1),)
             case Binary(op="floordiv", left=left, right=Const(value=value)) if value > 0:
-                return (), self._quotient_bounds(form(left), int(value), factor, lower=lower)
+                return (), self._quotient_bounds(form(left), int(value), lower=lower)
             case Binary(op="bitand", right=Const(value=value)) if value >= 0:
                 return (), (ZERO if lower else Form.of(int(value)),)
-            case Cast(value=value):
-                low, high = dtype_range(value.dtype)
-                end_value = low if lower else high
-                return (), (() if end_value is None else (Form.of(end_value),))
             case _:
-                low, high = dtype_range(atom.dtype)
+                low, high = value_range(atom)
                 end_value = low if lower else high
                 return (), (() if end_value is None else (Form.of(end_value),))
 
-    def _quotient_bounds(self, dividend: Form, divisor: int, factor: Form, *, lower: bool) -> tuple[Form, ...]:
-        """Bounds of floor(dividend / divisor): exact multiples when ``factor`` is one of the divisor, else from the dividend's own."""
-        bounds: list[Form] = []
-        if lower and self.prove(dividend, 0):
-            bounds.append(ZERO)
-        whole = {m: c // divisor for m, c in dividend.terms.items() if not m or c % divisor == 0}
-        rest = dividend - Form(whole).scaled(divisor)
-        # rest has no constant but may have atoms: bound them by their ranges into [0, (limit+1)*divisor)
-        for limit in range(2):
-            if lower and self.prove(rest + limit * divisor, 0):
-                bounds.append(Form(whole) - limit)
-            if not lower and self.prove(Form.of((limit + 1) * divisor - 1) - rest, 0):
-                bounds.append(Form(whole) + limit)
+    def _quotient_bounds(self, dividend: Form, divisor: int, *, lower: bool) -> tuple[Form, ...]:
+        """Bounds of floor(dividend / divisor): its divisible part and a number from the range of the rest."""
+        whole = Form({m: c // divisor for m, c in dividend.terms.items() if not m or c % divisor == 0})
+        rest = dividend - whole.scaled(divisor)
+        bounds = [ZERO] if lower and self.prove(dividend, 0) else []
+        end = self._least(rest if lower else rest.scaled(-1))
+        if end is not None:
+            bounds.append(whole + (end if lower else -end) // divisor)
         return tuple(bounds)
+
+    def _least(self, form: Form) -> int | None:
+        """A number that the form is never below, from constant ranges of its variables; None where there is none."""
+        while (value := form.constant) is None:
+            ranged = [v for v in form.atoms() if isinstance(v, Var) and v in self._ranges]
+            if not ranged:
+                return None
+            var = max(ranged, key=lambda v: self._ranges[v].order)
+            parts = form.split(var)
+            factor = None if parts is None else parts[0].constant
+            if parts is None or factor is None:
+                return None
+            end = self._ranges[var].low if factor > 0 else self._ranges[var].high
+            if end is None:
+                return None
+            form = end.scaled(factor) + parts[1]
+        return value
 
     def _is_product_nonnegative(self, monomial: tuple[Expr, ...]) -> bool:
         return all(self._is_atom_nonnegative(atom) for atom in monomial)
@@ -363,7 +380,7 @@ class _Proof:
             return atom.right.value > 0
         if isinstance(atom, Binary) and atom.op == "floordiv" and isinstance(atom.right, Const) and atom.right.value > 0:
             return self.prove(self._form(atom.left), 0)
-        low, _ = dtype_range(atom.value.dtype if isinstance(atom, Cast) else atom.dtype)
+        low, _ = value_range(atom)
         return low is not None and low >= 0
 
 
@@ -373,10 +390,8 @@ def _is_openable(atom: Expr) -> bool:
             return True
         case Binary(op="floormod" | "floordiv" | "bitand", right=Const()):
             return True
-        case Cast(value=value):
-            return dtype_range(value.dtype) != (None, None)
-        case Load():
-            return atom.dtype.bits < 32
+        case Cast() | Load():
+            return value_range(atom) != dtype_range(atom.dtype) or atom.dtype.bits < 32
         case _:
             return False
 

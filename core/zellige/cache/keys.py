@@ -70,7 +70,9 @@ def conditions(manifest: Manifest, package: str, target: Target, capabilities: C
 
 def source_digest(package: str, store: DiskStore) -> str:
     """A digest of a package's source by content; of a package that has none, its name."""
-    return _source_digest(package, store.folder) if package else ""
+    if package not in _digests:
+        _digests[package] = _source_digest(package, store)
+    return _digests[package]
 
 
 @lru_cache(maxsize=64)
@@ -82,9 +84,12 @@ def _version(distribution: str) -> str:
     return next((line for line in text.splitlines() if line.startswith("Version:")), "")  # its own parser takes much longer
 
 
-@lru_cache(maxsize=64)
-def _source_digest(package: str, folder: Path) -> str:
-    root = _root(package)
+_digests: Final[dict[str, str]] = {}
+"""What this process found, once for all: the source that it runs does not change."""
+
+
+def _source_digest(package: str, store: DiskStore) -> str:
+    root = _root(package) if package else None
     if root is None:
         return package
     left_out = _WITHOUT_EFFECT if package == _CORE else frozenset()
@@ -92,7 +97,6 @@ def _source_digest(package: str, folder: Path) -> str:
     if any(time >= LOADED_NS for _, _, time in files):
         return secrets.token_hex(32)
     stamp = _digest(str(root), *(f"{name} {size} {time}" for name, size, time in files))
-    store = DiskStore(folder)
     known = store.find("sources", stamp)
     if known is not None:
         return known.decode()

@@ -17,7 +17,7 @@ import numpy as np
 from zellige.generate.program import Argument, Program
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, ExprNode, Load, Math, Select, Unary, Var, constant_value
 from zellige.ir.sizes import SizeSystem
-from zellige.ir.stmt import For, If, Kernel, Map, Param, ScalarParam, Serial, Stmt, StmtNode, TensorParam, While
+from zellige.ir.stmt import Assign, For, If, Kernel, Map, Param, ScalarParam, Serial, Stmt, StmtNode, TensorParam, While
 from zellige.ir.traverse import children, rebuilt, rewrite, substitute, walk
 from zellige.ir.verify import verify
 
@@ -52,7 +52,7 @@ class _Search:
     def takes(self, candidate: Program) -> bool:
         """Whether a candidate fails too, in which case it takes the place of the program."""
         cleaned = without_unused(candidate)
-        if not self.is_open or verify(cleaned.kernel):
+        if not self.is_open or verify(cleaned.kernel) or _may_run_forever(cleaned.kernel):
             return False
         self._left -= 1
         if not self._fails(cleaned):
@@ -87,6 +87,16 @@ class _Search:
             if width == 1:
                 return
             width = max(1, width // 3)
+
+
+def _may_run_forever(kernel: Kernel) -> bool:
+    """Whether a While does not change any variable of its condition itself, in every iteration."""
+    for node in walk(kernel):
+        if isinstance(node, While):
+            deciding = {n for n in walk(node.condition) if isinstance(n, Var) and n.is_mutable}
+            if not any(isinstance(statement, Assign) and statement.var in deciding for statement in node.body):
+                return True
+    return False
 
 
 def size_of(program: Program) -> int:

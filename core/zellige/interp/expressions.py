@@ -205,7 +205,7 @@ def locate(run: Run, frame: Frame, buffer: Buffer, indices: list[Array]) -> Acce
 def safe_value(run: Run, buffer: Buffer) -> Array:
     """What an element outside of ``buffer`` reads as."""
     found = run.safe_values.get(buffer)
-    return found if found is not None else np.asarray(np.zeros((), np.float32)).astype(buffer.dtype.numpy)
+    return found if found is not None else np.asarray(np.zeros((), np.float32)).astype(buffer.dtype.scalar.numpy)
 
 
 def read(run: Run, access: Access) -> Array:

@@ -100,7 +100,7 @@ def read_box(run: Run, frame: Frame, box: Box, mask: Mask, *, reports_undefined:
         return result[None]
     position, inside = box.elements()
     if not inside.any():
-        return np.full(position.shape, safe_value(run, box.buffer), box.buffer.dtype.numpy)
+        return np.full(position.shape, safe_value(run, box.buffer), box.buffer.dtype.scalar.numpy)
     values = box.place.memory.read(position, box.buffer.dtype)
     return np.where(_spread(inside, box.buffer), values, safe_value(run, box.buffer))
 

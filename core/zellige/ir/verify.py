@@ -75,6 +75,7 @@ from zellige.ir.stmt import Dialect, For, If, Kernel, Launch, Map, Stmt, While
 from zellige.ir.verifier.context import Context, Frame
 from zellige.ir.verifier.lanes import check_lanes
 from zellige.ir.verifier.signature import check_launch_head, check_launch_hints, check_signature
+from zellige.ir.verifier.sorts import has_right_heads, has_right_nodes
 from zellige.ir.verifier.statements import check_statement
 
 MAXIMUM_DEPTH: Final = 64
@@ -86,6 +87,8 @@ def verify(kernel: Kernel) -> list[Diagnostic]:
     context = Context(kernel)
     if not kernel.name:
         context.report(17, kernel.span, "the kernel has no name")
+    if not has_right_heads(context, kernel):
+        return context.diagnostics
     check_signature(context, kernel)
     for launch in kernel.launches:
         if isinstance(launch, Launch):
@@ -112,7 +115,7 @@ def _launch(context: Context, launch: Launch) -> None:
     context.frame, context.span = head, launch.span
     check_launch_hints(context, launch)
     context.close(head)
-    if launch.lane_vars:
+    if launch.lane_vars and not context.has_wrong_nodes:
         check_lanes(context, launch)
     context.launch, context.frame, context.span = None, outer, context.kernel.span
 
@@ -129,6 +132,9 @@ def _bodies(context: Context, launch: Launch) -> None:
         statement = frame.body[frame.index]
         frame.index += 1
         context.span = getattr(statement, "span", None) or launch.span
+        if not has_right_nodes(context, statement):
+            context.has_wrong_nodes = True
+            continue
         check_statement(context, statement)
         nested = _nested(frame, statement)
         if nested and nested[-1].depth > MAXIMUM_DEPTH:

@@ -386,17 +386,18 @@ class _Expansion:
         ]
         work: list[Piece] = []
         if head:
-            work.append(Stretch(list(head), now))
+            work.append(Stretch(list(head)))
         work.extend(self._pieces(body, inner, (*loops, _Loop(True, len(masks)))))
         if last:
-            work.append(Stretch(list(last), inside))
+            work.append(Stretch(list(last)))
         guard = If(condition=going, then=(), otherwise=())
         iteration.append(Branch(guard, work, []))
         return [
             Once(Alloc(buffer=inside)),
             Once(Alloc(buffer=now)),
             Stretch([self._set(inside, False), self._set(now, False)]),
-            Stretch([*first, self._set(inside, True)], masks[-1] if masks else None),
+            *([Stretch(list(first))] if first else []),
+            Stretch([self._set(inside, True)], masks[-1] if masks else None),
             Once(Bind(var=going, value=Const(value=True, dtype=BOOL))),
             Repeat(While(condition=going, body=()), iteration),
         ]

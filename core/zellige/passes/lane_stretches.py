@@ -222,15 +222,17 @@ class _Assembly:
 
     def _map(self, stretch: Stretch) -> Map:
         number = self._lanes.number
-        body: list[Stmt] = []
+        body: list[tuple[Stmt, bool]] = []
         for statement in stretch.statements:
             if isinstance(statement, Alloc) and statement.buffer.root in self._arrays:
                 continue
-            body.extend(self._rewritten(statement, number))
+            body.extend((new, isinstance(statement, (Alloc, Bind))) for new in self._rewritten(statement, number))
         if stretch.mask is not None:
-            body = [If(condition=Load(buffer=stretch.mask, indices=(number,)), then=tuple(body))]
+            statements = _guarded(body, Load(buffer=stretch.mask, indices=(number,)))
+        else:
+            statements = [statement for statement, _ in body]
         needed = [part for bind in self._needed(stretch.statements) for part in self._rewritten(bind, number)]
-        return self._lanes.map((*needed, *body))
+        return self._lanes.map((*needed, *statements))
 
     def _rewritten(self, statement: Stmt, number: Expr) -> tuple[Stmt, ...]:
         new = rewrite(statement, lambda node: self._replaced(node, number))
@@ -276,6 +278,23 @@ class _Assembly:
                 name=buffer.name, dtype=buffer.dtype, shape=(count, *buffer.shape), space="shared", alias=self._arrays[buffer.root]
             )
         return found
+
+
+def _guarded(body: list[tuple[Stmt, bool]], mask: Expr) -> list[Stmt]:
+    """The statements for the lanes of the mask. Declarations are for all lanes: another lane may ask for a value by a shuffle."""
+    result: list[Stmt] = []
+    run: list[Stmt] = []
+    for statement, is_declaration in body:
+        if not is_declaration:
+            run.append(statement)
+            continue
+        if run:
+            result.append(If(condition=mask, then=tuple(run)))
+            run = []
+        result.append(statement)
+    if run:
+        result.append(If(condition=mask, then=tuple(run)))
+    return result
 
 
 def _flat(pieces: Iterable[Piece]) -> Iterable[Stretch | Once | Branch | Repeat]:

@@ -1,0 +1,212 @@
+"""From a kernel to a launch on the CPU: grids over threads, sizes and scalars, prints, assertions, refusals, what is shown."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from zellige.diagnostics import InternalError, LaunchError, Unsupported, ZelligeError
+from zellige.ir.stmt import Dialect
+from zellige.ir.traverse import rebuilt
+from zellige.options import options
+from zellige.plugin.registry import BackendHandle, Origin
+from zellige.target import Target
+from zellige_cpu import backend, jit
+from zellige_cpu.host import running_host
+from zellige_cpu.pool import run_cells, worker_count
+
+
+@pytest.fixture
+def compiled(tools):
+    """``compiled(parameters, body, launch=...)``: the kernel and what was compiled from it."""
+
+    def make(parameters, body, launch="launch(1) as (bx,)"):
+        kernel = tools["block_kernel"](parameters, body, launch=launch)
+        return kernel, tools["compile_for"](kernel)
+
+    return make
+
+
+# ---- grids ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", ["1", "7", "3, 5", "2, 3, 4", "1, 6, 1", "n, 3", "(n + 3) // 4, n", "0", "3, 0"])
+def test_every_cell_runs_once_with_its_coordinates(check_block, grid):
+    names = [f"b{axis}" for axis in range(grid.count(",") + 1)]
+    place = " + ".join(f"{name} * {10 ** (2 * axis)}" for axis, name in enumerate(names))
+    body = f'o: int32 = atomic("add", N[0], 1)\nB[{" + ".join(f"{name} * {7 ** axis}" for axis, name in enumerate(names))}] = {place}'
+    arguments = np.zeros(1, np.int32), np.zeros(400, np.int32), 5
+    parameters = "N: tensor((1,), int32), B: tensor((400,), int32), n: scalar(int32)"
+    check_block(parameters, body, *arguments, launch=f"launch({grid}) as ({', '.join(names)},)")
+
+
+def test_cells_are_shared_out_whole():
+    for cells, workers in ((1, 1), (1, 3), (5, 2), (100, 3), (1000, 2)):
+        lock, seen = threading.Lock(), []
+
+        def run(begin, end, worker, seen=seen, lock=lock):
+            assert worker.scratch % 64 == 0 and worker.leaf % 64 == 0 and worker.leaf >= worker.scratch + 100
+            with lock:
+                seen.extend(range(begin, end))
+
+        run_cells(run, cells, workers, 100, 64)
+        assert sorted(seen) == list(range(cells))
+
+
+def test_an_error_in_one_worker_reaches_the_caller():
+    def run(begin, end, worker):
+        raise ValueError(begin)
+
+    with pytest.raises(ValueError):
+        run_cells(run, 64, 2, 0, 0)
+
+
+def test_the_environment_limits_the_threads(monkeypatch):
+    monkeypatch.setenv("ZELLIGE_NUM_THREADS", "3")
+    options.cache_clear()
+    try:
+        assert (worker_count(16, 100), worker_count(16, 2), worker_count(16, 1)) == (3, 2, 1)
+    finally:
+        monkeypatch.undo()
+        options.cache_clear()
+    assert worker_count(5, 100) == 5
+
+
+def test_many_threads_may_launch_one_kernel_at_once(compiled, tools):
+    body = """
+        S = alloc((64,), int32, "shared")
+        for i in parallel(64):
+            S[i] = A[bx * 64 + i] + i
+        for i in parallel(64):
+            B[bx * 64 + i] = S[63 - i]
+    """
+    kernel, ready = compiled("A: tensor((6400,), int32), B: tensor((6400,), int32)", body, "launch(100) as (bx,)")
+    inputs = [np.arange(6400, dtype=np.int32) * k for k in range(8)]
+    outputs = [np.zeros(6400, np.int32) for _ in range(8)]
+    threads = [threading.Thread(target=tools["run_on"], args=(ready, kernel, [a, b])) for a, b in zip(inputs, outputs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for a, b in zip(inputs, outputs):
+        np.testing.assert_array_equal(b, (a + np.arange(6400) % 64).reshape(100, 64)[:, ::-1].ravel())
+
+
+def test_launches_of_a_kernel_run_in_order(check_text):
+    text = """
+        def k(A: tensor((999,), int32), W: tensor((999,), int32), B: tensor((999,), int32)):
+            with launch(999) as (bx,):
+                W[bx] = A[bx] * 2
+            with launch(999) as (bx,):
+                B[bx] = W[998 - bx] + 1
+    """
+    check_text(text, np.arange(999, dtype=np.int32), np.zeros(999, np.int32), np.zeros(999, np.int32))
+
+
+def test_symbolic_sizes_strides_and_scalars_of_every_kind(check_text, random):
+    text = """
+        @sizes(m=int32, s=int32)
+        def k(
+            A: tensor((m, 3), float32, strides=(s, 1)), x: scalar(float16), u: scalar(uint64), f: scalar(bool), B: tensor((m,), float64)
+        ):
+            with launch((m + 7) // 8) as (bx,):
+                for i in parallel(8):
+                    if bx * 8 + i < m:
+                        B[bx * 8 + i] = cast(A[bx * 8 + i, 2], float64) * cast(x, float64) + (cast(u, float64) if f else float64(0.5))
+    """
+    base = random.standard_normal((37, 8)).astype(np.float32)
+    for rows, flag in ((37, True), (5, False), (0, True)):
+        check_text(text, base[:rows, :3], 1.5, (1 << 63) + 12345, flag, np.zeros(rows))
+
+
+# ---- what native code tells Python ---------------------------------------------------------------------------------------------------
+
+
+def test_prints_come_in_the_order_of_the_blocks(compiled, tools, capsys):
+    body = """
+        print("block", value=bx)
+        if bx == 2:
+            print("tile", region=A[1:+2, 0:+3])
+            print("outside", region=A[1:+1, 2:+3])
+            print("packed", region=P[0:+4])
+            print("bare")
+            for i in parallel(2):
+                print("", value=A[i, 0] > float16(1.0))
+    """
+    kernel, ready = compiled("A: tensor((3, 3), float16), P: tensor((4,), int4)", body, "launch(40) as (bx,)")
+    tools["run_on"](ready, kernel, [np.arange(9, dtype=np.float16).reshape(3, 3), np.array([0x21, 0xF8], np.uint8)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("block")] == [f"block: {n}" for n in range(40)]
+    tile = ["tile: [[3., 4., 5.],", " [6., 7., 8.]]", "outside: [[5., 0., 0.]]"]
+    assert lines[2:10] == ["block: 2", *tile, "packed: [1, 2, -8, -1]", "bare", "False", "True"]
+
+
+def test_a_failed_assertion_names_its_line_and_stops_the_launch(compiled, tools):
+    body = 'for i in parallel(4):\n    assert A[bx, i] > 0, "not positive"\nB[bx] = 1'
+    kernel, ready = compiled("A: tensor((500, 4), int32), B: tensor((500,), int32)", body, "launch(500) as (bx,)")
+    a, b = np.ones((500, 4), np.int32), np.zeros(500, np.int32)
+    tools["run_on"](ready, kernel, [a, b])
+    assert b.all()
+    a[137, 2], b[:] = 0, 0
+    with pytest.raises(LaunchError) as caught:
+        tools["run_on"](ready, kernel, [a, b])
+    assert caught.value.code == "E620" and "not positive" in str(caught.value) and caught.value.span.line == 7
+    assert b[137] == 0
+
+
+# ---- refusals ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parameters,body,code",
+    [
+        ("A: tensor((4,), float32)", 'barrier("grid")', "E447"),
+        ("A: tensor((4,), float32), m: scalar(int32)", 'S = alloc((m,), float32, "global")\nS[0] = 1.0', "E411"),
+        ("A: tensor((4,), float32)", 'S = alloc((1000000, 1000000), float32, "shared")\nS[0, 0] = 1.0', "E301"),
+        ("A: tensor((4,), float32)", 'dialect("vendor.fence")', "E410"),
+    ],
+)
+def test_what_the_target_cannot_do_is_said_with_its_place(compiled, parameters, body, code):
+    with pytest.raises(ZelligeError) as caught:
+        compiled(parameters, body)
+    assert caught.value.code == code and caught.value.span is not None
+
+
+def test_a_dialect_operation_is_refused_and_named(tools):
+    kernel = tools["block_kernel"]("A: tensor((4,), float32)", "A[0] = 1.0")
+    launch = rebuilt(kernel.launches[0], body=(Dialect(op="vendor.fence"),))
+    with pytest.raises(Unsupported, match=r"vendor\.fence"):
+        tools["compile_for"](rebuilt(kernel, launches=(launch,)))
+
+
+def test_a_fault_of_the_emitters_never_reaches_code_generation():
+    with pytest.raises(InternalError, match="LLVM refuses"):
+        jit.compile_object("define void @f() {\n ret i32 0\n}\n", running_host())
+    with pytest.raises(InternalError, match="no_such_function"):
+        jit.check_symbols(["expf", "no_such_function"])
+
+
+# ---- what is shown, and the contract -------------------------------------------------------------------------------------------------
+
+
+def test_source_and_assembly(compiled):
+    _, ready = compiled("A: tensor((64,), float32)", "for i in parallel(64):\n    A[i] = A[i] + 1.0")
+    assert ready.source().startswith("; kernel k") and "define void @launch_0" in ready.source() and "fadd" in ready.source()
+    assert "launch_0:" in ready.assembly()
+
+
+def test_the_same_kernel_gives_the_same_text(tools):
+    body = "for i, j in parallel(n, 16):\n    B[i * m + j] = A[j, i] * 2.0 if i * m + j < 100 else 0.0"
+    parameters = "A: tensor((16, 40), float32), B: tensor((900,), float32), n: scalar(int32), m: scalar(int32)"
+    texts = {tools["compile_for"](tools["block_kernel"](parameters, body)).source() for _ in range(3)}
+    assert len(texts) == 1
+
+
+def test_the_backend_keeps_the_contract():
+    handle = BackendHandle(Origin(name="cpu", text="test", load=lambda: backend), backend)
+    assert handle.works and handle.manifest.kind == "host" and dict(handle.manifest.aliases) == {"c": "cpu", "llvm": "cpu"}
+    described = handle.describe(Target(name="cpu"))
+    assert described.lanes == 32 and described.are_lanes_emulated and described.threads >= 1
+    assert all(described.has_storage(t) for t in ("int4", "bool", "float8_e8m0fnu", "float64"))
