@@ -45,7 +45,8 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
-from zellige_cpu import accesses, atomics, effects, lowering, maps, parts, storage, tiles
+from zellige.passes import tile_operations
+from zellige_cpu import accesses, atomics, effects, maps, parts, storage, tiles
 from zellige_cpu.accesses import Address, store_raw
 from zellige_cpu.arithmetic import unary
 from zellige_cpu.context import Context, LoopLabels, Slot
@@ -84,12 +85,12 @@ def _emit(ctx: Context, statement: Stmt) -> None:
             storage.allocate(ctx, buffer)
         case Copy() | Transpose():
             _check_extents(ctx, statement)
-            maps.emit_map(ctx, lowering.copy_as_map(statement), emit_body)
+            maps.emit_map(ctx, tile_operations.copy_as_map(statement), emit_body)
         case Fill():
-            emit_body(ctx, lowering.fill_as_map(statement))
+            emit_body(ctx, tile_operations.fill_as_map(statement))
         case AtomicTile():
             _check_extents(ctx, statement)
-            maps.emit_map(ctx, lowering.atomic_as_map(statement), emit_body)
+            maps.emit_map(ctx, tile_operations.atomic_as_map(statement), emit_body)
         case Gemm():
             tiles.emit_gemm(ctx, statement, emit_body)
         case Reduce():
@@ -125,7 +126,7 @@ def _emit(ctx: Context, statement: Stmt) -> None:
         case Assume(condition=condition):
             ctx.scope.assume(condition)
         case ReducerInit():
-            emit_body(ctx, lowering.fill_as_map(lowering.reducer_fill(statement)))
+            emit_body(ctx, tile_operations.fill_as_map(tile_operations.reducer_fill(statement)))
         case ReducerUpdate():
             atomics.emit_update(ctx, statement)
         case ReducerFinalize():
@@ -143,7 +144,7 @@ def _emit(ctx: Context, statement: Stmt) -> None:
 
 
 def _check_extents(ctx: Context, statement: Copy | Transpose | AtomicTile) -> None:
-    pairs = lowering.agreeing_extents(statement)
+    pairs = tile_operations.agreeing_extents(statement)
     if pairs:
         effects.check_extents(ctx, statement.src.extents, statement.dst.extents, pairs, statement.span)
 

@@ -1,6 +1,6 @@
 """Tile operations: products, reductions and scans by leaf functions where the sizes are constants, everything else as Maps.
 
-In: the statement. Out: a call of a leaf, or code of the Map that :mod:`zellige_cpu.lowering` writes out.
+In: the statement. Out: a call of a leaf, or code of the Map that :mod:`zellige.passes.tile_operations` writes out.
 
 A leaf takes whole tiles in row-major memory. A region that is not one (packed, strided, possibly reaching outside its buffer, of a
 row length known at run time) is copied into scratch memory before, and back after.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Copy, Gemm, Reduce, Scan, whole
-from zellige_cpu import lowering
+from zellige.passes import tile_operations
 from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context, EmitBody
 from zellige_cpu.expressions import evaluate
@@ -59,7 +59,8 @@ def staged_tile(ctx: Context, region: Region, emit_body: EmitBody, *, loads: boo
     extents = constant_extents(region)
     assert extents is not None
     dtype = region.buffer.dtype
-    buffer = Buffer(name=f"{region.buffer.name}_staged", dtype=dtype, shape=tuple(lowering.number(e) for e in extents), space="local")
+    shape = tuple(tile_operations.number(e) for e in extents)
+    buffer = Buffer(name=f"{region.buffer.name}_staged", dtype=dtype, shape=shape, space="local")
     size = element_bytes(dtype)
     for extent in extents:
         size *= extent
@@ -93,13 +94,13 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
     regions = (statement.a, statement.b, statement.c)
     is_special = any(extra is not None for extra in (statement.scale_a, statement.scale_b, statement.metadata))
     if ctx.lanes is not None or is_special or any(constant_extents(region) is None for region in regions):
-        emit_body(ctx, lowering.gemm_as_map(statement))
+        emit_body(ctx, tile_operations.gemm_as_map(statement))
         return
     clear = evaluate(ctx, statement.clear)
     a, b = _tile(ctx, statement.a, emit_body), _tile(ctx, statement.b, emit_body)
     c = _target(ctx, statement.c, emit_body, loads=clear.name != "true")
     if any(tile.strides[-1] != 1 for tile in (a, b, c)):
-        emit_body(ctx, lowering.gemm_as_map(statement))
+        emit_body(ctx, tile_operations.gemm_as_map(statement))
         return
     spec = gemm.GemmSpec(
         m=c.extents[-2],
@@ -127,7 +128,7 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
 def emit_reduce(ctx: Context, statement: Reduce, emit_body: EmitBody) -> None:
     source, target = constant_extents(statement.src), constant_extents(statement.dst)
     if ctx.lanes is not None or source is None or target is None:
-        emit_body(ctx, (lowering.reduce_as_map(statement),))
+        emit_body(ctx, (tile_operations.reduce_as_map(statement),))
         return
     src = _tile(ctx, statement.src, emit_body)
     dst = _target(ctx, statement.dst, emit_body, loads=not statement.clear)
@@ -159,7 +160,7 @@ def _kept_strides(extents: tuple[int, ...], dst: Tile, axis: int) -> tuple[int, 
 
 def emit_scan(ctx: Context, statement: Scan, emit_body: EmitBody) -> None:
     if ctx.lanes is not None or constant_extents(statement.src) is None or constant_extents(statement.dst) is None:
-        emit_body(ctx, (lowering.scan_as_map(statement),))
+        emit_body(ctx, (tile_operations.scan_as_map(statement),))
         return
     src = _tile(ctx, statement.src, emit_body)
     dst = _target(ctx, statement.dst, emit_body, loads=False)

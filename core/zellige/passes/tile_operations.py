@@ -1,15 +1,16 @@
 """Tile operations written out as Maps and loops over elements: tile IR to tile IR.
 
-In: one tile operation. Out: a Map with the same meaning. Every operation has such a form; :mod:`zellige_cpu.tiles` uses leaf
-functions instead of those of products, reductions and scans where the sizes are constants.
+In: one tile operation. Out: a Map with the same meaning. Every operation has such a form; a backend has better ones for the operations,
+sizes and types that it knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from zellige.dtypes import DType
+from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import BOOL, INT64, Binary, BinaryOp, Cast, Compare, Const, Expr, Load, Math, Region, Select, Var, constant_value
 from zellige.ir.reductions import identity, reduction_dtype
 from zellige.ir.stmt import (
@@ -32,7 +33,9 @@ from zellige.ir.stmt import (
     Transpose,
     whole,
 )
-from zellige_cpu.types import FLOAT32, FLOAT64
+
+FLOAT32: Final = as_dtype("float32")
+FLOAT64: Final = as_dtype("float64")
 
 
 def number(value: int) -> Const:
