@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -115,6 +116,26 @@ def test_functions_of_one_name_are_told_apart() -> None:
 
         kernels.append(kernel.script())
     assert "= 1" in kernels[0] and "= 2" in kernels[1]
+
+
+def test_files_whose_functions_differ_in_annotations_only_are_told_apart(tmp_path: Path) -> None:
+    """Python calls their code objects equal: annotations in a body leave no trace in them."""
+    found = []
+    for number, dtype in enumerate(("float16", "float32")):
+        program = f'''
+import zellige.language as T
+
+@T.prim_func
+def kernel(A):
+    A: T.Tensor((4,), "{dtype}")
+    with T.Kernel(1):
+        A[0] = 1
+'''
+        file = tmp_path / f"kernel{number}.py"
+        file.write_text(program)
+        found.append(runpy.run_path(str(file))["kernel"].kernel.params[0])
+    assert [param.buffer.dtype.name for param in found] == ["float16", "float32"]
+    assert [Path(param.buffer.span.file).name for param in found] == ["kernel0.py", "kernel1.py"]
 
 
 def test_decorators_over_several_lines_and_odd_indentation() -> None:

@@ -229,7 +229,7 @@ def test_a_misspelt_option_of_the_launch(refused):
         with T.Kernel(1, thread=128):
             A[0] = 0
 
-    assert "did you mean 'threads'" in str(refused("E110", k))
+    assert "did you mean 'threads'" in str(refused("E259", k))
 
 
 def test_a_while_block_that_cannot_end(refused):

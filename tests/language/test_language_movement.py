@@ -1,11 +1,15 @@
 """T.copy, T.fill, T.clear, T.transpose and stores to slices."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 import zellige.language as T
+from zellige.diagnostics import ZelligeError
 from zellige.ir.stmt import Copy, Fill, Store
 from zellige.ir.traverse import walk
+from zellige.language.keywords import HINTS
 
 
 def statements(kernel, kind):
@@ -233,7 +237,45 @@ def test_a_misspelt_keyword(refused):
         with T.Kernel(1):
             T.copy(A, B, swizle="bank")
 
-    assert "did you mean 'swizzle'" in str(refused("E110", k))
+    assert "did you mean 'swizzle'" in str(refused("E259", k))
+
+
+def test_a_keyword_that_nothing_knows_is_no_hint(refused):
+    def k(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            T.copy(A, B, dst_dtype="float16")
+
+    assert "has no argument 'dst_dtype'" in str(refused("E259", k))
+
+
+@pytest.mark.parametrize("operation", ["T.copy", "T.Parallel", "T.reduce_sum", "T.gemm", "T.atomic_add", "T.exp", "T.max", "T.fill", "T.clear"])
+def test_every_sort_of_operation_names_a_wrong_keyword(operation):
+    source = T.__dict__[operation[2:]]
+
+    def k(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+        with T.Kernel(1):
+            source(*[A[0, 0]] * count, quite_unknown=1)
+
+    count = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(source).parameters.values())
+    with pytest.raises(ZelligeError) as caught:
+        T.prim_func(k)
+    assert caught.value.code == "E259"
+    assert f"{operation} has no argument 'quite_unknown'" in str(caught.value)
+    assert caught.value.hint.startswith("its arguments are: ")
+
+
+def test_a_missing_operand(refused):
+    def k(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            T.copy(A)
+
+    assert "missing a required argument: 'dst'" in str(refused("E259", k))
+
+
+def test_hints_are_no_parameters():
+    for operation, hints in HINTS.items():
+        name = {"T.im2col": "c2d_im2col", "T.reduce": "reduce_sum"}.get(operation, operation[2:])
+        assert not hints & set(inspect.signature(getattr(T, name)).parameters), operation
 
 
 def test_a_copy_width_that_is_no_count(refused):

@@ -202,7 +202,7 @@ def test_a_misspelt_accumulator_flag(refused):
         with T.Kernel(1):
             T.gemm(A, A, C, clear_acum=True)
 
-    assert "did you mean 'clear_accum'" in str(refused("E110", k))
+    assert "did you mean 'clear_accum'" in str(refused("E259", k))
 
 
 def test_sparse_forms_that_are_not_there_yet(refused):

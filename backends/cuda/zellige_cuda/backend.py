@@ -46,6 +46,7 @@ class CudaBackend:
             requirements=("cuda-python",),
             dialect=read_dialect("zellige_cuda"),
             config_keys=_CONFIG_KEYS,
+            hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
             inspections=("export_ptx", "export_sass", "show_ptx", "show_sass"),
             timers=("cudagraph", "cupti"),
             state=_STATE,

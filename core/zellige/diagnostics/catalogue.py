@@ -401,6 +401,7 @@ E256 = _code(
     hint='bit is 32 or 64, dist "uniform" or "normal"',
 )
 E257 = _code("E257", "unknown reduction", "{given} is not a reduction", hint="one of: {known}")
+E259 = _code("E259", "call does not fit the operation", "{operation} {reason}", hint="its arguments are: {signature}")
 
 
 # ---- E260-E279: the verifier of the tile IR ------------------------------------------------------------------------------------------

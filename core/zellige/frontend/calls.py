@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import Span, catalogue
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.evaluator import evaluate, evaluates
@@ -21,6 +22,7 @@ from zellige.frontend.expressions import combine, constantly, plain, run_time
 from zellige.frontend.loops import ForSpec
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame
+from zellige.frontend.suggest import closest
 from zellige.frontend.values import Scalar, Tile, TileRegion
 from zellige.ir.expr import BinaryOp, Math
 from zellige.ir.functions import FUNCTIONS
@@ -66,9 +68,32 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
     frame.builder.wanted = wanted
     try:
         return function(*positional, **named)
+    except TypeError:
+        _refuse_misfit(function, positional, named, span)
+        raise
     finally:
         frame.builder.wanted = None
 
+
+def _refuse_misfit(function: Any, positional: list[Any], named: dict[str, Any], span: Span | None) -> None:
+    """E259 where the arguments do not fit the signature of a function of the language."""
+    if not str(getattr(function, "__module__", "")).startswith("zellige."):
+        return
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a callable without one
+        return
+    try:
+        signature.bind(*positional, **named)
+    except TypeError as misfit:
+        parameters = signature.parameters.values()
+        plain_names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+        word = f"T.{getattr(function, '__name__', function)}"
+        unknown = next((n for n in named if n not in plain_names), None)
+        is_open = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        has_unknown = unknown is not None and not is_open
+        reason = f"has no argument {unknown!r}{closest(str(unknown), plain_names)}" if has_unknown else f"cannot be called so: {misfit}"
+        raise catalogue.E259.error(span, operation=word, reason=reason, signature=", ".join(plain_names)) from None
 
 
 def _is_hashable_builtin(function: Any) -> bool:

@@ -88,9 +88,8 @@ class Dependencies:
         held = [_frozen(_content(cell), _DEPTH) for cell in self.cells]
         held += [_frozen(names.get(name, _MISSING), _DEPTH) for names, name in self.names]
         held += [_frozen(getattr(module, name, _MISSING), _DEPTH) for module, name in self.attributes]
-        held += [function.__code__ for function in self.codes]
+        held += [Same(function.__code__) for function in self.codes]
         return tuple(held)
-
 
     def values(self) -> list[Any]:
         """The very objects that all those places hold now."""

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from zellige.diagnostics import Span, catalogue
+from zellige.frontend.dependencies import Same
 
 _COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
 
@@ -77,13 +78,13 @@ class FunctionSource:
 
 
 _texts: dict[tuple[str, str], SourceText] = {}
-_found: dict[types.CodeType, FunctionSource] = {}
+_found: dict[Same, FunctionSource] = {}  # code objects of two files are equal where only annotations and the file differ
 
 
 def function_source(function: types.FunctionType) -> FunctionSource:
     """The definition of ``function``. E116: no source; E129: a lambda or a coroutine; E135: it nests too deeply to be parsed."""
     code = function.__code__
-    known = _found.get(code)
+    known = _found.get(Same(code))
     if known is not None:
         return known
     if code.co_name == "<lambda>":
@@ -100,7 +101,7 @@ def function_source(function: types.FunctionType) -> FunctionSource:
         node = _definition(text, code, offset)
         if node is not None:
             found = FunctionSource(node, text)
-            _found[code] = found
+            _found[Same(code)] = found
             return found
         reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
     raise catalogue.E116.error(None, name=function.__qualname__, reason=reason)

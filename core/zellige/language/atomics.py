@@ -20,7 +20,7 @@ _ORDERS: Final[dict[str, MemoryOrder]] = {
 }  # fmt: skip
 _LOADS: Final = ("relaxed", "consume", "acquire", "seq_cst")
 _STORES: Final = ("relaxed", "release", "seq_cst")
-_KEYWORDS: Final = ("memory_order", "return_prev", "annotations")
+_KEYWORDS: Final = ("dst", "value", "memory_order", "return_prev")
 
 
 def order_of(value: Any, known: tuple[str, ...] = tuple(_ORDERS)) -> MemoryOrder:

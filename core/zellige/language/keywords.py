@@ -1,29 +1,52 @@
 """Keyword arguments: hints with names that belong to a target, and flags that are decided while compiling.
 
-A keyword beyond an operation's own is a target's hint, which never changes what the operation means; a near miss of a known name is
-a mistake.
+A hint never changes what an operation means. :data:`HINTS` lists those that programs written for TileLang pass and that are no parameters
+here; the hints of a target stand in its backend's manifest. Any other keyword is a mistake.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from zellige.diagnostics import catalogue
+from zellige.frontend.suggest import closest
 from zellige.frontend.values import here
+from zellige.plugin.registry import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+HINTS: Final[Mapping[str, frozenset[str]]] = {
+    "T.Kernel": frozenset(),
+    "T.Parallel": frozenset(),
+    "T.Pipelined": frozenset(("group", "sync")),
+    "T.copy": frozenset(("annotations", "loop_layout")),
+    "T.async_copy": frozenset(("annotations", "eviction_policy", "loop_layout", "swizzle")),
+    "T.im2col": frozenset(("annotations",)),
+    "T.gemm": frozenset(("annotations",)),
+    "T.gemm_sp": frozenset(("annotations",)),
+    "T.gemm_blockscaled": frozenset(("annotations", "mbar", "wg_wait")),
+    "T.atomic_add": frozenset(("annotations",)),
+    "T.atomic_max": frozenset(("annotations",)),
+    "T.atomic_min": frozenset(("annotations",)),
+    "T.reduce": frozenset(("annotations",)),
+}
+"""Keywords without effect here that an operation takes beside its parameters, by operation; ``T.reduce`` stands for all reductions."""
 
-def accept(operation: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raises TypeError, as Python does, for a keyword that is close to one of ``known``."""
-    names = list(known)
+
+def accept(operation: str, given: Mapping[str, Any], known: Iterable[str], *, hints_of: str = "") -> None:
+    """E259 for a keyword that is neither a hint of the operation nor of any target; ``known`` are its parameters, for the message."""
+    hints = HINTS[hints_of or operation]
     for name in given:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
-        if close and name not in names:
-            raise TypeError(f"{operation}() got an unexpected keyword argument {name!r}; did you mean {close[0]!r}?")
+        if name not in hints and not registry().hint_targets(name):
+            raise catalogue.E259.error(
+                here(),
+                operation=operation,
+                reason=f"has no argument {name!r}{closest(name, (*known, *hints))}",
+                signature=", ".join(known),
+            )
 
 
 def without(*ignored: str) -> Callable[[F], F]:
@@ -34,6 +57,9 @@ def without(*ignored: str) -> Callable[[F], F]:
         def apply(*positional: Any, **named: Any) -> Any:
             return function(*positional, **{name: value for name, value in named.items() if name not in ignored})
 
+        extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in ignored]
+        signature = inspect.signature(function)
+        apply.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *extra])  # type: ignore[attr-defined]
         return apply  # type: ignore[return-value]
 
     return decorate

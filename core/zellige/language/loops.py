@@ -74,7 +74,7 @@ def Pipelined(
 
     ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body. E212: no count, or a schedule that is none.
     """
-    accept("T.Pipelined", hints, ("num_stages", "order", "stage", "group", "sync", "annotations"))
+    accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations"))
     if not isinstance(num_stages, int) or isinstance(num_stages, bool) or num_stages < 0:
         raise catalogue.E212.error(here(), what="num_stages", given=arithmetic.describe(num_stages))
     entries = [_schedule(name, value) for name, value in (("order", order), ("stage", stage))]

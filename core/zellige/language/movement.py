@@ -15,7 +15,7 @@ from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
 from zellige.language.keywords import accept
 
-_HINTS = ("coalesced_width", "swizzle", "eviction_policy", "annotations", "loop_layout")
+_KEYWORDS = ("src", "dst", "coalesced_width", "swizzle", "eviction_policy")
 
 
 def copy(
@@ -26,7 +26,7 @@ def copy(
     What lies outside src reads as its safe value, what lies outside dst is not written. Two elements are one store. The keyword
     arguments are hints. E222: not a tile; E223: extents other than 1 differ.
     """
-    accept("T.copy", hints, _HINTS)
+    accept("T.copy", hints, _KEYWORDS)
     if _is_scalar_copy(src, dst):
         _assign(dst, src, "T.copy")
         return
@@ -38,7 +38,7 @@ def copy(
 
 def async_copy(src: Any, dst: Any, *, coalesced_width: int | None = None, **hints: Any) -> None:
     """As :func:`copy`; it may complete late and is waited for before the first use of its elements."""
-    accept("T.async_copy", hints, _HINTS)
+    accept("T.async_copy", hints, _KEYWORDS[:3])
     source, target = paired_regions(src, dst, "T.async_copy")
     builder = current_builder("T.async_copy")
     builder.emit(Copy(src=source, dst=target, vector_width=_width(coalesced_width), is_async=True, span=builder.span))

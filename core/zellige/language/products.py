@@ -16,7 +16,7 @@ from zellige.ir.expr import INT32, Const, Expr, Region, const
 from zellige.ir.stmt import Gemm, GemmPolicy
 from zellige.language.keywords import accept, flag
 
-_KEYWORDS: Final = ("transpose_A", "transpose_B", "policy", "clear_accum", "annotations")
+_KEYWORDS: Final = ("A", "B", "C", "transpose_A", "transpose_B", "policy", "clear_accum", "k_pack", "wg_wait", "mbar")
 
 
 class GemmWarpPolicy(enum.IntEnum):
@@ -155,7 +155,7 @@ def gemm_sp(
     A row of ``E`` (integers) is a string of bits, the lowest first, in which each kept element has two: its place among its four. E402:
     a transposed E, elements wider than 16 bits.
     """
-    accept("T.gemm_sp", hints, (*_KEYWORDS, "transpose_E"))
+    accept("T.gemm_sp", hints, ("A_sparse", "E", *_KEYWORDS[1:5], "transpose_E", *_KEYWORDS[5:7], "wg_wait"))
     metadata = matrix(E, "T.gemm_sp", "E")
     if flag(transpose_E, "transpose_E"):
         raise catalogue.E402.error(here(), name="T.gemm_sp with transpose_E", hint="store the metadata by rows of A")
@@ -189,7 +189,7 @@ def gemm_blockscaled(
     SFA (M, ...) and SFB (N, ...) are floats, one a block along the whole k, of which this product begins at ``k_start``. E402: other
     transpositions, scales packed into integers; E226: sizes that the blocks do not divide.
     """
-    accept("T.gemm_blockscaled", hints, (*_KEYWORDS, "k_start", "sf_a_granularity_k", "sf_b_granularity_k"))
+    accept("T.gemm_blockscaled", hints, (*_KEYWORDS[:3], "SFA", "SFB", *_KEYWORDS[3:7], "k_start", "sf_a_granularity_k", "sf_b_granularity_k"))
     operation = "T.gemm_blockscaled"
     if flag(transpose_A, "transpose_A") or not flag(transpose_B, "transpose_B"):
         raise catalogue.E402.error(

@@ -17,7 +17,7 @@ from zellige.language.folds import fold
 from zellige.language.keywords import accept, flag
 
 _BITWISE: Final = ("bitand", "bitor", "bitxor")
-_KEYWORDS: Final = ("dim", "clear", "batch", "nan_propagate", "annotations")
+_KEYWORDS: Final = ("buffer", "out", "dim", "clear", "batch", "nan_propagate")
 
 
 def axis_of(dim: Any, rank: int, operation: str) -> int:
@@ -43,7 +43,7 @@ def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any
     E222: not a tile; E228: dimension; E229: shape of ``out``; E204: dtype; E245: batch; E105: a flag known only at run time.
     """
     name = f"T.reduce_{op}"
-    accept(name, hints, _KEYWORDS)
+    accept(name, hints, _KEYWORDS, hints_of="T.reduce")
     src = region_of(buffer, name)
     is_cleared, propagates = flag(clear, f"clear of {name}"), flag(nan_propagate, f"nan_propagate of {name}")
     if not isinstance(batch, int) or batch < 1:

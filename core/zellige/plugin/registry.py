@@ -297,6 +297,10 @@ class Registry:
         owners = [handle.manifest for handle in self.backends if any(entry.key == key for entry in handle.manifest.config_keys)]
         return tuple(manifest.targets[0] for manifest in owners)
 
+    def hint_targets(self, name: str) -> tuple[str, ...]:
+        """The main targets of the backends to which the keyword ``name`` of an operation is a hint."""
+        return tuple(handle.manifest.targets[0] for handle in self.backends if name in handle.manifest.hints)
+
     def inspection_targets(self, name: str) -> tuple[str, ...]:
         """The main targets of the backends that add the method ``name`` to a compiled kernel."""
         return tuple(handle.manifest.targets[0] for handle in self.backends if name in handle.manifest.inspections)
