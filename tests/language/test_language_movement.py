@@ -248,7 +248,9 @@ def test_a_keyword_that_nothing_knows_is_no_hint(refused):
     assert "has no argument 'dst_dtype'" in str(refused("E259", k))
 
 
-@pytest.mark.parametrize("operation", ["T.copy", "T.Parallel", "T.reduce_sum", "T.gemm", "T.atomic_add", "T.exp", "T.max", "T.fill", "T.clear"])
+@pytest.mark.parametrize(
+    "operation", ["T.copy", "T.Parallel", "T.reduce_sum", "T.gemm", "T.atomic_add", "T.exp", "T.max", "T.fill", "T.clear"]
+)
 def test_every_sort_of_operation_names_a_wrong_keyword(operation):
     source = T.__dict__[operation[2:]]
 

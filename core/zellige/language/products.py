@@ -189,7 +189,8 @@ def gemm_blockscaled(
     SFA (M, ...) and SFB (N, ...) are floats, one a block along the whole k, of which this product begins at ``k_start``. E402: other
     transpositions, scales packed into integers; E226: sizes that the blocks do not divide.
     """
-    accept("T.gemm_blockscaled", hints, (*_KEYWORDS[:3], "SFA", "SFB", *_KEYWORDS[3:7], "k_start", "sf_a_granularity_k", "sf_b_granularity_k"))
+    own = ("SFA", "SFB", *_KEYWORDS[3:7], "k_start", "sf_a_granularity_k", "sf_b_granularity_k")
+    accept("T.gemm_blockscaled", hints, (*_KEYWORDS[:3], *own))
     operation = "T.gemm_blockscaled"
     if flag(transpose_A, "transpose_A") or not flag(transpose_B, "transpose_B"):
         raise catalogue.E402.error(
