@@ -11,10 +11,11 @@ import pytest
 import zellige.plan.check as check_module
 from zellige.diagnostics import InternalError
 from zellige.ir.parser import parse_kernel
-from zellige.ir.stmt import For
+from zellige.ir.stmt import Assume, For
 from zellige.ir.traverse import rebuilt
-from zellige.plan.check import check, verify_plan
+from zellige.plan.check import check, examine, verify_plan
 from zellige.plan.nodes import Issue, PlannedKernel, PlannedLaunch, Role, Token, Wait
+from zellige.plugin.contract import Capabilities, Space
 
 NAMES = ("specialised_gemm", "pipelined_gemm", "skewed_attention", "queue_machine", "turn_taking")
 
@@ -92,4 +93,90 @@ def test_tokens_are_told_apart_by_identity_not_by_name() -> None:
 def test_the_list_of_checks_is_complete() -> None:
     """The numbers that the modules report are those of the list."""
     listed = {int(number) for number in re.findall(r"^(\d+)\. ", check_module.__doc__ or "", re.MULTILINE)}
-    assert listed == set(range(1, 14))
+    assert listed == set(range(1, 15))
+
+
+ASSUMING = """# tile-ir 1.0
+
+
+@sizes(n=int32)
+def k(A: tensor((n,), float32)):
+    with launch(1) as (bx,):
+        assume({condition})
+        for i in serial({trips}):
+            A[i] = 1.0
+"""
+
+
+def as_written(text: str, body: Any = None) -> PlannedKernel:
+    """The kernel in one role that runs the launch's body, or ``body`` of it."""
+    kernel = parse_kernel(text)
+    launch = kernel.launches[0]
+    role = Role(name="main", engine="vector", body=launch.body if body is None else body(launch.body))
+    return PlannedKernel(kernel=kernel, target="by hand", launches=(PlannedLaunch(launch=launch, roles=(role,)),))
+
+
+def test_a_plan_that_no_sample_reaches_is_not_right() -> None:
+    found = check(as_written(ASSUMING.format(condition="n > 1000000", trips="n")))
+    assert [(p.check, p.message) for p in found] == [
+        (14, "none of 32 samples satisfies what the kernel assumes: the plan was not run")
+    ]  # fmt: skip
+    assert check(as_written(ASSUMING.format(condition="n > 2", trips="n"))) == ()
+
+
+def test_a_launch_without_blocks_needs_no_sample() -> None:
+    assert check(as_written(ASSUMING.format(condition="n > 1000000", trips="n").replace("launch(1)", "launch(0)"))) == ()
+
+
+def twice(body: Any) -> Any:
+    """The body with its loop twice as long."""
+    return tuple(rebuilt(s, body=(*s.body, *s.body)) if isinstance(s, For) else s for s in body)
+
+
+def test_a_block_of_very_many_operations_is_followed_through_the_first() -> None:
+    text = ASSUMING.format(condition="n > 2", trips="1000000")
+    findings = examine(as_written(text))
+    assert findings.problems == ()
+    assert findings.notes == ("its blocks have too many operations: they were followed through the first 5000, not to their ends",)
+
+
+def test_a_fault_among_very_many_operations_is_found() -> None:
+    text = TWO_COPIES.replace("4", "900000")
+
+    def swapped(body: Any) -> Any:
+        return tuple(rebuilt(s, body=tuple(reversed(s.body))) if isinstance(s, For) else s for s in body)
+
+    found = check(as_written(text, swapped))
+    assert 10 in {problem.check for problem in found}
+
+
+def test_a_plan_that_runs_too_much_is_wrong_and_not_passed_over() -> None:
+    found = check(as_written(ASSUMING.format(condition="n > 2", trips="900"), twice))
+    assert [p.message for p in found if p.check == 9][0] == "the plan runs more than 1000 operations where the kernel runs 900"
+
+
+def test_an_assumption_holds_in_every_role() -> None:
+    def moved(body: Any) -> Any:
+        """The loop's variable is what the assumption is about, in another order than the kernel's."""
+        loop = next(s for s in body if isinstance(s, For))
+        (assume, store) = loop.body
+        assert isinstance(assume, Assume)
+        return (rebuilt(loop, body=(rebuilt(assume, condition=rebuilt(assume.condition, op="gt")), store)),)
+
+    text = ASSUMING.format(condition="n > 2", trips="n").replace("        assume(n > 2)\n", "")
+    text = text.replace("            A[i] = 1.0", "            assume(i < n)\n            A[i] = 1.0")
+    found = check(as_written(text, moved))
+    assert {problem.check for problem in found} == {12}
+    assert "comes to an assumption that does not hold there" in found[0].message
+
+
+def test_the_static_level_runs_nothing(plan_named: Callable[..., PlannedKernel]) -> None:
+    shallow = plan_named("specialised_gemm", depth=1)
+    assert check(shallow, level="static") == ()
+    verify_plan(shallow, level="static")
+
+
+def test_the_limits_are_those_of_the_capabilities(plan_named: Callable[..., PlannedKernel]) -> None:
+    small = Capabilities(target="small", spaces=(Space(name="shared", bytes=1024),))
+    with pytest.raises(InternalError, match="check 7: 4608 bytes of shared are used and there are 1024"):
+        verify_plan(plan_named("specialised_gemm"), capabilities=small, level="static")

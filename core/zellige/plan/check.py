@@ -24,11 +24,14 @@ the plan), never of the kernel's author. The checks, by their numbers:
     and it leaves them in every iteration split off; none leaves in a dimension that is not tested.
 12. Slices: every variable that a role uses has a value there.
 13. Registers: the budgets fit the file, and buffers in registers fit the budget of their role.
+14. Coverage: at least one sample could be run; a plan that none reaches is not right but unknown.
 
-Checks 1, 7, 8 and 13 look at the plan as it stands. The others run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices,
-counters and clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and
-what data decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in
-the middle of the grid are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all.
+Checks 1, 7, 8 and 13 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation can
+afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices, counters and
+clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and what data
+decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in the middle of
+the grid are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all. Blocks of very many
+operations are followed through the first of them only, and :attr:`Findings.notes` says so.
 
 The kernel's operations are those of :attr:`PlannedLaunch.launch`: what legalisation has made of the author's launch, itself a program of
 the tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.
@@ -36,12 +39,14 @@ the tile IR that the interpreter runs. Lane code is planned as it stands: one ro
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Kernel
 from zellige.ir.traverse import buffers_in
+from zellige.log import logger
 from zellige.plan.checks.comparison import compare
 from zellige.plan.checks.problem import Problem, Problems
 from zellige.plan.checks.programs import Machine, Rejected, trace_original
@@ -61,17 +66,42 @@ from zellige.plan.checks.structure import (
 )
 from zellige.plan.checks.values import abstract_run
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch
+from zellige.plugin.contract import Capabilities
 
-__all__ = ["Limits", "Problem", "check", "verify_plan"]
+__all__ = ["Findings", "Level", "Limits", "Problem", "check", "examine", "verify_plan"]
 
+Level: TypeAlias = Literal["static", "sampled"]
+
+COVERAGE: Final = 14
+"""The number of the check in the list above."""
 
 _ATTEMPTS: Final = 4
 """So many samples are tried for each that is wanted, since some contradict what the kernel assumes of its sizes."""
 
+_LARGE: Final = 2
+"""So many blocks of too many operations are followed in part; more would cost seconds and show the same."""
 
-def check(planned: PlannedKernel, *, limits: Limits | None = None, samples: int = 8, seed: int = 0) -> tuple[Problem, ...]:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """``problems`` of a plan, and ``notes`` on what could be looked at in part only."""
+
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
+
+
+def check(
+    planned: PlannedKernel, *, limits: Limits | None = None, samples: int = 8, seed: int = 0, level: Level = "sampled"
+) -> tuple[Problem, ...]:
     """Every problem of ``planned``. ``samples`` is how many sets of run-time sizes are tried, ``seed`` chooses others."""
-    problems = Problems()
+    return examine(planned, limits=limits, samples=samples, seed=seed, level=level).problems
+
+
+def examine(
+    planned: PlannedKernel, *, limits: Limits | None = None, samples: int = 8, seed: int = 0, level: Level = "sampled"
+) -> Findings:
+    """As :func:`check`, with what could not be looked at as a whole."""
+    problems, notes = Problems(), []
     if len(planned.launches) != len(planned.kernel.launches):
         problems.add(1, f"the kernel has {len(planned.kernel.launches)} launches and the plan {len(planned.launches)}")
     for launch in planned.launches:
@@ -84,45 +114,71 @@ def check(planned: PlannedKernel, *, limits: Limits | None = None, samples: int 
                 problems.add(9, "a launch with lanes or barriers is planned otherwise than as one role with its own body")
             continue
         check_sharing(launch, problems)
-        _run_samples(planned.kernel, launch, problems, samples, seed)
-    return tuple(problems.found)
+        if level == "sampled":
+            notes += _run_samples(planned.kernel, launch, problems, samples, seed)
+    return Findings(problems=tuple(problems.found), notes=tuple(notes))
 
 
-def verify_plan(planned: PlannedKernel, *, limits: Limits | None = None) -> None:
-    """Raise InternalError where a check finds something."""
-    found = check(planned, limits=limits)
-    if found:
-        lines = "\n".join(f"  {problem}" for problem in found)
+def verify_plan(
+    planned: PlannedKernel, *, capabilities: Capabilities | None = None, limits: Limits | None = None, level: Level = "sampled"
+) -> None:
+    """Raise InternalError where a check finds something. ``capabilities`` give the limits of the target where ``limits`` does not."""
+    if limits is None and capabilities is not None:
+        limits = Limits.of(capabilities)
+    findings = examine(planned, limits=limits, level=level)
+    for note in findings.notes:
+        logger().info("checking the plan of %s for %s: %s", planned.kernel.name, planned.target, note)
+    if findings.problems:
+        lines = "\n".join(f"  {problem}" for problem in findings.problems)
         raise InternalError(f"the plan of {planned.kernel.name} for {planned.target} is wrong:\n{lines}")
 
 
-def _run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samples: int, seed: int) -> None:
+def _run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samples: int, seed: int) -> list[str]:
+    """Run samples until enough are accepted; what could be followed in part only, in words."""
     signatures, run = Signatures(), abstract_run()
-    accepted = 0
+    accepted = large = longest = empty = tried = 0
     deepest = max((channel.depth for channel in planned.channels), default=1)
     attempts = parameter_samples(kernel, planned.launch, count=_ATTEMPTS * samples, seed=seed, deepest=deepest)
     for index, values in enumerate(attempts):
-        if accepted == samples:
+        if accepted == samples or large >= _LARGE:
             break
-        is_accepted = True
+        tried += 1
         outer = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
-        for cell in cells([outer.integer(extent) for extent in planned.launch.grid]):
+        chosen = cells([outer.integer(extent) for extent in planned.launch.grid])
+        empty += not chosen
+        outcomes: set[_Outcome] = set()
+        for cell in chosen:
+            if large >= _LARGE:
+                break
             block = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed + index)
             for var, place in zip(planned.launch.grid_vars, cell):
                 block.set_loop(var, place)
-            is_accepted &= _run_block(planned, block, problems)
-        accepted += is_accepted
+            outcome, operations = _run_block(planned, block, problems)
+            longest = max(longest, operations)
+            outcomes.add(outcome)
+            large += outcome == "large"
+        accepted += bool(outcomes) and outcomes <= {"accepted"}
+    if accepted or empty == tried:
+        return []
+    if large:
+        return [f"its blocks have too many operations: they were followed through the first {longest}, not to their ends"]
+    problems.add(COVERAGE, f"none of {tried} samples satisfies what the kernel assumes: the plan was not run")
+    return []
 
 
-def _run_block(planned: PlannedLaunch, block: Machine, problems: Problems) -> bool:
-    """Compare what the launch and its plan do in one block; False where the sample is none that the kernel promises to work for."""
+_Outcome: TypeAlias = Literal["accepted", "rejected", "large"]
+
+
+def _run_block(planned: PlannedLaunch, block: Machine, problems: Problems) -> tuple[_Outcome, int]:
+    """Compare what the launch and its plan do in one block: as a whole, or the first part of very much ("large"). "rejected": the sample
+    is none that the kernel promises to work for. With it the number of operations."""
     signatures, values, seed = block.signatures, block.values, block.seed
     try:
         original = trace_original(planned.launch, values, signatures, block.run, seed=seed)
-        done = trace_plan(planned, values, signatures, block.run, problems, seed=seed)
     except Rejected:
-        return False
+        return "rejected", 0
+    done = trace_plan(planned, values, signatures, block.run, problems, original, seed=seed)
     if done is not None:
         buffers: dict[int, Buffer] = {signatures.buffer(buffer): buffer for buffer in buffers_in(planned.launch)}
         compare(original, done, signatures, problems, buffers)
-    return True
+    return "large" if original.is_cut else "accepted", original.operations

@@ -244,12 +244,14 @@ def launch_scope(kernel: Kernel, launch: Launch) -> Scope:
     return scope
 
 
-def statements_in(body: Body) -> Iterator[Stmt]:
-    """Every statement under ``body`` in program order."""
+def statements_in(body: Body, *, into_maps: bool = True) -> Iterator[Stmt]:
+    """Every statement under ``body`` in program order; with ``into_maps`` False without those of points."""
     pending = list(reversed(body))
     while pending:
         statement = pending.pop()
         yield statement
+        if isinstance(statement, Map) and not into_maps:
+            continue
         for name in reversed(type(statement).BODIES):
             pending.extend(reversed(getattr(statement, name)))
 

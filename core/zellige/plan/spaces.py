@@ -12,27 +12,18 @@ from math import gcd
 
 from zellige.analysis.forms import Form
 from zellige.ir.expr import Buffer, Region, constant_value
-from zellige.ir.stmt import Alloc, Copy, Fill, Gemm, Map, Stmt
+from zellige.ir.stmt import Alloc, Copy, Fill, Gemm
 from zellige.ir.traverse import walk
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
-from zellige.plan.facts import LaunchFacts
+from zellige.plan.facts import LaunchFacts, statements_in
 from zellige.plan.products import Product
 from zellige.plugin.contract import CopyPath, Space
 
 
 def block_buffers(facts: LaunchFacts) -> tuple[Buffer, ...]:
     """The buffers that belong to the block: allocated outside every Map, not by a lane."""
-    found: list[Buffer] = []
-    pending: list[Stmt] = list(reversed(facts.launch.body))
-    while pending:
-        statement = pending.pop()
-        if isinstance(statement, Alloc):
-            found.append(statement.buffer)
-        elif not isinstance(statement, Map):
-            for name in reversed(type(statement).BODIES):
-                pending.extend(reversed(getattr(statement, name)))
-    return tuple(found)
+    return tuple(s.buffer for s in statements_in(facts.launch.body, into_maps=False) if isinstance(s, Alloc))
 
 
 def choose_spaces(

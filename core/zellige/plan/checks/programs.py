@@ -27,22 +27,27 @@ from zellige.plan.nodes import Channel
 MAXIMUM_ITERATIONS = 24
 """A While loop whose end depends on data ends after so many iterations, in the original and in every role."""
 
-MAXIMUM_OPERATIONS = 20_000
-"""A run with more operations is given up: its sample is too large to check."""
+MAXIMUM_OPERATIONS = 5_000
+"""A run with more operations is cut there."""
+
+MAXIMUM_WORK = 300_000
+"""So is one that has compared so many pairs of accesses: very many parts of one tensor are written."""
 
 
 class Rejected(Exception):
-    """The sample is none that the kernel promises to work for, or is too large."""
+    """The sample is none that the kernel promises to work for."""
 
 
 @dataclass(slots=True)
 class Trace:
     """``executed`` counts operations by signature; ``reads`` gives what each instance saw of each buffer; ``final`` what lies in
-    tensors."""
+    tensors. ``is_cut``: the run had too many operations, and these are the first of them."""
 
     executed: Counter[int] = field(default_factory=Counter)
     reads: dict[tuple[int, int], dict[int, set[Seen]]] = field(default_factory=dict)
     final: dict[int, Seen] = field(default_factory=dict)
+    operations: int = 0
+    is_cut: bool = False
 
 
 @dataclass(slots=True)
@@ -67,6 +72,10 @@ class Machine:
 
     def note_load(self, buffer: Buffer, index: tuple[int, ...]) -> None:
         """A scalar statement or control flow reads one element; nothing to do in the original."""
+
+    def reject(self, statement: Assume) -> None:
+        """An assumption does not hold: the kernel promises nothing for the sample."""
+        raise Rejected
 
     def oracle(self, load: Load, index: tuple[int, ...]) -> Array:
         """The answer for one element, by who wrote it."""
@@ -142,7 +151,7 @@ class Machine:
                 self.values[statement.var] = self.evaluate(statement.value)
             case Assume():
                 if not self.condition(statement.condition):
-                    raise Rejected
+                    self.reject(statement)
             case _:
                 return False
         return True
@@ -174,7 +183,6 @@ def trace_original(launch: Launch, values: Mapping[Var, Array], signatures: Sign
     """Run the body of ``launch`` for one block. Raises Rejected."""
     machine = _Original(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
     trace = Trace()
-    operations = 0
     for leaf in steps(launch.body, machine):
         statement: Stmt = leaf  # type: ignore[assignment]  # the author's body has no statements of a plan
         if isinstance(statement, Alloc):
@@ -184,9 +192,10 @@ def trace_original(launch: Launch, values: Mapping[Var, Array], signatures: Sign
             continue
         if isinstance(statement, Assert) and not machine.condition(statement.condition):
             raise Rejected
-        operations += 1
-        if operations > MAXIMUM_OPERATIONS:
-            raise Rejected
+        if trace.operations == MAXIMUM_OPERATIONS or machine.contents.work > MAXIMUM_WORK:
+            trace.is_cut = True
+            return trace
+        trace.operations += 1
         touches = machine.touches(statement)
         signature = machine.signature(statement)
         instance = signature, trace.executed[signature]

@@ -15,10 +15,10 @@ from zellige.diagnostics import InternalError
 from zellige.interp.conversion import Array
 from zellige.interp.frame import Run
 from zellige.ir.expr import Buffer, Var
-from zellige.ir.stmt import Alloc, Stmt
+from zellige.ir.stmt import Alloc, Assume, Stmt
 from zellige.plan.checks.edges import EdgeRules, EdgeWatch
 from zellige.plan.checks.problem import Problems
-from zellige.plan.checks.programs import MAXIMUM_OPERATIONS, Machine, Rejected, Trace, note_final, note_reads
+from zellige.plan.checks.programs import Machine, Trace, note_final, note_reads
 from zellige.plan.checks.signatures import Signatures
 from zellige.plan.checks.storage import Access, Accesses, Clock, Contents, join
 from zellige.plan.checks.touches import Touch
@@ -40,8 +40,15 @@ from zellige.plan.nodes import (
     Wait,
 )
 
-COUNTS, DEADLOCK, HOLDING, RACE, WAITS, SLICE = 2, 3, 4, 5, 6, 12
+COUNTS, DEADLOCK, HOLDING, RACE, WAITS, EXECUTED, SLICE = 2, 3, 4, 5, 6, 9, 12
 """Numbers in the list of :mod:`zellige.plan.check`."""
+
+_OVERRUN = 100
+"""So many operations more than the kernel has may a plan run before it is stopped: which are too many is seen by then."""
+
+
+class _Stopped(Exception):
+    """The run has all the operations that are looked at."""
 
 
 @dataclass(slots=True)
@@ -74,7 +81,7 @@ class _Block:
     release_clocks: dict[tuple[Channel, str, int], Clock] = field(default_factory=dict)
     cleared: dict[Channel, int] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
-    operations: int = 0
+    most: int = 0
 
 
 class _RoleRun(Machine):
@@ -104,6 +111,10 @@ class _RoleRun(Machine):
             return root
         number = self.block.channels[channel].number_for(self.name, root, self.lags.get(channel))
         return root, number % channel.depth
+
+    def reject(self, statement: Assume) -> None:
+        message = f"role {self.name} comes to an assumption that does not hold there, and the kernel's holds"
+        self.block.problems.add(SLICE, message, key=(self.name, id(statement)), span=statement.span)
 
     def note_load(self, buffer: Buffer, index: tuple[int, ...]) -> None:
         box = tuple((i, i + 1) for i in index)
@@ -236,9 +247,9 @@ class _RoleRun(Machine):
 
     def _operation(self, statement: Stmt, token: Token | None) -> None:
         block = self.block
-        block.operations += 1
-        if block.operations > 2 * MAXIMUM_OPERATIONS:
-            raise Rejected
+        if block.trace.operations == block.most:
+            raise _Stopped
+        block.trace.operations += 1
         touches = self.touches(statement)
         signature = self.signature(statement)
         self.edges.note(statement, signature, self)
@@ -329,9 +340,9 @@ def neighbours_of(placements: tuple[Placement, ...]) -> dict[Buffer, tuple[Place
 
 
 def trace_plan(
-    planned: PlannedLaunch, values: Mapping[Var, Array], signatures: Signatures, run: Run, problems: Problems, *, seed: int
+    planned: PlannedLaunch, values: Mapping[Var, Array], signatures: Signatures, run: Run, problems: Problems, original: Trace, *, seed: int
 ) -> Trace | None:
-    """Run the roles of a block; None where they could not be run to their end. Raises Rejected."""
+    """Run the roles of a block, as far as the ``original`` was run; None where they could not be run to their end."""
     block = _Block(
         planned=planned,
         problems=problems,
@@ -343,6 +354,7 @@ def trace_plan(
         slots={placement.buffer.root: placement.slots for placement in planned.placements},
         edges=EdgeRules.of(planned),
         carried=frozenset(buffer.root for channel in planned.channels for buffer in (*channel.buffers, *channel.orders)),
+        most=original.operations + (0 if original.is_cut else _OVERRUN),
     )
     roles = [_RoleRun(role, block, values, run, seed) for role in planned.roles]
     try:
@@ -355,6 +367,12 @@ def trace_plan(
                 kinds = tuple((role.name, type(role.at).__name__) for role in roles if not role.is_ended)
                 problems.add(DEADLOCK, f"the roles wait for each other without end: {waiting}", key=kinds)
                 return None
+    except _Stopped:
+        block.trace.is_cut = True
+        if not original.is_cut:
+            message = f"the plan runs more than {block.most} operations where the kernel runs {original.operations}"
+            problems.add(EXECUTED, message, key="more")
+        return block.trace
     except PlanFault as fault:
         number = {"holding": HOLDING, "membership": 1, "slice": SLICE}[fault.kind]
         problems.add(number, fault.message)

@@ -42,8 +42,9 @@ def _hides(touch: Touch, entry: _Written) -> bool:
 
 @dataclass(slots=True)
 class Contents:
-    """For each piece of storage the writes whose results lie in it, oldest first."""
+    """For each piece of storage the writes whose results lie in it, oldest first. ``work`` counts those looked at so far."""
 
+    work: int = 0
     _entries: dict[Hashable, list[_Written]] = field(default_factory=dict)
 
     def clear(self, key: Hashable) -> None:
@@ -52,14 +53,18 @@ class Contents:
 
     def write(self, key: Hashable, touch: Touch, writer: int) -> None:
         """Note a write; it hides older ones that it covers."""
-        kept = [entry for entry in self._entries.get(key, ()) if not _hides(touch, entry)]
+        entries = self._entries.get(key, ())
+        self.work += len(entries)
+        kept = [entry for entry in entries if not _hides(touch, entry)]
         over = frozenset(entry.writer for entry in kept if overlaps(entry.box, touch.box))
         kept.append(_Written(touch.box, writer, over, touch.is_exact))
         self._entries[key] = kept
 
     def read(self, key: Hashable, box: Box) -> Seen:
         """Whose results a read of ``box`` sees."""
-        return frozenset((entry.writer, entry.over) for entry in self._entries.get(key, ()) if overlaps(entry.box, box))
+        entries = self._entries.get(key, ())
+        self.work += len(entries)
+        return frozenset((entry.writer, entry.over) for entry in entries if overlaps(entry.box, box))
 
     def keys_written(self) -> Iterator[Hashable]:
         """All storage that something was written to."""

@@ -14,12 +14,14 @@ from zellige.ir.stmt import Alloc, AtomicTile, Barrier, Copy, Dialect, Gemm, Stm
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.roles import neighbours_of
-from zellige.plan.facts import bytes_of
+from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
 from zellige.plugin.contract import Capabilities
 
 STRUCTURE, WAITS, PLACEMENT, SHARING, EDGES, REGISTERS = 1, 6, 7, 8, 11, 13
 """Numbers in the list of :mod:`zellige.plan.check`."""
+
+_CHANNEL_NODES = (Acquire, Put, Get, Release)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ def check_structure(planned: PlannedLaunch, problems: Problems) -> None:
     tokens: dict[Token, str] = {}
     for role in planned.roles:
         _check_role(planned, role, tokens, problems)
+    _check_ends(planned, problems)
 
 
 def nodes_of(role: Role) -> Iterator[Node]:
@@ -105,6 +108,17 @@ def _check_role(planned: PlannedLaunch, role: Role, tokens: dict[Token, str], pr
                         problems.add(STRUCTURE, f"role {role.name} reads channel {channel.name} of depth {channel.depth} with lag {lag}")
             case _:
                 pass
+
+
+def _check_ends(planned: PlannedLaunch, problems: Problems) -> None:
+    """Every role that a channel names has both halves of its side: acquire and put, or get and release."""
+    used = {(role.name, node.channel, type(node)) for role in planned.roles for node in nodes_of(role) if isinstance(node, _CHANNEL_NODES)}
+    for channel in planned.channels:
+        for roles, halves in ((channel.producers, (Acquire, Put)), (channel.consumers, (Get, Release))):
+            for name in roles:
+                lacking = [kind.__name__.lower() for kind in halves if (name, channel, kind) not in used]
+                if lacking:
+                    problems.add(STRUCTURE, f"role {name} has no {' and no '.join(lacking)} of channel {channel.name}")
 
 
 def _check_side(planned: PlannedLaunch, role: Role, node: Acquire | Put | Get | Release, side: str, problems: Problems) -> None:
@@ -171,19 +185,38 @@ def check_placements(planned: PlannedLaunch, limits: Limits, problems: Problems)
         capacity = limits.capacities.get(space)
         if capacity is not None and end > capacity:
             problems.add(PLACEMENT, f"{end} bytes of {space} are used and there are {capacity}")
-    _check_channel_overlaps(planned, depths, problems)
+    _check_overlaps(planned, problems)
+    _check_all_placed(planned, problems)
 
 
-def _check_channel_overlaps(planned: PlannedLaunch, depths: Mapping[Buffer, int], problems: Problems) -> None:
-    """Two buffers of channels are alive together, since a slot may be on its way at any time."""
-    sharing = neighbours_of(planned.placements)
+def _check_all_placed(planned: PlannedLaunch, problems: Problems) -> None:
+    """A plan that places tiles places each of constant size that a role touches outside of a Map."""
+    if not planned.placements:
+        return
+    placed = {placement.buffer.root for placement in planned.placements}
+    allocated = {s.buffer.root for s in statements_in(planned.launch.body, into_maps=False) if isinstance(s, Alloc)}
+    for role in planned.roles:
+        for root in dict.fromkeys(buffer.root for buffer in touched_by(role)):
+            if root in allocated and root not in placed and bytes_of(root) is not None:
+                problems.add(PLACEMENT, f"{root.name} has no place in the memory of the block", key=root)
+
+
+def _check_overlaps(planned: PlannedLaunch, problems: Problems) -> None:
+    """Buffers that share bytes are of one role, which uses them in turns: roles do not run in program order, and a slot of a channel may
+    be on its way at any time."""
+    users: dict[Buffer, set[str]] = {}
+    for role in planned.roles:
+        for buffer in touched_by(role):
+            users.setdefault(buffer.root, set()).add(role.name)
     of_channel = {buffer.root: channel for channel in planned.channels for buffer in channel.buffers}
-    for root, others in sharing.items():
-        for other in others:
-            same = of_channel.get(root)
-            if same is not None and of_channel.get(other.buffer.root) is same:
-                names = sorted((root.name, other.buffer.name))
-                problems.add(PLACEMENT, f"{names[0]} and {names[1]} of channel {same.name} overlap in {other.space}")
+    for root, others in neighbours_of(planned.placements).items():
+        for other in (placement.buffer.root for placement in others):
+            names = " and ".join(sorted((root.name, other.name)))
+            one, two = of_channel.get(root), of_channel.get(other)
+            if one is not None and one is two:
+                problems.add(PLACEMENT, f"{names} of channel {one.name} overlap")
+            elif len(users.get(root, set()) | users.get(other, set())) > 1:
+                problems.add(PLACEMENT, f"{names} overlap, and several roles touch them")
 
 
 def check_registers(planned: PlannedLaunch, limits: Limits, problems: Problems) -> None:

@@ -27,6 +27,7 @@ from zellige.plan.execution.control import Leaf, Leave, steps
 from zellige.plan.execution.in_flight import InFlight, Operation, poison
 from zellige.plan.execution.schedule import Schedule
 from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, turn_state
+from zellige.plan.facts import bytes_of
 from zellige.plan.nodes import (
     Acquire,
     Channel,
@@ -84,18 +85,24 @@ class Block:
         )
 
     def fresh(self, root: Buffer, frame: Frame, slot: int = 0) -> Place:
-        """New storage: where the placement says, or by itself where there is none that is large enough."""
+        """New storage: where the placement says; by itself where the plan places nothing, and for buffers whose size run-time sizes give.
+
+        Raises PlanFault for a placement that is missing, or that the buffer or its slot does not fit."""
         own = Frame(kind="block", count=1, values=frame.values, places={})
         allocate(self.run, own, root)
         place = own.places[root]
         placement = self.placements.get(root)
-        layout: Layout = place.layouts[root]
-        if placement is None or placement.bytes < storage_bytes(layout.span, root.dtype):
+        if placement is None:
+            if self.placements and root.space != "global" and bytes_of(root) is not None:
+                raise PlanFault("placement", f"{root.name} has no place in the memory of the block")
             return place
+        layout: Layout = place.layouts[root]
+        needed = storage_bytes(layout.span, root.dtype)
+        if placement.bytes < needed or slot >= placement.slots:
+            room = f"{placement.slots} slots of {placement.bytes} bytes"
+            raise PlanFault("placement", f"slot {slot} of {root.name} needs {needed} bytes and its placement has {room}")
         start = placement.offset + slot * placement.bytes
         cells = self.arenas[placement.space][start : start + placement.bytes]
-        if cells.size < placement.bytes:
-            return place
         return Place(memory=Memory(cells=cells, copies=1, copy_bytes=placement.bytes), layouts={root: layout})
 
     def run_roles(self, values: Mapping[Var, Array]) -> None:
