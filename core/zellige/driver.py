@@ -2,7 +2,10 @@
 
 In: a kernel of the tile IR, a target and options. Out: a :class:`CompiledKernel`, or the text of any stage on the way (:func:`dump`)::
 
-    tile IR --check--> PIPELINE of passes, each checked --legal--> backend: lower, emit, compile --source, asm--> launch
+    tile IR --check--> PIPELINE of passes, each checked --legal--> plan(capabilities), checked --plan-->
+        backend: lower, emit, compile --source, asm--> launch
+
+A kernel found in a cache is neither planned nor emitted.
 
 A failure that is not the user's is an :class:`InternalError`; the kernel is written to a file first, and the error names the
 command that repeats it.
@@ -17,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from zellige.cache import memo, program_key
 from zellige.cache.recall import build, recall
@@ -29,14 +32,17 @@ from zellige.log import logger, told
 from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
-from zellige.plugin.contract import CompiledKernel
+from zellige.plugin.contract import CompileContext, CompiledKernel
 from zellige.plugin.registry import registry
 from zellige.target import Target
 
-Stage = Literal["tile-ir", "legal", "source", "asm"]
+if TYPE_CHECKING:
+    from zellige.plan.nodes import PlannedKernel
 
-STAGES: Final[tuple[Stage, ...]] = ("tile-ir", "legal", "source", "asm")
-"""What can be looked at: the program as written, after the passes, as the backend lowered it, as machine code."""
+Stage = Literal["tile-ir", "legal", "plan", "source", "asm"]
+
+STAGES: Final[tuple[Stage, ...]] = ("tile-ir", "legal", "plan", "source", "asm")
+"""What can be looked at: the program as written, after the passes, as planned, as the backend lowered it, as machine code."""
 
 PIPELINE: Final[tuple[Pass, ...]] = (Simplify(),)
 """The passes that every target gets, in order."""
@@ -65,10 +71,12 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     begin = perf_counter()
     say = told().info if chosen.is_verbose else logger().debug
     handle = registry().backend(resolved)
+    with internal_errors(kernel, resolved):
+        ctx = handle.context(resolved, chosen)
     is_kept = memo.is_enabled and handle.works_in_steps
     if is_kept and is_found:
         with internal_errors(kernel, resolved):
-            found = recall(handle, kernel, text, resolved, chosen)
+            found = recall(handle, kernel, text, ctx)
         if found is not None:
             memo.keep(key, found)
             say("found %s for %s in %.1f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
@@ -76,15 +84,16 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     with internal_errors(kernel, resolved):
         check(kernel)
     legal = legalise(kernel, resolved)
+    planned = planned_for(legal, ctx)
     with internal_errors(kernel, resolved):
         if is_kept:
-            compiled = build(handle, kernel, legal, text, resolved, chosen)
+            compiled = build(handle, kernel, planned, text, ctx)
         else:
-            compiled = handle.compile_kernel(legal, resolved, chosen)
+            compiled = handle.compile_kernel(planned, ctx)
         memo.keep(key, compiled)
     say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
     if chosen.debug_root is not None:
-        _write_stages(chosen.debug_root, kernel, legal, compiled)
+        _write_stages(chosen.debug_root, kernel, planned, compiled)
     return compiled
 
 
@@ -103,6 +112,14 @@ def legalise(kernel: Kernel, target: Target) -> Kernel:
         return run_passes(kernel, PIPELINE)
 
 
+def planned_for(legal: Kernel, ctx: CompileContext) -> PlannedKernel:
+    """What is decided for a legal kernel from what the target can do, checked; a wrong plan is the compiler's fault."""
+    from zellige.plan.planner import plan  # a warm start does without
+
+    with internal_errors(legal, ctx.target):
+        return plan(legal, ctx.capabilities)
+
+
 def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptions | None = None) -> str:
     """The text of ``stage`` for ``target``. Raises E743 for a name that is no stage, and what :func:`compile_kernel` raises.
 
@@ -118,15 +135,26 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
     if stage == "legal":
         return print_kernel(legalise(kernel, resolved))
     chosen = options or CompileOptions()
-    if stage == "source":
-        legal = legalise(kernel, resolved)
+    if stage in ("plan", "source"):
+        handle = registry().backend(resolved)
         with internal_errors(kernel, resolved):
-            emitted = registry().backend(resolved).emit(legal, resolved, chosen)
+            ctx = handle.context(resolved, chosen)
+        planned = planned_for(legalise(kernel, resolved), ctx)
+        if stage == "plan":
+            return _plan_text(planned)
+        with internal_errors(kernel, resolved):
+            emitted = handle.emit(planned, ctx)
         if emitted is not None:
             return emitted.text
     compiled = compile_kernel(kernel, resolved, chosen)
     with internal_errors(kernel, resolved):
         return compiled.source() if stage == "source" else compiled.assembly()
+
+
+def _plan_text(planned: PlannedKernel) -> str:
+    from zellige.plan.report import report
+
+    return report(planned)
 
 
 @contextmanager
@@ -169,13 +197,14 @@ def _replay(kernel: Kernel, target: Target) -> str:
     return ""
 
 
-def _write_stages(root: Path, kernel: Kernel, legal: Kernel, compiled: CompiledKernel) -> None:
+def _write_stages(root: Path, kernel: Kernel, planned: PlannedKernel, compiled: CompiledKernel) -> None:
     """Write every stage under ``root / kernel name``; a stage that the target does not have says why."""
     folder = root / kernel.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"1-tile-ir{SUFFIX}").write_text(print_kernel(kernel), encoding="utf-8")
-    (folder / f"2-legal{SUFFIX}").write_text(print_kernel(legal), encoding="utf-8")
-    for name, text_of in (("3-source.txt", compiled.source), ("4-asm.txt", compiled.assembly)):
+    (folder / f"2-legal{SUFFIX}").write_text(print_kernel(planned.kernel), encoding="utf-8")
+    (folder / "3-plan.txt").write_text(_plan_text(planned), encoding="utf-8")
+    for name, text_of in (("4-source.txt", compiled.source), ("5-asm.txt", compiled.assembly)):
         try:
             text = text_of()
         except ZelligeError as error:

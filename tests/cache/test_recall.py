@@ -220,7 +220,7 @@ def test_stages_are_written_even_when_the_kernel_is_kept(folder: Path, tmp_path:
     compiled(scaled(2.0))
     compiled(scaled(2.0), debug_root_path=tmp_path / "stages")
     assert steps.taken == (2, 1)
-    assert len(list((tmp_path / "stages" / "scale").iterdir())) == 4
+    assert len(list((tmp_path / "stages" / "scale").iterdir())) == 5
 
 
 def test_a_kernel_with_wrong_ir_is_still_refused(folder: Path) -> None:

@@ -11,6 +11,7 @@ from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Dialect, Launch
 from zellige.ir.traverse import rebuilt, same_structure
 from zellige.options import CompileOptions, options
+from zellige.plan.planner import plan
 from zellige.plugin.contract import CompiledKernel
 from zellige.plugin.registry import registry
 from zellige.target import Target
@@ -37,7 +38,9 @@ def environment(monkeypatch):
 
 
 def compiled(text: str) -> CompiledKernel:
-    return registry().backend(Target(name="interp")).compile_kernel(parse_kernel(text), Target(name="interp"), CompileOptions())
+    handle = registry().backend(Target(name="interp"))
+    ctx = handle.context(Target(name="interp"), CompileOptions())
+    return handle.compile_kernel(plan(parse_kernel(text), ctx.capabilities), ctx)
 
 
 def test_it_is_found_and_never_chosen_by_itself():

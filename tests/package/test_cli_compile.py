@@ -122,7 +122,7 @@ def test_every_stage_is_written_where_the_environment_says(one: Path, tmp_path: 
     settings = {**os.environ, "ZELLIGE_DEBUG_ROOT": str(tmp_path / "stages")}
     subprocess.run([sys.executable, "-c", program], check=True, env=settings, capture_output=True)
     written = sorted(path.name for path in (tmp_path / "stages" / "double").iterdir())
-    assert written == ["1-tile-ir.tile", "2-legal.tile", "3-source.txt", "4-asm.txt"]
+    assert written == ["1-tile-ir.tile", "2-legal.tile", "3-plan.txt", "4-source.txt", "5-asm.txt"]
 
 
 @pytest.mark.parametrize("stage", ["tile-ir", "legal", "source", "asm"])
@@ -174,7 +174,7 @@ def test_a_file_that_is_not_there_or_holds_nothing(tmp_path: Path) -> None:
 def test_an_unknown_stage_lists_the_stages(one: Path) -> None:
     error = refused(str(one), "--dump", "assembler")
     assert error.code == "E743"
-    assert "tile-ir, legal, source, asm" in error.hint
+    assert "tile-ir, legal, plan, source, asm" in error.hint
 
 
 def test_a_target_that_is_not_built_says_so(one: Path) -> None:

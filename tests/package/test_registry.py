@@ -9,8 +9,9 @@ import pytest
 
 from zellige.diagnostics import CompileError
 from zellige.options import CompileOptions, options
+from zellige.plan.nodes import PlannedKernel
 from zellige.plugin import registry as registry_module
-from zellige.plugin.contract import Binary, Capabilities, ConfigKey, Device, DialectName, Emitted, Manifest, Unavailable
+from zellige.plugin.contract import Binary, Capabilities, CompileContext, ConfigKey, Device, DialectName, Emitted, Manifest, Unavailable
 from zellige.plugin.hooks import hookimpl
 from zellige.plugin.registry import Origin, Registry, registry
 from zellige.target import Target
@@ -266,8 +267,8 @@ def test_a_probe_that_raises_hangs_or_lies_counts_as_unavailable(monkeypatch: py
 def test_a_backend_compiles_in_one_step_or_in_three() -> None:
     class OneStep(Good):
         @hookimpl
-        def compile_kernel(self, kernel: Any, target: Target, options: CompileOptions) -> Launchable:
-            return Launchable(f"one {kernel} for {target}")
+        def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> Launchable:
+            return Launchable(f"one {planned.kernel} for {ctx.target}")
 
     class Loader:
         def load(self, binary: Binary, kernel: Any, source: Emitted) -> Launchable:
@@ -275,8 +276,8 @@ def test_a_backend_compiles_in_one_step_or_in_three() -> None:
 
     class ThreeSteps(Good):
         @hookimpl
-        def emit(self, kernel: Any, target: Target, options: CompileOptions) -> Emitted:
-            return Emitted(text=f"text of {kernel}", format="text")
+        def emit(self, planned: PlannedKernel) -> Emitted:
+            return Emitted(text=f"text of {planned.kernel}", format="text")
 
         @hookimpl
         def compile(self, emitted: Emitted) -> Binary:
@@ -286,13 +287,14 @@ def test_a_backend_compiles_in_one_step_or_in_three() -> None:
         def runtime(self) -> Loader:
             return Loader()
 
-    target, settings = Target(name="good"), CompileOptions()
     kernel: Any = "k"
-    assert made(OneStep()).backends[0].compile_kernel(kernel, target, settings).source() == "one k for good"
-    assert made(OneStep()).backends[0].emit(kernel, target, settings) is None
-    assert made(ThreeSteps()).backends[0].compile_kernel(kernel, target, settings).source() == "text of k / TEXT OF K / k"
+    planned = PlannedKernel(kernel=kernel, target="good", launches=())
+    ctx = CompileContext(target=Target(name="good"), capabilities=Capabilities(target="good"), options=CompileOptions())
+    assert made(OneStep()).backends[0].compile_kernel(planned, ctx).source() == "one k for good"
+    assert made(OneStep()).backends[0].emit(planned, ctx) is None
+    assert made(ThreeSteps()).backends[0].compile_kernel(planned, ctx).source() == "text of k / TEXT OF K / k"
     with pytest.raises(CompileError, match="neither the hook compile_kernel nor all of") as raised:
-        made(Good()).backends[0].compile_kernel(kernel, target, settings)
+        made(Good()).backends[0].compile_kernel(planned, ctx)
     assert raised.value.code == "E703"
 
 

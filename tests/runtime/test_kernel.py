@@ -21,7 +21,8 @@ from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Load, Var, con
 from zellige.ir.stmt import Assert, Bind, Kernel, Launch, Map, Param, ScalarParam, Stmt, Store, TensorParam
 from zellige.kernel import JITKernel
 from zellige.options import CompileOptions, options
-from zellige.plugin.contract import Capabilities, Device, Emitted, Manifest
+from zellige.plan.nodes import PlannedKernel
+from zellige.plugin.contract import Capabilities, CompileContext, Device, Emitted, Manifest
 from zellige.plugin.hooks import hookimpl
 from zellige.plugin.registry import Origin, Registry
 from zellige.profiler import Profiler, TensorSupplyType, get_tensor_supply
@@ -108,10 +109,10 @@ class Machine:
         }
 
     @hookimpl
-    def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> Doubler:
+    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> Doubler:
         if self.fault is not None:
             raise self.fault
-        self.compiled.append(Doubler(kernel, target, options))
+        self.compiled.append(Doubler(planned.kernel, ctx.target, ctx.options))
         return self.compiled[-1]
 
 
@@ -460,9 +461,10 @@ def test_kernels_are_checked_before_anything_else(machines: dict[str, Machine]) 
 
 def test_stages(machines: dict[str, Machine]) -> None:
     kernel = doubling()
-    assert driver.STAGES == ("tile-ir", "legal", "source", "asm")
+    assert driver.STAGES == ("tile-ir", "legal", "plan", "source", "asm")
     assert driver.dump(kernel, "gadget", "tile-ir").startswith("# tile-ir ")
     assert driver.dump(kernel, "gadget", "legal").startswith("# tile-ir ")
+    assert driver.dump(kernel, "gadget", "plan").startswith("main for gadget\n")
     assert driver.dump(kernel, "gadget", "source") == "double main for gadget"
     with pytest.raises(Unsupported, match="assembly"):
         driver.dump(kernel, "gadget", "asm")
@@ -473,8 +475,8 @@ def test_stages(machines: dict[str, Machine]) -> None:
 def test_source_without_a_device(machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     class Offline(Machine):
         @hookimpl
-        def emit(self, kernel: Kernel, target: Target, options: CompileOptions) -> Emitted:
-            return Emitted(text=f"offline {kernel.name}", format="text")
+        def emit(self, planned: PlannedKernel) -> Emitted:
+            return Emitted(text=f"offline {planned.kernel.name}", format="text")
 
     machine = Offline("offline", "host", "cpu")
     found = Registry([Origin(name="offline", text="offline", load=lambda: machine)])
@@ -542,7 +544,7 @@ def test_compiling_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_every_stage_is_written_on_request(tmp_path: Path) -> None:
     JITKernel(doubling(), "gadget", CompileOptions(debug_root=tmp_path))
     written = {path.name: path.read_text() for path in (tmp_path / "main").iterdir()}
-    assert sorted(written) == ["1-tile-ir.tile", "2-legal.tile", "3-source.txt", "4-asm.txt"]
+    assert sorted(written) == ["1-tile-ir.tile", "2-legal.tile", "3-plan.txt", "4-source.txt", "5-asm.txt"]
     assert written["1-tile-ir.tile"].startswith("# tile-ir ")
-    assert written["3-source.txt"] == "double main for gadget"
-    assert "E440" in written["4-asm.txt"]
+    assert written["4-source.txt"] == "double main for gadget"
+    assert "E440" in written["5-asm.txt"]

@@ -14,6 +14,7 @@ from zellige.plugin.contract import (
     API,
     Binary,
     Capabilities,
+    CompileContext,
     CopyPath,
     Device,
     Emitted,
@@ -29,8 +30,7 @@ from zellige.plugin.hooks import hookimpl
 from zellige.version import __version__
 
 if TYPE_CHECKING:
-    from zellige.ir.stmt import Kernel
-    from zellige.options import CompileOptions
+    from zellige.plan.nodes import PlannedKernel
     from zellige.target import Target
     from zellige_cpu.host import Host
 
@@ -98,22 +98,22 @@ class CpuBackend:
         )
 
     @hookimpl
-    def emit(self, kernel: Kernel, target: Target, options: CompileOptions) -> Emitted:
+    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
         from zellige_cpu.host import running_host
         from zellige_cpu.launch import lower
         from zellige_cpu.program import emitted
 
-        return emitted(lower(kernel, running_host(), options))
+        return emitted(lower(planned.kernel, running_host(), ctx.options))
 
     @hookimpl
-    def compile(self, emitted: Emitted, target: Target, options: CompileOptions) -> Binary:
+    def compile(self, emitted: Emitted) -> Binary:
         from zellige_cpu import jit
         from zellige_cpu.host import running_host
 
         return Binary(data=jit.compile_object(emitted.text, running_host()), format="object")
 
     @hookimpl
-    def runtime(self, target: Target) -> Runtime:
+    def runtime(self) -> Runtime:
         from zellige_cpu.kernel import CpuRuntime
 
         return CpuRuntime()

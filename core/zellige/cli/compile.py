@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command("compile")
 @click.argument("source", metavar="FILE[:KERNEL]")
 @click.option("--target", default="auto", show_default=True, help="What to compile for, such as cpu.")
-@click.option("--dump", "stages", metavar="STAGE", multiple=True, help="Print this stage: tile-ir, legal, source or asm. May be repeated.")
+@click.option("--dump", "stages", metavar="STAGE", multiple=True, help="Print tile-ir, legal, plan, source or asm. May be repeated.")
 def compile_command(source: str, target: str, stages: tuple[str, ...]) -> None:
     """Compile the kernels of FILE, or only KERNEL, and print the stages asked for.
 

@@ -15,8 +15,7 @@ from zellige.version import __version__
 
 if TYPE_CHECKING:
     from zellige.interp.kernel import InterpretedKernel
-    from zellige.ir.stmt import Kernel
-    from zellige.options import CompileOptions
+    from zellige.plan.nodes import PlannedKernel
     from zellige.target import Target
 
 SPACES: Final = ("global", "shared", "fragment", "local", "var")
@@ -63,11 +62,11 @@ class InterpreterBackend:
         )
 
     @hookimpl
-    def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> InterpretedKernel:
+    def compile_kernel(self, planned: PlannedKernel) -> InterpretedKernel:
         """Nothing is compiled: the kernel runs as it is."""
         from zellige.interp.kernel import InterpretedKernel
 
-        return InterpretedKernel(kernel)
+        return InterpretedKernel(planned.kernel)
 
 
 backend: Final = InterpreterBackend()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zellige.dtypes import DType
     from zellige.ir.stmt import Kernel
     from zellige.options import CompileOptions
+    from zellige.plan.nodes import PlannedKernel
     from zellige.target import Target
 
 API: Final = (1, 0)
@@ -246,6 +247,15 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompileContext:
+    """What every step of one compilation may ask: the resolved target, what the backend said it can do, and the caller's options."""
+
+    target: Target
+    capabilities: Capabilities
+    options: CompileOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
     """A lowered program as text, made without a device. ``format`` is the backend's word for the language of ``text``.
 
@@ -319,7 +329,7 @@ class Backend(Protocol):
 
     def describe(self, target: Target) -> Capabilities: ...
 
-    def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> CompiledKernel: ...
+    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import pluggy
 
-from zellige.plugin.contract import Binary, Capabilities, CompiledKernel, Device, Emitted, Manifest, Runtime, Unavailable
+from zellige.plugin.contract import Binary, Capabilities, CompileContext, CompiledKernel, Device, Emitted, Manifest, Runtime, Unavailable
 
 if TYPE_CHECKING:
-    from zellige.ir.stmt import Kernel
-    from zellige.options import CompileOptions
+    from zellige.plan.nodes import PlannedKernel
     from zellige.target import Target
 
 PROJECT: Final = "zellige"
@@ -55,17 +54,17 @@ class BackendHooks:
         ahead of each run and not timed. Optional."""
 
     @_hookspec(firstresult=True)
-    def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> CompiledKernel:  # type: ignore[empty-body]
-        """The whole way from a verified kernel to one that can be launched. Optional when the next three are there."""
+    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:  # type: ignore[empty-body]
+        """The whole way from a planned kernel to one that can be launched. Optional when the next three are there."""
 
     @_hookspec(firstresult=True)
-    def emit(self, kernel: Kernel, target: Target, options: CompileOptions) -> Emitted:  # type: ignore[empty-body]
+    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:  # type: ignore[empty-body]
         """The lowered program as text; needs no device. Optional."""
 
     @_hookspec(firstresult=True)
-    def compile(self, emitted: Emitted, target: Target, options: CompileOptions) -> Binary:  # type: ignore[empty-body]
+    def compile(self, emitted: Emitted, ctx: CompileContext) -> Binary:  # type: ignore[empty-body]
         """Machine code from the text; needs the vendor's compiler and no device. Optional."""
 
     @_hookspec(firstresult=True)
-    def runtime(self, target: Target) -> Runtime:  # type: ignore[empty-body]
+    def runtime(self, ctx: CompileContext) -> Runtime:  # type: ignore[empty-body]
         """What loads a binary onto the device. Optional."""

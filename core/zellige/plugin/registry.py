@@ -30,6 +30,7 @@ from zellige.plugin.contract import (
     BackendReport,
     Binary,
     Capabilities,
+    CompileContext,
     CompiledKernel,
     Device,
     Emitted,
@@ -42,6 +43,7 @@ from zellige.target import AUTO, Target, parse_target
 if TYPE_CHECKING:
     from zellige.ir.stmt import Kernel
     from zellige.options import CompileOptions
+    from zellige.plan.nodes import PlannedKernel
 
 PROBE_SECONDS: Final = 20.0
 """How long a backend may look for its devices before it counts as not available."""
@@ -138,41 +140,45 @@ class BackendHandle:
         """The backend's own ways to time a launch, by name; empty where it has none."""
         return self._typed(Mapping, "timers") if self._has("timers") else {}
 
-    def emit(self, kernel: Kernel, target: Target, options: CompileOptions) -> Emitted | None:
-        """The lowered program as text without a device, or None where the backend only compiles in one step."""
-        self._require_available(target)
-        return self._typed(Emitted, "emit", kernel=kernel, target=target, options=options) if self._has("emit") else None
+    def context(self, target: Target, options: CompileOptions) -> CompileContext:
+        """What the steps of one compilation may ask."""
+        return CompileContext(target=target, capabilities=self.describe(target), options=options)
 
-    def compile_kernel(self, kernel: Kernel, target: Target, options: CompileOptions) -> CompiledKernel:
+    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted | None:
+        """The lowered program as text without a device, or None where the backend only compiles in one step."""
+        self._require_available(ctx.target)
+        return self._typed(Emitted, "emit", planned=planned, ctx=ctx) if self._has("emit") else None
+
+    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:
         """A kernel that can be launched: by the backend's one step, or by its steps emit, compile and load."""
-        self._require_available(target)
+        self._require_available(ctx.target)
         if self._has("compile_kernel"):
-            return self._typed(CompiledKernel, "compile_kernel", kernel=kernel, target=target, options=options)
-        emitted = self.emit_step(kernel, target, options)
-        return self.load(self.compile_step(emitted, target, options), kernel, emitted, target)
+            return self._typed(CompiledKernel, "compile_kernel", planned=planned, ctx=ctx)
+        emitted = self.emit_step(planned, ctx)
+        return self.load(self.compile_step(emitted, ctx), planned.kernel, emitted, ctx)
 
     @property
     def works_in_steps(self) -> bool:
         """Whether kernels are made by emit, compile and runtime, so that what lies between them can be kept."""
         return not self._has("compile_kernel") and all(self._has(hook) for hook in _STEPS)
 
-    def emit_step(self, kernel: Kernel, target: Target, options: CompileOptions) -> Emitted:
+    def emit_step(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
         """The lowered program. E703 for a backend that has neither one step nor all of them."""
-        self._require_available(target)
+        self._require_available(ctx.target)
         missing = [hook for hook in _STEPS if not self._has(hook)]
         if missing:
             reason = f"it has neither the hook compile_kernel nor all of {', '.join(_STEPS)}"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-        return self._typed(Emitted, "emit", kernel=kernel, target=target, options=options)
+        return self._typed(Emitted, "emit", planned=planned, ctx=ctx)
 
-    def compile_step(self, emitted: Emitted, target: Target, options: CompileOptions) -> Binary:
+    def compile_step(self, emitted: Emitted, ctx: CompileContext) -> Binary:
         """The machine code of a lowered program, without a device."""
-        return self._typed(Binary, "compile", emitted=emitted, target=target, options=options)
+        return self._typed(Binary, "compile", emitted=emitted, ctx=ctx)
 
-    def load(self, binary: Binary, kernel: Kernel, source: Emitted, target: Target) -> CompiledKernel:
+    def load(self, binary: Binary, kernel: Kernel, source: Emitted, ctx: CompileContext) -> CompiledKernel:
         """Machine code made ready to be launched on this machine."""
-        self._require_available(target)
-        loaded = self._call("runtime", target=target).load(binary=binary, kernel=kernel, source=source)
+        self._require_available(ctx.target)
+        loaded = self._call("runtime", ctx=ctx).load(binary=binary, kernel=kernel, source=source)
         return self._checked(CompiledKernel, "runtime", loaded)
 
     def report(self) -> BackendReport:
