@@ -492,6 +492,27 @@ E302 = _code(
     hint="use fewer threads; without thread queries the number is only a hint",
 )
 
+E320 = _code(
+    "E320", "wrong dimensions of a layout", "{operation} does not fit: {reason}",
+    hint="the dimensions of a layout have names and sizes; those of two layouts that meet must agree",
+)
+E321 = _code(
+    "E321", "no layout expresses this", "{operation} is no layout: {reason}",
+    hint="put odd factors outermost and exchange bits only below them",
+)
+E322 = _code(
+    "E322", "layout without inverse", "the layout has no inverse: {reason}",
+    hint="an inverse needs every output point to be reached, and once; right_inverse allows copies",
+)
+E323 = _code(
+    "E323", "layout does not consist of such tiles", "the layout cannot be divided by the tile: {reason}",
+    hint="an instruction whose tile divides the layout fits without moving data; else convert the layout first",
+)
+E324 = _code(
+    "E324", "no such swizzle", "the rows cannot be swizzled so: {reason}",
+    hint="use a narrower span, pad the tile, or take a layout in panels",
+)
+
 # ---- E401-E449: capabilities and refused names ---------------------------------------------------------------------------------------
 
 E401 = _code(
