@@ -23,19 +23,19 @@ from typing import Any
 
 from recording import page, table, write
 
-from zellige.driver import PIPELINE
+from zellige.driver import PIPELINE, planned_for
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check
 from zellige.options import CompileOptions
 from zellige.passes.runner import run_passes
-from zellige.plan.planner import plan
-from zellige.plugin.registry import registry
+from zellige.plugin.contract import CompileContext
+from zellige.plugin.registry import BackendHandle, registry
 
 SIZES = (10, 100, 1000, 3000)
 BAR = 1.3
-TARGETS = ("interp", "cpu")
-STAGES = ("front end", "print", "verify", "passes", "plan", "emit", "LLVM")
+STAGES = ("front end", "print", "verify", "passes", "plan for interp", "plan for cpu", "emit", "LLVM")
+OF_TARGET = {"interp": STAGES[:5], "cpu": (*STAGES[:4], *STAGES[5:])}
 SECONDS_A_PROGRAM = 3.0
 """Short programs are compiled again until this much time is spent, but at most 7 times."""
 
@@ -168,19 +168,25 @@ Measure = Callable[[str, Callable[[], Any]], Any]
 
 
 def staged(kind: str, count: int, number: int, measure: Measure) -> None:
-    """Each stage of one program once, handed to ``measure``. Beside what it is for, the plan for this machine is made too."""
+    """Each stage of one program once, handed to ``measure``."""
     from zellige_cpu import jit
     from zellige_cpu.host import running_host
 
-    target = registry().resolve("cpu")
-    backend = registry().backend(target)
+    handle, ctx = context_of("cpu")
     kernel = measure("front end", lambda: traced(*source_of(kind, count, number)))
     measure("print", lambda: print_kernel(kernel))
     measure("verify", lambda: check(kernel))
     legal = measure("passes", lambda: run_passes(kernel, PIPELINE))
-    measure("plan", lambda: plan(legal, backend.describe(target)))
-    emitted = measure("emit", lambda: backend.emit_step(legal, target, CompileOptions()))
+    measure("plan for interp", lambda: planned_for(legal, context_of("interp")[1]))
+    planned = measure("plan for cpu", lambda: planned_for(legal, ctx))
+    emitted = measure("emit", lambda: handle.emit_step(planned, ctx))
     measure("LLVM", lambda: jit.compile_object(emitted.text, running_host()))
+
+
+def context_of(name: str) -> tuple[BackendHandle, CompileContext]:
+    target = registry().resolve(name)
+    handle = registry().backend(target)
+    return handle, handle.context(target, CompileOptions())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +197,7 @@ class Timed:
 
     def total(self, target: str) -> float:
         """A compilation for ``target``, from Python to what runs."""
-        return sum(self.stages[stage] for stage in (STAGES if target == "cpu" else STAGES[:4]))
+        return sum(self.stages[stage] for stage in OF_TARGET[target])
 
 
 def measured(kind: str, count: int, number: int) -> Timed:
@@ -225,7 +231,7 @@ def growth(times: dict[int, float], large: int = 1000) -> float:
 def columns(found: dict[int, Timed]) -> dict[str, dict[int, float]]:
     """Seconds by size, for each stage and each target's whole."""
     by_stage = {stage: {size: timed.stages[stage] for size, timed in found.items()} for stage in STAGES}
-    return {**by_stage, **{f"to {target}": {size: timed.total(target) for size, timed in found.items()} for target in TARGETS}}
+    return {**by_stage, **{f"to {target}": {size: timed.total(target) for size, timed in found.items()} for target in OF_TARGET}}
 
 
 def milliseconds(times: dict[int, float]) -> dict[str, float]:
