@@ -49,8 +49,8 @@ class Explanation:
 def explain(kernel: Any, target: str | Target | None = None) -> Explanation:
     """What is decided for ``kernel`` on ``target`` (by default its own, else the one that works here).
 
-    ``test:scalar_vector_cpu``, ``test:lanes_async``, ``test:queues_cube`` and ``test:local_only`` are machines to compare with. Raises
-    CompileError for a kernel that cannot be planned there, TypeError for what is no kernel.
+    ``test:scalar_vector_cpu``, ``test:lanes_async``, ``test:lanes_copies``, ``test:queues_cube`` and ``test:local_only`` are machines to
+    compare with. Raises CompileError for a kernel that cannot be planned there, TypeError for what is no kernel.
     """
     program = _kernel_of(kernel)
     if target is None:

@@ -123,7 +123,7 @@ def test_the_versions_of_compiler_and_tools_belong_to_the_key(
 ) -> None:
     compiled(scaled(2.0))
     steps.taken  # noqa: B018
-    changes = {"_version": lambda _name: "99", "source_digest": lambda name, _store: f"other {name}", "__version__": "99.0"}
+    changes = {"installed_version": lambda _name: "99", "source_digest": lambda name, _store: f"other {name}", "__version__": "99.0"}
     for name, value in changes.items():
         with monkeypatch.context() as patch:
             patch.setattr(keys, name, value)

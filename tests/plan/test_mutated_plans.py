@@ -27,7 +27,7 @@ from zellige.plan.targets_for_tests import TEST_TARGETS
 
 SCHEDULES = 12
 SYNCHRONISATION = (Acquire, Put, Get, Release, Wait)
-MACHINES = ("lanes_async", "queues_cube", "local_only")
+MACHINES = ("lanes_async", "lanes_copies", "queues_cube", "local_only")
 
 
 def with_role(planned: PlannedKernel, old: Role, new: Role) -> PlannedKernel:
@@ -126,7 +126,7 @@ def kernels() -> dict[str, Kernel]:
     return {"product": product.kernel, "attention": causal_attention(1, 1, 160, 16, block_M=64, block_N=32).kernel}
 
 
-@pytest.mark.parametrize("target", ["lanes_async", "queues_cube"])
+@pytest.mark.parametrize("target", ["lanes_async", "lanes_copies", "queues_cube"])
 @pytest.mark.parametrize("name", ["product", "attention"])
 def test_no_synchronisation_is_superfluous(name: str, target: str) -> None:
     """Each statement that orders something is needed: the checks find it when it is gone."""

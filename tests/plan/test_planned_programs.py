@@ -1,4 +1,4 @@
-"""Programs planned for four machines: no check finds anything, and every schedule gives the interpreter's bits."""
+"""Programs planned for five machines: no check finds anything, and every schedule gives the interpreter's bits."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from zellige.plan.interpret import reference_kernel, run
 from zellige.plan.planner import plan
 from zellige.plan.targets_for_tests import TEST_TARGETS
 
-MACHINES = ("lanes_async", "queues_cube", "local_only")
+MACHINES = ("lanes_async", "lanes_copies", "queues_cube", "local_only")
 TILES = 4
 PARAMETERS = (
     "X: tensor((24, 8, 16), float16), Z: tensor((24, 8, 16), float16), W: tensor((24, 8, 16), float16), "

@@ -12,14 +12,12 @@ compiles then is kept under keys of its own.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import secrets
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +27,7 @@ from zellige.ir.stmt import Assert, Kernel
 from zellige.ir.traverse import walk
 from zellige.options import CompileOptions
 from zellige.plugin.contract import Capabilities, Emitted, Manifest
+from zellige.plugin.installed import installed_version
 from zellige.target import Target
 from zellige.version import LOADED_NS, __version__
 
@@ -64,7 +63,7 @@ def binary_key(emitted: Emitted, conditions: str, options: CompileOptions) -> st
 def conditions(manifest: Manifest, package: str, target: Target, capabilities: Capabilities, store: DiskStore) -> str:
     """Everything beside the program and its options that code depends on: target, capabilities, versions of compiler and tools."""
     sources = [f"{name} {source_digest(name, store)}" for name in (_CORE, package, *manifest.code_packages)]
-    tools = [f"{name} {_version(name)}" for name in manifest.requirements]
+    tools = [f"{name} {installed_version(name)}" for name in manifest.requirements]
     return _digest(__version__, manifest.version, str(target), repr(capabilities), *sources, *tools)
 
 
@@ -73,15 +72,6 @@ def source_digest(package: str, store: DiskStore) -> str:
     if package not in _digests:
         _digests[package] = _source_digest(package, store)
     return _digests[package]
-
-
-@lru_cache(maxsize=64)
-def _version(distribution: str) -> str:
-    try:
-        text = importlib.metadata.distribution(distribution).read_text("METADATA") or ""
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
-    return next((line for line in text.splitlines() if line.startswith("Version:")), "")  # its own parser takes much longer
 
 
 _digests: Final[dict[str, str]] = {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def explain(source: str, targets: tuple[str, ...], brief: bool) -> None:
     """Print what the compiler decides for the kernels of FILE, or only KERNEL, and why.
 
-    Besides targets, test:scalar_vector_cpu, test:lanes_async, test:queues_cube and test:local_only name machines to compare with.
+    Besides targets, test:scalar_vector_cpu, test:lanes_async, test:lanes_copies, test:queues_cube and test:local_only name machines to compare with.
     """
     from zellige.cli.compile import select
     from zellige.cli.console import wide_console

@@ -1,8 +1,9 @@
-"""Four machines that no one sells: the capability sets that plans are tested with.
+"""Five machines that no one sells: the capability sets that plans are tested with.
 
 In: nothing. Out: :data:`TEST_TARGETS`, by name: a CPU (``scalar_vector_cpu``); lanes with asynchronous copies, asynchronous products and
-barriers that count bytes (``lanes_async``); engines with queues and flags around one product of 16 x 16 x 16 (``queues_cube``); one local
-memory with an asynchronous copy engine and no product unit (``local_only``). Between them they need every way of planning.
+barriers that count bytes (``lanes_async``); lanes whose copies run beside them but whose parts cannot run programs of their own, and whose
+products are waited for at once (``lanes_copies``); engines with queues and flags around one product of 16 x 16 x 16 (``queues_cube``); one
+local memory with an asynchronous copy engine and no product unit (``local_only``). Between them they need every way of planning.
 """
 
 from __future__ import annotations
@@ -81,6 +82,39 @@ LANES_ASYNC: Final = Capabilities(
     block_lanes=1024,
 )  # fmt: skip
 
+LANES_COPIES: Final = Capabilities(
+    target="test:lanes_copies",
+    lanes=32,
+    threads=108,
+    vector_bytes=16,
+    cache_line_bytes=128,
+    spaces=(
+        Space(name="global", role="global", alignment=16),
+        Space(name="shared", role="shared", bytes=163 * _KIB, alignment=128),
+        Space(name="registers", role="register", bytes=256 * _KIB, alignment=4, engines=("lanes", "product")),
+    ),
+    dtypes=_NAMES,
+    compute_dtypes=(*_ARITHMETIC, "float16", "bfloat16"),
+    matmul=tuple(
+        MatmulUnit(
+            name="product", engine="product", a=operand, b=operand, c=result, m=16, n=8, k=k,
+            a_spaces=("shared", "registers"), b_spaces=("shared", "registers"), c_space="registers",
+        )
+        for operand, result, k in (("float16", "float32", 16), ("bfloat16", "float32", 16), ("int8", "int32", 32), ("uint8", "int32", 32))
+    ),
+    engines=(Engine(name="lanes", kind="vector", count=4), Engine(name="product", kind="matmul", count=4)),
+    copies=(
+        CopyPath(
+            source="global", destination="shared", mechanism="lane copy group", engine="lanes", is_asynchronous=True, alignment=16,
+            granule=16, fills_out_of_bounds=True, casts=False,
+        ),
+        CopyPath(source="*", destination="*", mechanism="lane moves", engine="lanes"),
+    ),
+    synchronisation=(Synchronisation(mechanism="counted groups", scope="token"), Synchronisation(mechanism="barrier", scope="block")),
+    registers=RegisterFile(per_lane=255),
+    block_lanes=1024,
+)  # fmt: skip
+
 QUEUES_CUBE: Final = Capabilities(
     target="test:queues_cube",
     threads=20,
@@ -142,6 +176,7 @@ LOCAL_ONLY: Final = Capabilities(
 TEST_TARGETS: Final[dict[str, Capabilities]] = {
     "scalar_vector_cpu": SCALAR_VECTOR_CPU,
     "lanes_async": LANES_ASYNC,
+    "lanes_copies": LANES_COPIES,
     "queues_cube": QUEUES_CUBE,
     "local_only": LOCAL_ONLY,
 }

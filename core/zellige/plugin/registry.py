@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib.metadata import entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -38,6 +37,7 @@ from zellige.plugin.contract import (
     Unavailable,
 )
 from zellige.plugin.hooks import PROJECT, BackendHooks
+from zellige.plugin.installed import installed_points
 from zellige.target import AUTO, Target, parse_target
 
 if TYPE_CHECKING:
@@ -380,13 +380,12 @@ def registry() -> Registry:
 
     ``registry.cache_clear()`` forgets it.
     """
-    installed = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name, point.value))
     return Registry(
         [
             *(Origin(name=name, text=f"zellige: {text}", load=_loader(text)) for name, text in BUILTIN),
             *(
-                Origin(name=point.name, text=f"{point.dist.name if point.dist else 'unknown'}: {point.value}", load=point.load)
-                for point in installed
+                Origin(name=one.point.name, text=f"{one.distribution}: {one.point.value}", load=one.point.load)
+                for one in installed_points(ENTRY_POINT_GROUP)
             ),
         ]
     )

@@ -1,0 +1,101 @@
+"""Installed distributions, found without reading what they say of themselves.
+
+In: the group of some entry points, or the name of a distribution. Out: the entry points of the group, each with its distribution, sorted
+by name and value; the distribution's version. Of distributions that are installed twice the first on the path counts, as in
+importlib.metadata.
+
+Only lists of entry points are opened, and only those that name the group are parsed: importlib.metadata parses the metadata of every
+distribution, which takes longer than a warm start may. Where the path holds archives or somebody else's finder has a say,
+importlib.metadata is asked.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.metadata import Distribution, EntryPoint, entry_points
+from typing import Final
+
+_ENDINGS: Final = (".dist-info", ".egg-info")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """An entry point and the name of the distribution that has it."""
+
+    point: EntryPoint
+    distribution: str
+
+
+def installed_points(group: str) -> list[Installed]:
+    """The entry points of ``group``, of all that is installed now."""
+    if _are_folders_all():
+        found = list(_from_folders(group))
+    else:
+        found = [Installed(point=p, distribution=p.dist.name if p.dist else "unknown") for p in entry_points(group=group)]
+    return sorted(found, key=lambda one: (one.point.name, one.point.value))
+
+
+@lru_cache(maxsize=64)
+def installed_version(distribution: str) -> str:
+    """The version of a distribution, or "none" where it is not installed. The answer is kept for the life of the process."""
+    folder = _folders().get(_normal(distribution)) if _are_folders_all() else None
+    title = os.path.basename(folder or "")
+    if title.endswith(".dist-info"):
+        return title.removesuffix(".dist-info").partition("-")[2]
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def _are_folders_all() -> bool:
+    """Whether distributions can be nowhere else than in folders of the path."""
+    others = [f for f in sys.meta_path if f is not PathFinder and getattr(f, "find_distributions", None) is not None]
+    return not others and not any(place.endswith(".egg") or os.path.isfile(place) for place in sys.path)
+
+
+def _from_folders(group: str) -> Iterator[Installed]:
+    _listed.cache_clear()
+    for folder in _folders().values():
+        if group in _text(os.path.join(folder, "entry_points.txt")):
+            title = os.path.basename(folder).rpartition(".")[0].partition("-")[0]
+            for point in Distribution.at(folder).entry_points:
+                if point.group == group:
+                    yield Installed(point=point, distribution=title)
+
+
+def _folders() -> dict[str, str]:
+    """The folder of each distribution, by its name as names are compared."""
+    return _listed(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _listed(path: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for place in path:
+        try:
+            names = sorted(name for name in os.listdir(place or ".") if name.endswith(_ENDINGS))
+        except OSError:
+            continue  # a folder of the path that is not there, which Python passes over as well
+        for name in names:
+            found.setdefault(_normal(name.rpartition(".")[0].partition("-")[0]), os.path.join(place or ".", name))
+    return found
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""  # it has no entry points

@@ -1,0 +1,57 @@
+"""Entry points are the same as importlib.metadata's, wherever distributions lie."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+
+from zellige.plugin.installed import installed_points, installed_version
+
+
+def described(group: str) -> list[tuple[str, str]]:
+    return [(one.point.name, one.point.value) for one in installed_points(group)]
+
+
+def distribution(folder: Path, name: str, lines: str) -> None:
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[console_scripts]\nother = m:f\n\n[some.group]\n{lines}\n")
+
+
+@pytest.mark.parametrize("group", ["zellige.backends", "console_scripts", "there.is.none"])
+def test_the_installed_ones_are_those_of_the_standard_library(group: str) -> None:
+    assert sorted(described(group)) == sorted({(point.name, point.value) for point in entry_points(group=group)})
+
+
+def test_the_first_of_two_installations_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution(tmp_path / "one", "a_plugin", "x = first:plugin")
+    distribution(tmp_path / "two", "A.Plugin", "x = second:plugin")
+    distribution(tmp_path / "two", "another", "b = third:plugin")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "missing"), str(tmp_path / "one"), str(tmp_path / "two"), *sys.path])
+    found = installed_points("some.group")
+    assert [(one.point.name, one.point.value, one.distribution) for one in found] == [
+        ("b", "third:plugin", "another"), ("x", "first:plugin", "a_plugin"),
+    ]  # fmt: skip
+
+
+def test_distributions_in_an_archive_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "plugins.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("packed-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: packed\nVersion: 1.0\n")
+        file.writestr("packed-1.0.dist-info/entry_points.txt", "[some.group]\nz = packed:plugin\n")
+    monkeypatch.syspath_prepend(str(archive))
+    assert [(one.point.name, one.distribution) for one in installed_points("some.group")] == [("z", "packed")]
+
+
+@pytest.mark.parametrize("name", ["numpy", "llvmlite", "ml_dtypes", "ml-dtypes", "zellige"])
+def test_versions_are_those_of_the_standard_library(name: str) -> None:
+    assert installed_version(name) == version(name)
+
+
+def test_what_is_not_installed_has_no_version() -> None:
+    assert installed_version("there-is-no-such-thing") == "none"
