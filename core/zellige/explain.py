@@ -15,7 +15,7 @@ from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check
 from zellige.plan.nodes import Decision, PlannedKernel
 from zellige.plan.planner import plan
-from zellige.plan.report import report
+from zellige.plan.report import as_dictionary, report
 from zellige.plugin.contract import Capabilities
 from zellige.plugin.registry import registry
 from zellige.target import AUTO, Target, parse_target
@@ -35,6 +35,16 @@ class Explanation:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def as_dictionary(self) -> dict[str, Any]:
+        """The same for programs: what ``zellige explain --json`` prints."""
+        return as_dictionary(self.planned)
+
+    def program(self) -> str:
+        """The planned kernel itself: the program of each role, with what joins the roles."""
+        from zellige.plan.printer import print_plan
+
+        return print_plan(self.planned)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

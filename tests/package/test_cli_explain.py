@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,39 @@ def test_every_decision_is_printed_with_its_reason(file: Path) -> None:
     assert "memory of a block shared: 32768 bytes (A_tile, B_tile)" in shown
 
 
+def test_decisions_stand_under_the_lines_that_they_are_about(file: Path) -> None:
+    result = CliRunner().invoke(group, ["explain", f"{file}:gemm", "--target", "test:lanes_copies", "--brief"])
+    assert result.exit_code == 0, result.output
+    shown = words(result.output)
+    order = ["the block as a whole", "which roles does a block have?", "kernels.py:37 for k in T.Pipelined(", "do copies run ahead of",
+             "kernels.py:38 T.copy(A", "how is A copied to A_tile?", "kernels.py:40 T.gemm(A_tile", "what executes the product"]  # fmt: skip
+    places = [shown.index(text) for text in order]
+    assert places == sorted(places)
+
+
+def test_plans_as_json(file: Path) -> None:
+    result = CliRunner().invoke(group, ["explain", str(file), "--target", "test:lanes_async", "--json"])
+    assert result.exit_code == 0, result.output
+    gemm, attention = json.loads(result.output)
+    assert (gemm["kernel"], gemm["target"]) == ("pipelined_gemm", "test:lanes_async")
+    (launch,) = gemm["launches"]
+    product = next(d for d in launch["decisions"] if d["question"].startswith("what executes the product"))
+    assert product["where"]["file"].endswith("kernels.py") and product["where"]["line"] == 40
+    assert any("int8" in r["candidate"] and "accumulates in int32" in r["because"] for r in product["rejected"])
+    channels = {c["name"]: c["depth"] for c in attention["launches"][0]["channels"]}
+    assert channels["K_tile"] == 2
+    assert {p["buffer"] for p in launch["placements"]} >= {"A_tile", "B_tile"}
+
+
+def test_the_program_of_each_role_can_be_printed(file: Path) -> None:
+    result = CliRunner().invoke(group, ["explain", f"{file}:attention", "--target", "test:lanes_async", "--program"])
+    assert result.exit_code == 0, result.output
+    program = result.output[result.output.index("# plan of causal_attention for test:lanes_async") :]
+    for line in ("role producer on lanes", "role consumer on lanes", "channel K_tile: producer -> consumer", "acquire(K_tile)", "with slot(scores):"):
+        assert line in program, line
+    assert "issue(copies, copy(K[bz, by, k * 64:+64, :], K_tile[:, :]))  # box copy" in program
+
+
 def test_rejected_candidates_can_be_left_out(file: Path) -> None:
     result = CliRunner().invoke(group, ["explain", f"{file}:gemm", "--target", "test:scalar_vector_cpu", "--brief"])
     assert result.exit_code == 0, result.output
@@ -71,8 +105,9 @@ def test_a_tile_that_does_not_fit_is_an_error_of_the_user(file: Path) -> None:
 def test_an_explanation_from_python() -> None:
     kernel = kernels.pipelined_gemm(256, 256, 256)
     text = str(zellige.explain(kernel, "test:local_only"))
-    assert "how many versions of A_tile and B_tile are there? (kernels.py:37)" in text
-    assert "    not copies in their place: the engine would wait for each" in text
+    section = text.split("kernels.py:37   for k in T.Pipelined(")[1].split("kernels.py:38")[0]
+    assert "    how many versions of A_tile and B_tile are there? 3 slots of" in section
+    assert "        not copies in their place: the engine would wait for each" in section
     explanation = zellige.explain(kernel.kernel, "test:lanes_async")
     assert [d.chosen for d in explanation.about("which roles")] == ["a producer for copies and 1 consumer"]
     assert repr(explanation) == str(explanation)

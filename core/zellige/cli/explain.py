@@ -5,6 +5,7 @@ In: a Python file with kernels at its top level, or a file of tile IR text. Out:
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -19,19 +20,27 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="FILE[:KERNEL]")
 @click.option("--target", "targets", default=("auto",), show_default=True, multiple=True, help="A target such as cpu. May be repeated.")
 @click.option("--brief", is_flag=True, help="Leave out the candidates that were rejected.")
-def explain(source: str, targets: tuple[str, ...], brief: bool) -> None:
-    """Print what the compiler decides for the kernels of FILE, or only KERNEL, and why.
+@click.option("--program", is_flag=True, help="Print the planned program of each role too.")
+@click.option("--json", "is_json", is_flag=True, help="Print a list of plans as JSON, for programs.")
+def explain(source: str, targets: tuple[str, ...], brief: bool, program: bool, is_json: bool) -> None:
+    """Print what the compiler decides for the kernels of FILE, or only KERNEL, and why: first for a block as a whole, then line by line.
 
-    Besides targets, test:scalar_vector_cpu, test:lanes_async, test:lanes_copies, test:queues_cube and test:local_only name machines to compare with.
+    Besides targets, test:scalar_vector_cpu, test:lanes_async, test:lanes_copies, test:queues_cube and test:local_only name machines to
+    compare with.
     """
     from zellige.cli.compile import select
     from zellige.cli.console import wide_console
     from zellige.explain import explain as explain_kernel
 
+    explanations = (explain_kernel(kernel, target) for kernel in select(source).values() for target in targets)
+    if is_json:
+        click.echo(json.dumps([one.as_dictionary() for one in explanations], indent=2))
+        return
     console = wide_console(120)
-    for kernel in select(source).values():
-        for target in targets:
-            show(console, explain_kernel(kernel, target).planned, brief=brief)
+    for one in explanations:
+        show(console, one.planned, brief=brief)
+        if program:
+            click.echo(one.program())
 
 
 def show(console: Console, planned: PlannedKernel, *, brief: bool) -> None:
@@ -49,18 +58,20 @@ def _decisions(console: Console, launch: PlannedLaunch, *, brief: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from zellige.plan.report import place_of
+    from zellige.plan.report import sections, title_of
 
-    table = Table("question", "decided", "why", show_lines=True, expand=True)
-    for decision in launch.decisions:
-        reasons = Text(decision.because)
-        if not brief:
-            for candidate, reason in decision.rejected:
-                reasons.append(f"\nnot {candidate}: {reason}", style="dim")
-        question = Text(decision.question)
-        question.append(place_of(decision), style="dim")
-        table.add_row(question, Text(decision.chosen, style="green"), reasons)
-    console.print(table)
+    for section in sections(launch):
+        title = Text(title_of(section), style="bold cyan")
+        table = Table("question", "decided", "why", show_header=False, show_lines=True, expand=True, title=title, title_justify="left")
+        for column, ratio in zip(table.columns, (3, 3, 5)):
+            column.ratio = ratio
+        for decision in section.decisions:
+            reasons = Text(decision.because)
+            if not brief:
+                for candidate, reason in decision.rejected:
+                    reasons.append(f"\nnot {candidate}: {reason}", style="dim")
+            table.add_row(Text(decision.question), Text(decision.chosen, style="green"), reasons)
+        console.print(table)
 
 
 def _programs(console: Console, launch: PlannedLaunch) -> None:

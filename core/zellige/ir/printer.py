@@ -48,10 +48,12 @@ _INDENT: Final = "    "
 
 def print_kernel(kernel: Kernel) -> str:
     """The text form of ``kernel``, ending in a newline."""
-    return _Printer(kernel).print()
+    return Printer(kernel).print()
 
 
-class _Printer:
+class Printer:
+    """Writes the lines of a kernel. Printers of what is made from a kernel build on it."""
+
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._lines: list[str] = []

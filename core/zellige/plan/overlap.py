@@ -146,9 +146,15 @@ class _Steps:
         out: list[Stmt | PlanStmt] = []
         awaited = [i for i in self._makers[number] if i in self._issues]
         if awaited:
-            left = self._left_in_flight(awaited[-1], position) if steady else 0
+            left = self._left_in_flight(awaited[-1], position) if steady else self._issued_with(awaited[-1])
             out.append(Wait(token=self._token, leave_in_flight=left))
         return [*out, Put(channel=channel), Get(channel=channel)]
+
+    def _issued_with(self, last: int) -> int:
+        """How many operations of the same iteration are issued after the one at ``last``, in the same step: they always are, whatever
+        later iterations there are."""
+        stage, order = self._schedule.stage_of, self._schedule.order_of
+        return sum(1 for issue in self._issues if stage[issue] == stage[last] and order[issue] > order[last])
 
     def _left_in_flight(self, last: int, reader: int) -> int:
         """How many operations have been issued after the one at ``last`` of the iteration that ``reader`` is at."""

@@ -114,7 +114,11 @@ def _unit_name(unit: MatmulUnit) -> str:
 
 
 def _distinct(items: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(dict.fromkeys(items))
+    """The rejected units, those with one reason together."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for name, reason in items:
+        by_reason.setdefault(reason, {})[name] = None
+    return tuple((", ".join(names), reason) for reason, names in by_reason.items())
 
 
 def _widest(a: DType, b: DType, accumulator: DType) -> DType:

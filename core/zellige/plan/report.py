@@ -1,15 +1,44 @@
-"""A plan in words: its decisions, roles, channels and memory, as lines of text.
+"""A plan in words: its decisions by the lines of the author's program, its roles, channels and memory.
 
-In: a :class:`~zellige.plan.nodes.PlannedKernel`. Out: lines for a reader who wrote the kernel. Colours and tables are the command line's
-business.
+In: a :class:`~zellige.plan.nodes.PlannedKernel`. Out: lines for a reader who wrote the kernel, or the same as a dictionary for programs.
+Colours and tables are the command line's business.
 """
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from zellige.plan.nodes import Channel, Decision, PlannedKernel, PlannedLaunch, Role
 from zellige.plan.roles import BLOCK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The decisions about one line of the source, or (``place`` empty) about a block as a whole. ``source`` is the line as written, empty
+    where it cannot be read."""
+
+    place: str
+    source: str
+    decisions: tuple[Decision, ...]
+
+
+def sections(launch: PlannedLaunch) -> tuple[Section, ...]:
+    """The decisions of a launch: those about the block first, then line by line."""
+    found: dict[tuple[str, int], list[Decision]] = {}
+    for decision in launch.decisions:
+        span = decision.where
+        found.setdefault(("", 0) if span is None else (span.file, span.line), []).append(decision)
+    return tuple(
+        Section(
+            place=f"{file.rsplit('/', 1)[-1]}:{line}" if file else "",
+            source=linecache.getline(file, line).strip() if file else "",
+            decisions=tuple(found[file, line]),
+        )
+        for file, line in sorted(found)
+    )
 
 
 def report(planned: PlannedKernel) -> str:
@@ -22,29 +51,30 @@ def _lines(planned: PlannedKernel) -> Iterator[str]:
     for number, launch in enumerate(planned.launches):
         if len(planned.launches) > 1:
             yield f"launch {number + 1} of {len(planned.launches)}"
-        for decision in launch.decisions:
+        for section in sections(launch):
             yield ""
-            yield f"{decision.question}{place_of(decision)}"
-            yield f"    {decision.chosen}"
-            yield f"    because {decision.because}"
-            for candidate, reason in decision.rejected:
-                yield f"    not {candidate}: {reason}"
+            yield title_of(section)
+            for decision in section.decisions:
+                yield f"    {decision.question} {decision.chosen}"
+                yield f"        because {decision.because}"
+                for candidate, reason in decision.rejected:
+                    yield f"        not {candidate}: {reason}"
         yield ""
         yield from (f"role {role_text(role)}" for role in launch.roles)
         yield from (f"channel {channel_text(channel)}" for channel in launch.channels)
         yield from (f"memory {line}" for line in memory_lines(launch))
 
 
-def place_of(decision: Decision) -> str:
-    """Where in the source a decision belongs, as `` (file:line)``; empty where that is not known."""
-    span = decision.where
-    return f" ({span.file.rsplit('/', 1)[-1]}:{span.line})" if span is not None else ""
+def title_of(section: Section) -> str:
+    """``gemm.py:22   T.gemm(A_tile, B_tile, C_tile)``."""
+    return f"{section.place}   {section.source}".rstrip() if section.place else "the block as a whole"
 
 
 def role_text(role: Role) -> str:
     name = "the block" if role.name == BLOCK else role.name
     copies = f", {role.count} times: they share the rows" if role.count > 1 else ""
-    return f"{name} on {role.engine}{copies}"
+    registers = f", {role.registers} registers a lane" if role.registers is not None else ""
+    return f"{name} on {role.engine}{copies}{registers}"
 
 
 def channel_text(channel: Channel) -> str:
@@ -67,3 +97,47 @@ def memory_lines(launch: PlannedLaunch) -> Iterator[str]:
         top = max(p.offset + p.bytes * p.slots for p in mine)
         tiles = ", ".join(f"{p.buffer.name}{f' x {p.slots}' if p.slots > 1 else ''}" for p in mine)
         yield f"{space}: {top} bytes ({tiles})"
+
+
+def as_dictionary(planned: PlannedKernel) -> dict[str, Any]:
+    """The plan for programs: strings, numbers, lists and dictionaries alone, as JSON has them."""
+    return {
+        "kernel": planned.kernel.name,
+        "target": planned.target,
+        "launches": [_launch_dictionary(launch) for launch in planned.launches],
+    }
+
+
+def _launch_dictionary(launch: PlannedLaunch) -> dict[str, Any]:
+    order = launch.order
+    return {
+        "decisions": [_decision_dictionary(decision) for decision in launch.decisions],
+        "roles": [{"name": r.name, "engine": r.engine, "count": r.count, "registers": r.registers} for r in launch.roles],
+        "channels": [
+            {
+                "name": c.name, "buffers": [b.name for b in c.buffers], "orders": [b.name for b in c.orders], "depth": c.depth,
+                "bytes": c.bytes, "producers": list(c.producers), "consumers": list(c.consumers), "scope": c.scope,
+                "mechanism": c.mechanism,
+            }
+            for c in launch.channels
+        ],
+        "placements": [
+            {"buffer": p.buffer.name, "space": p.space, "offset": p.offset, "bytes": p.bytes, "slots": p.slots} for p in launch.placements
+        ],
+        "order": {
+            "order": order.order, "panel": order.panel, "coarsen": list(order.coarsen), "is_persistent": order.is_persistent,
+            "cluster": None if order.cluster is None else list(order.cluster), "splits": order.splits,
+            "workspace_bytes": order.workspace_bytes,
+        },
+    }  # fmt: skip
+
+
+def _decision_dictionary(decision: Decision) -> dict[str, Any]:
+    where = None if decision.where is None else {"file": decision.where.file, "line": decision.where.line}
+    return {
+        "question": decision.question,
+        "chosen": decision.chosen,
+        "because": decision.because,
+        "rejected": [{"candidate": candidate, "because": reason} for candidate, reason in decision.rejected],
+        "where": where,
+    }
