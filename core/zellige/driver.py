@@ -114,10 +114,13 @@ def legalise(kernel: Kernel, target: Target) -> Kernel:
 
 def planned_for(legal: Kernel, ctx: CompileContext) -> PlannedKernel:
     """What is decided for a legal kernel from what the target can do, checked; a wrong plan is the compiler's fault."""
-    from zellige.plan.planner import plan  # a warm start does without
+    from zellige.plan.check import verify_plan  # a warm start does without
+    from zellige.plan.planner import plan
 
     with internal_errors(legal, ctx.target):
-        return plan(legal, ctx.capabilities)
+        planned = plan(legal, ctx.capabilities)
+        verify_plan(planned, capabilities=ctx.capabilities, level="static")
+        return planned
 
 
 def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptions | None = None) -> str:
@@ -152,9 +155,9 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
 
 
 def _plan_text(planned: PlannedKernel) -> str:
-    from zellige.plan.report import report
+    from zellige.plan.printer import print_plan
 
-    return report(planned)
+    return print_plan(planned)
 
 
 @contextmanager

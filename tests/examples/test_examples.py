@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from zellige.cli.explain import explain
+from zellige.plan.targets_for_tests import TEST_TARGETS
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -118,7 +119,7 @@ def test_example_does_not_ask_for_its_target(name: str) -> None:
     assert all(name.partition(".")[0] != "zellige" or name in ("zellige", "zellige.language") for name in imported)
 
 
-@pytest.mark.parametrize("target", ["cpu", "test:scalar_vector_cpu", "test:lanes_async", "test:lanes_copies", "test:queues_cube", "test:local_only"])
+@pytest.mark.parametrize("target", ["cpu", *(f"test:{name}" for name in TEST_TARGETS)])
 @pytest.mark.parametrize("name", ["gemm", "gemm_direct"])
 def test_an_example_can_be_explained(name: str, target: str) -> None:
     result = CliRunner().invoke(explain, [str(FOLDER / f"{name}.py"), "--target", target], catch_exceptions=False)

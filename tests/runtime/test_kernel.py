@@ -464,7 +464,7 @@ def test_stages(machines: dict[str, Machine]) -> None:
     assert driver.STAGES == ("tile-ir", "legal", "plan", "source", "asm")
     assert driver.dump(kernel, "gadget", "tile-ir").startswith("# tile-ir ")
     assert driver.dump(kernel, "gadget", "legal").startswith("# tile-ir ")
-    assert driver.dump(kernel, "gadget", "plan").startswith("main for gadget\n")
+    assert driver.dump(kernel, "gadget", "plan").startswith("# plan of main for gadget\n")
     assert driver.dump(kernel, "gadget", "source") == "double main for gadget"
     with pytest.raises(Unsupported, match="assembly"):
         driver.dump(kernel, "gadget", "asm")

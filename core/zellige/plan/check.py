@@ -40,20 +40,11 @@ the tile IR that the interpreter runs. Lane code is planned as it stands: one ro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from zellige.diagnostics import InternalError
-from zellige.ir.expr import Buffer
-from zellige.ir.stmt import Kernel
-from zellige.ir.traverse import buffers_in
 from zellige.log import logger
-from zellige.plan.checks.comparison import compare
 from zellige.plan.checks.problem import Problem, Problems
-from zellige.plan.checks.programs import Machine, Rejected, trace_original
-from zellige.plan.checks.roles import trace_plan
-from zellige.plan.checks.samples import cells, parameter_samples
-from zellige.plan.checks.signatures import Signatures
-from zellige.plan.checks.storage import Contents
 from zellige.plan.checks.structure import (
     Limits,
     check_edges,
@@ -64,23 +55,12 @@ from zellige.plan.checks.structure import (
     has_lanes,
     is_untouched,
 )
-from zellige.plan.checks.values import abstract_run
-from zellige.plan.nodes import PlannedKernel, PlannedLaunch
+from zellige.plan.nodes import PlannedKernel
 from zellige.plugin.contract import Capabilities
 
 __all__ = ["Findings", "Level", "Limits", "Problem", "check", "examine", "verify_plan"]
 
 Level: TypeAlias = Literal["static", "sampled"]
-
-COVERAGE: Final = 14
-"""The number of the check in the list above."""
-
-_ATTEMPTS: Final = 4
-"""So many samples are tried for each that is wanted, since some contradict what the kernel assumes of its sizes."""
-
-_LARGE: Final = 2
-"""So many blocks of too many operations are followed in part; more would cost seconds and show the same."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
@@ -101,7 +81,8 @@ def examine(
     planned: PlannedKernel, *, limits: Limits | None = None, samples: int = 8, seed: int = 0, level: Level = "sampled"
 ) -> Findings:
     """As :func:`check`, with what could not be looked at as a whole."""
-    problems, notes = Problems(), []
+    problems = Problems()
+    notes: list[str] = []
     if len(planned.launches) != len(planned.kernel.launches):
         problems.add(1, f"the kernel has {len(planned.kernel.launches)} launches and the plan {len(planned.launches)}")
     for launch in planned.launches:
@@ -115,7 +96,9 @@ def examine(
             continue
         check_sharing(launch, problems)
         if level == "sampled":
-            notes += _run_samples(planned.kernel, launch, problems, samples, seed)
+            from zellige.plan.checks.sampled import run_samples  # it needs the interpreter, which a compilation does without
+
+            notes += run_samples(planned.kernel, launch, problems, samples, seed)
     return Findings(problems=tuple(problems.found), notes=tuple(notes))
 
 
@@ -131,54 +114,3 @@ def verify_plan(
     if findings.problems:
         lines = "\n".join(f"  {problem}" for problem in findings.problems)
         raise InternalError(f"the plan of {planned.kernel.name} for {planned.target} is wrong:\n{lines}")
-
-
-def _run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samples: int, seed: int) -> list[str]:
-    """Run samples until enough are accepted; what could be followed in part only, in words."""
-    signatures, run = Signatures(), abstract_run()
-    accepted = large = longest = empty = tried = 0
-    deepest = max((channel.depth for channel in planned.channels), default=1)
-    attempts = parameter_samples(kernel, planned.launch, count=_ATTEMPTS * samples, seed=seed, deepest=deepest)
-    for index, values in enumerate(attempts):
-        if accepted == samples or large >= _LARGE:
-            break
-        tried += 1
-        outer = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
-        chosen = cells([outer.integer(extent) for extent in planned.launch.grid])
-        empty += not chosen
-        outcomes: set[_Outcome] = set()
-        for cell in chosen:
-            if large >= _LARGE:
-                break
-            block = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed + index)
-            for var, place in zip(planned.launch.grid_vars, cell):
-                block.set_loop(var, place)
-            outcome, operations = _run_block(planned, block, problems)
-            longest = max(longest, operations)
-            outcomes.add(outcome)
-            large += outcome == "large"
-        accepted += bool(outcomes) and outcomes <= {"accepted"}
-    if accepted or empty == tried:
-        return []
-    if large:
-        return [f"its blocks have too many operations: they were followed through the first {longest}, not to their ends"]
-    problems.add(COVERAGE, f"none of {tried} samples satisfies what the kernel assumes: the plan was not run")
-    return []
-
-
-_Outcome: TypeAlias = Literal["accepted", "rejected", "large"]
-
-
-def _run_block(planned: PlannedLaunch, block: Machine, problems: Problems) -> tuple[_Outcome, int]:
-    """Compare what the launch and its plan do in one block: as a whole, or the first part of very much ("large"). "rejected": the sample
-    is none that the kernel promises to work for. With it the number of operations."""
-    signatures, values, seed = block.signatures, block.values, block.seed
-    try:
-        original = trace_original(planned.launch, values, signatures, block.run, seed=seed)
-    except Rejected:
-        return "rejected", 0
-    done = trace_plan(planned, values, signatures, block.run, problems, original, seed=seed)
-    if done is not None:
-        buffers: dict[int, Buffer] = {signatures.buffer(buffer): buffer for buffer in buffers_in(planned.launch)}
-        compare(original, done, signatures, problems, buffers)
-    return "large" if original.is_cut else "accepted", original.operations

@@ -58,8 +58,8 @@ class _PlanPrinter(Printer):
     def _parameters(self) -> None:
         for param in self._kernel.params:
             self._names.declare(getattr(param, "buffer", None) or getattr(param, "var"))  # noqa: B009 - one of the two
-        for param in self._params():
-            self._line(param)
+        for line in self._params():
+            self._line(line)
 
     def _launch_of(self, planned: PlannedLaunch, number: int) -> None:
         launch = planned.launch

@@ -21,6 +21,7 @@ from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.programs import Machine, Trace, note_final, note_reads
 from zellige.plan.checks.signatures import Signatures
 from zellige.plan.checks.storage import Access, Accesses, Clock, Contents, join
+from zellige.plan.checks.structure import neighbours_of
 from zellige.plan.checks.touches import Touch
 from zellige.plan.execution.control import Leaf, Leave, steps
 from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, turn_state
@@ -320,23 +321,6 @@ class _RoleRun(Machine):
                     f"role {self.name} ends with {len(left)} operations of token {token.name} that nobody waits for: {left[-1].what}",
                     key=(self.name, token),
                 )
-
-
-def neighbours_of(placements: tuple[Placement, ...]) -> dict[Buffer, tuple[Placement, ...]]:
-    """For each buffer the placements whose bytes it shares."""
-    found: dict[Buffer, tuple[Placement, ...]] = {}
-    for one in placements:
-        sharing = tuple(
-            other
-            for other in placements
-            if other.buffer.root is not one.buffer.root
-            and other.space == one.space
-            and other.offset < one.offset + one.bytes * one.slots
-            and one.offset < other.offset + other.bytes * other.slots
-        )
-        if sharing:
-            found[one.buffer.root] = sharing
-    return found
 
 
 def trace_plan(

@@ -13,7 +13,6 @@ from zellige.ir.expr import Buffer, Node
 from zellige.ir.stmt import Alloc, AtomicTile, Barrier, Copy, Dialect, Gemm, Stmt, StmtNode
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
-from zellige.plan.checks.roles import neighbours_of
 from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
 from zellige.plugin.contract import Capabilities
@@ -217,6 +216,23 @@ def _check_overlaps(planned: PlannedLaunch, problems: Problems) -> None:
                 problems.add(PLACEMENT, f"{names} of channel {one.name} overlap")
             elif len(users.get(root, set()) | users.get(other, set())) > 1:
                 problems.add(PLACEMENT, f"{names} overlap, and several roles touch them")
+
+
+def neighbours_of(placements: tuple[Placement, ...]) -> dict[Buffer, tuple[Placement, ...]]:
+    """For each buffer the placements whose bytes it shares."""
+    found: dict[Buffer, tuple[Placement, ...]] = {}
+    for one in placements:
+        sharing = tuple(
+            other
+            for other in placements
+            if other.buffer.root is not one.buffer.root
+            and other.space == one.space
+            and other.offset < one.offset + one.bytes * one.slots
+            and one.offset < other.offset + other.bytes * other.slots
+        )
+        if sharing:
+            found[one.buffer.root] = sharing
+    return found
 
 
 def check_registers(planned: PlannedLaunch, limits: Limits, problems: Problems) -> None:
