@@ -512,6 +512,10 @@ E324 = _code(
     "E324", "no such swizzle", "the rows cannot be swizzled so: {reason}",
     hint="use a narrower span, pad the tile, or take a layout in panels",
 )
+E325 = _code(
+    "E325", "no memory layout without conflicts", "no storage serves these accesses: {reason}",
+    hint="use padding, a narrower vector, or let the compiler choose the conversion",
+)
 
 # ---- E401-E449: capabilities and refused names ---------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ In: sizes and named dimensions. Out: :class:`Layout` values and what is computed
 ``docs/layouts.md`` for the guide.
 """
 
+from zellige.layouts.access import Vector, vector_width
 from zellige.layouts.algebra import (
     FreeDigit,
     compose,
@@ -21,6 +22,7 @@ from zellige.layouts.algebra import (
     right_inverse,
     sliced,
 )
+from zellige.layouts.banks import Access, Banks, conflict_degree, conflict_free, counted_degree, degrees
 from zellige.layouts.build import (
     OFFSET,
     blocked,
@@ -33,24 +35,44 @@ from zellige.layouts.build import (
     strided_memory,
     swizzled,
 )
+from zellige.layouts.convert import Conversion, Rename, Round, Shuffle, ThroughMemory, convert, holder_map
 from zellige.layouts.digits import Digit
+from zellige.layouts.distribute import LANE, REGISTER, Distribution, distribute, tiled
 from zellige.layouts.layout import Axis, Dimension, Layout, is_same_map, layout
 
 __all__ = [
+    "LANE",
     "OFFSET",
+    "REGISTER",
+    "Access",
     "Axis",
+    "Banks",
+    "Conversion",
     "Digit",
     "Dimension",
+    "Distribution",
     "FreeDigit",
     "Layout",
+    "Rename",
+    "Round",
+    "Shuffle",
+    "ThroughMemory",
+    "Vector",
     "blocked",
     "column_major",
     "compose",
+    "conflict_degree",
+    "conflict_free",
+    "convert",
     "copies",
+    "counted_degree",
+    "degrees",
+    "distribute",
     "divide",
     "divided_axis",
     "free_digits",
     "from_bases",
+    "holder_map",
     "identity",
     "invert",
     "is_same_map",
@@ -68,4 +90,6 @@ __all__ = [
     "sliced",
     "strided_memory",
     "swizzled",
+    "tiled",
+    "vector_width",
 ]

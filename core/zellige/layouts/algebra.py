@@ -53,7 +53,7 @@ def divided_axis(value: Layout, name: str, parts: Sequence[tuple[str, int]]) -> 
         raise catalogue.E320.error(operation="divided_axis", reason=f"the parts of {name} have not {value.axis(name).size} points together")
     axes = []
     for part, size in parts:
-        low, digits = _cut(digits, size, f"{name} at {size}")
+        low, digits = cut_digits(digits, size, f"{name} at {size}")
         axes.append(Axis(name=part, digits=tuple(low)))
     return Layout(inputs=(*value.inputs[:position], *axes, *value.inputs[position + 1 :]), outputs=value.outputs)
 
@@ -87,7 +87,7 @@ def restricted(value: Layout, sizes: Mapping[str, int]) -> Layout:
         value.axis(name)
     axes = []
     for axis, digits in zip(value.inputs, _loose(value)):
-        low, _ = _cut(digits, sizes.get(axis.name, axis.size), f"{axis.name} at {sizes.get(axis.name)}")
+        low, _ = cut_digits(digits, sizes.get(axis.name, axis.size), f"{axis.name} at {sizes.get(axis.name)}")
         axes.append(Axis(name=axis.name, digits=tuple(low)))
     return Layout(inputs=tuple(axes), outputs=value.outputs)
 
@@ -104,7 +104,7 @@ def _on(digit: Digit, outputs: Sequence[int]) -> Digit:
     return replace(digit, strides=tuple(digit.strides[p] for p in outputs), flips=tuple(digit.flips[p] for p in outputs))
 
 
-def _cut(digits: list[Digit], size: int, what: str) -> tuple[list[Digit], list[Digit]]:
+def cut_digits(digits: list[Digit], size: int, what: str) -> tuple[list[Digit], list[Digit]]:
     """The digits below a weight and those above it."""
     low: list[Digit] = []
     rest = list(digits)
@@ -178,7 +178,7 @@ def divide(value: Layout, tile: Layout) -> Layout:
         if axis.size % size:
             raise catalogue.E323.error(reason=f"{size} of the tile's {axis.name} do not divide {axis.size}")
         try:
-            low, high = _cut(digits, size, axis.name)
+            low, high = cut_digits(digits, size, axis.name)
         except ZelligeError as error:
             raise catalogue.E323.error(reason=error.diagnostics[0].message) from error
         lows.append(Axis(name=axis.name, digits=tuple(low)))
