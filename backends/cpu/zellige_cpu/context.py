@@ -29,6 +29,7 @@ from zellige_cpu.program import Site
 from zellige_cpu.text import Function, Line, Module, Value
 
 if TYPE_CHECKING:
+    from zellige_cpu.folds import Partial
     from zellige_cpu.storage import ScratchPlan
 
 
@@ -112,6 +113,8 @@ class Context:
     """Whether some lanes lie beyond the end of the axis: they are out of the mask, and the range of the axis does not hold for them."""
     loaded: dict[tuple[Load, str | None], Value] = field(default_factory=dict)
     """Elements read by the statement at hand, with the mask they were read under; memory does not change within a statement."""
+    partials: dict[int, Partial] = field(default_factory=dict)
+    """Of each Fold (by its id) of the Map at hand: its partial results."""
     loops: list[LoopLabels] = field(default_factory=list)
     granted: frozenset[Form] = frozenset()
     """Forms tested to be at least 0 before the code at hand, by a run-time test around it."""

@@ -32,7 +32,10 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import loads_in, walk
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, EmitBody, Lanes
+from zellige_cpu.folds import folding
+from zellige_cpu.fusion import Fold, folds_of
 from zellige_cpu.indexes import conjunction, i64, iota, is_nonnegative, is_stable, uniform
+from zellige_cpu.leaf.math import is_formula
 from zellige_cpu.storage import fits_stack
 from zellige_cpu.text import Value, constant
 from zellige_cpu.types import ELEMENT_BITS, compute_dtype, memory_type, register_type
@@ -43,10 +46,13 @@ _VERSIONED_NODES = 300
 _TESTS = 16
 """Run-time tests before a Map; with more, each access tests for itself."""
 
+_MATH_NODES = 120
+"""Bodies with math functions up to this many nodes work on two registers at once: the chains of their polynomials are long."""
+
 _SIMPLE_NODES = 40
 """Bodies up to this many nodes work on several registers at once, which hides the latency of memory."""
 
-_MASKABLE = (Alloc, Assign, Assume, Atomic, Bind, For, If, ReducerUpdate, Store)
+_MASKABLE = (Alloc, Assign, Assume, Atomic, Bind, Fold, For, If, ReducerUpdate, Store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +105,23 @@ def _emit_nest(ctx: Context, statement: Map, extents: list[Form], shape: Shape, 
     _emit_axes(ctx, statement, extents, order, shape, emit_body)
 
 
-def _emit_axes(ctx: Context, statement: Map, extents: list[Form], order: list[int], shape: Shape, emit_body: EmitBody) -> None:
-    if order:
+def _emit_axes(
+    ctx: Context, statement: Map, extents: list[Form], order: list[int], shape: Shape, emit_body: EmitBody, *, is_folding: bool = False
+) -> None:
+    folds = folds_of(statement.body)
+    if folds and not is_folding and len(order) == (0 if shape.axis is not None else 1):  # all that is left is the last axis
+        with folding(ctx, folds):
+            _emit_axes(ctx, statement, extents, order, shape, emit_body, is_folding=True)
+    elif order:
         axis, extent = statement.axes[order[0]], extents[order[0]]
         if extent.constant == 1:
             _single(ctx, axis)
-            _emit_axes(ctx, statement, extents, order[1:], shape, emit_body)
+            _emit_axes(ctx, statement, extents, order[1:], shape, emit_body, is_folding=is_folding)
             return
         with ctx.nested(), ctx.fn.loop(i64(0), uniform(ctx, extent)) as loop:
             ctx.scope.add_variable(axis, ZERO, extent - 1)
             ctx.set_index(axis, loop.index)
-            _emit_axes(ctx, statement, extents, order[1:], shape, emit_body)
+            _emit_axes(ctx, statement, extents, order[1:], shape, emit_body, is_folding=is_folding)
     elif shape.axis is None:
         with ctx.nested():
             emit_body(ctx, statement.body)
@@ -298,26 +310,37 @@ def _choose(ctx: Context, statement: Map, nodes: Sequence[Node], extents: list[F
     if ctx.lanes is not None or natural == 1 or not all(isinstance(s, _MASKABLE) for s in _nested_statements(statement)):
         return Shape(None, 1, 1)
     candidates = [i for i in reversed(range(len(extents))) if extents[i].constant not in (0, 1)]
+    if folds_of(statement.body):
+        candidates = [i for i in candidates if i == len(extents) - 1]
     candidates = [i for i in candidates if _is_maskable(ctx, statement, statement.axes[i], natural)]
     if not candidates:
         return Shape(None, 1, 1)
     best = max(candidates, key=lambda i: _score(ctx, statement.axes[i], accesses) * _utilisation(extents[i], natural))
     size = extents[best].constant
-    is_simple = len(nodes) <= _SIMPLE_NODES and not any(_is_costly(node) for node in nodes)
-    lanes = natural * (4 if is_simple else 1)
-    lanes = min(lanes, 64)
+    lanes = min(natural * _registers_at_once(nodes), 64)
     if size is not None:
         while lanes >= 2 * size:
             lanes //= 2
     return Shape(best, lanes, min(lanes, natural))
 
 
+def _registers_at_once(nodes: Sequence[Node]) -> int:
+    """How many registers' worth of points to work on together, so that the processor has independent work while one chain waits."""
+    if any(_is_costly(node) for node in nodes):
+        return 1
+    if any(isinstance(node, Math) for node in nodes):
+        return 2 if len(nodes) <= _MATH_NODES else 1
+    return 4 if len(nodes) <= _SIMPLE_NODES else 1
+
+
 def _is_costly(node: Node) -> bool:
-    """Whether an operation is many instructions, or one a lane: such code is wide enough in one register."""
+    """Whether an operation is done lane by lane, or by code too long to hold in registers twice."""
+    if isinstance(node, Math):
+        return not is_formula(node.function, node.args[0].dtype)
     if isinstance(node, Binary) and node.op in ("floordiv", "floormod", "truncdiv", "truncmod"):
         divisor = constant_value(node.right)
         return node.dtype.is_float or divisor is None or divisor <= 0 or int(divisor) & (int(divisor) - 1) != 0
-    return isinstance(node, (Math, Atomic, ReducerUpdate))
+    return isinstance(node, (Atomic, ReducerUpdate))
 
 
 def _nested_statements(statement: Map) -> list[Stmt]:

@@ -1,7 +1,7 @@
 """What is rewritten in a launch before code is written for it: tile IR to tile IR.
 
 In: a verified launch. Out: a launch with the same meaning in which every Map can be run point after point in the storage it names, reducers
-of narrow floats accumulate in float32, and no lane statement is left.
+of narrow floats accumulate in float32, no lane statement is left, and elementwise statements over the same points are one Map.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from zellige.ir.stmt import Alloc, Copy, Launch, ReducerFinalize, ReducerInit, R
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.options import CompileOptions
 from zellige.passes.expand_lanes import expand_lanes
+from zellige_cpu.fusion import fused
 from zellige_cpu.host import LANES
 from zellige_cpu.privacy import with_own_copies
 from zellige_cpu.types import FLOAT32
@@ -21,7 +22,9 @@ def prepare(launch: Launch, options: CompileOptions) -> Launch:
     body = _wide_reducers(launch.body)
     body = with_own_copies(body)
     prepared = launch if body is launch.body else rebuilt(launch, body=body)
-    return expand_lanes(prepared, warp=LANES, target="cpu")
+    prepared = expand_lanes(prepared, warp=LANES, target="cpu")
+    body = fused(prepared.body)
+    return prepared if body is prepared.body else rebuilt(prepared, body=body)
 
 
 def _wide_reducers(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

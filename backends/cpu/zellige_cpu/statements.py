@@ -46,11 +46,12 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige.passes import tile_operations
-from zellige_cpu import accesses, atomics, effects, maps, parts, storage, tiles
+from zellige_cpu import accesses, atomics, effects, folds, maps, parts, storage, tiles
 from zellige_cpu.accesses import Address, store_raw
 from zellige_cpu.arithmetic import unary
 from zellige_cpu.context import Context, LoopLabels, Slot
 from zellige_cpu.expressions import evaluate
+from zellige_cpu.fusion import Fold
 from zellige_cpu.indexes import conjunction, is_stable, to_i64, uniform
 from zellige_cpu.text import Value, constant
 from zellige_cpu.types import register_type, vector_type
@@ -119,6 +120,8 @@ def _emit(ctx: Context, statement: Stmt) -> None:
             assign(ctx, var, evaluate(ctx, value))
         case Store(buffer=buffer, indices=indices, value=value):
             accesses.store(ctx, buffer, indices, evaluate(ctx, value))
+        case Fold():
+            folds.emit_fold(ctx, statement)
         case Print():
             effects.emit_print(ctx, statement)
         case Assert():

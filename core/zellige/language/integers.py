@@ -11,7 +11,6 @@ from zellige.frontend.regions import place_of, store
 from zellige.frontend.values import Element, Scalar, Tile, here
 from zellige.frontend.vectors import apply as lane_by_lane, is_vector
 from zellige.ir.expr import INT32, BinaryOp, Const, Expr, Load, Var, const
-from zellige.ir.traverse import walk
 from zellige.language.elementwise import call, is_number
 from zellige.language.keywords import without
 
@@ -31,13 +30,15 @@ def ceildiv(lhs: Any, rhs: Any) -> Any:
         return -((-lhs) // rhs)
     span = here()
     x, y = arithmetic.meet(lhs, rhs, span)
-    if _is_positive(y) and _is_index(x):
+    if _is_positive(y):
         above = arithmetic.binary("add", x, arithmetic.binary("sub", y, 1, span), span)
         return Scalar(arithmetic.binary("floordiv", above, y, span))
-    # no sum of the operands: x + y - 1 and -x leave the type at its ends
-    quotient = arithmetic.binary("floordiv", x, y, span)
-    rest = arithmetic.compare("ne", arithmetic.binary("floormod", x, y, span), 0, span)
-    return Scalar(arithmetic.binary("add", quotient, arithmetic.cast(rest, x.dtype, span), span))
+    if x.dtype.kind == "uint":
+        quotient = arithmetic.binary("floordiv", x, y, span)
+        rest = arithmetic.compare("ne", arithmetic.binary("floormod", x, y, span), 0, span)
+        return Scalar(arithmetic.binary("add", quotient, arithmetic.cast(rest, x.dtype, span), span))
+    negated = arithmetic.binary("floordiv", arithmetic.unary("neg", x, span), y, span)
+    return Scalar(arithmetic.unary("neg", negated, span))
 
 
 def _is_positive(divisor: Expr) -> bool:
@@ -45,12 +46,6 @@ def _is_positive(divisor: Expr) -> bool:
     if isinstance(divisor, Const):
         return divisor.value > 0
     return isinstance(divisor, Var) and divisor.kind == "size"
-
-
-def _is_index(dividend: Expr) -> bool:
-    """Whether a value is made of sizes, block and loop indices and constants alone, which stay far from the ends of their type."""
-    kinds = (node.kind if isinstance(node, Var) else "" for node in walk(dividend) if isinstance(node, (Var, Load)))
-    return all(kind in ("size", "grid", "lane", "loop") for kind in kinds)
 
 
 cdiv = ceildiv

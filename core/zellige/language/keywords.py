@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from zellige.diagnostics import catalogue
 from zellige.frontend.suggest import closest
 from zellige.frontend.values import here
+from zellige.plugin.registry import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,19 +40,13 @@ def accept(operation: str, given: Mapping[str, Any], known: Iterable[str], *, hi
     """E259 for a keyword that is neither a hint of the operation nor of any target; ``known`` are its parameters, for the message."""
     hints = HINTS[hints_of or operation]
     for name in given:
-        if name not in hints and not _is_a_hint_of_a_target(name):
+        if name not in hints and not registry().hint_targets(name):
             raise catalogue.E259.error(
                 here(),
                 operation=operation,
                 reason=f"has no argument {name!r}{closest(name, (*known, *hints))}",
                 signature=", ".join(known),
             )
-
-
-def _is_a_hint_of_a_target(name: str) -> bool:
-    from zellige.plugin.registry import registry  # here, so that importing the language loads no plugin machinery
-
-    return bool(registry().hint_targets(name))
 
 
 def without(*ignored: str) -> Callable[[F], F]:

@@ -37,8 +37,7 @@ _OLDER: Final = frozenset(("elem_offset", "align", "offset_factor", "buffer_type
 class TensorFactory:
     """``T.Tensor((M, N), "float16")`` or ``T.Tensor[[M, N], "float16"]``: a dense row-major tensor of float32 unless a dtype is given.
 
-    A strided one takes the strides after the shape. With ``data``, by name or third, it is a view of storage that exists. E218 for a wrong
-    form.
+    A strided one takes the strides after the shape. With ``data=`` it is a view of storage that exists. E218 for a wrong form.
     """
 
     def __init__(self, name: str, *, strided: bool, space: str = "global") -> None:
@@ -67,8 +66,6 @@ class TensorFactory:
             strides = items.pop(0)
         if items and dtype is None:
             dtype = items.pop(0)
-        if items and data is None and isinstance(items[0], Tile):
-            data = items.pop(0)
         if items:
             raise catalogue.E218.error(here(), reason=f"T.{self._name} takes a shape and a dtype, {len(rest) + 1} arguments are given")
         element = element_type("float32" if dtype is None else dtype)

@@ -17,7 +17,7 @@ from zellige.ir.traverse import walk
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
-from zellige.plan.facts import LaunchFacts, is_whole
+from zellige.plan.facts import LaunchFacts, is_whole, statements_in
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import MERGED_BYTES, Product
 from zellige.plan.roles import operations_of
@@ -78,7 +78,7 @@ def _product(facts: LaunchFacts, gemm: Gemm, product: Product, machine: Machine,
             OperandLayout(operand="c", buffer=gemm.c.buffer.root, kind="rows"),
         )
         _tell_block(gemm, product, interleave, machine, decisions)
-        loop = facts.loop_around(gemm)
+        loop = loop_of(facts, gemm)
         if loop is not None:
             merge = merged_iterations(facts, gemm, product, loop, decisions)
             mechanism = "interleaved" if isinstance(loop.kind, Pipelined) and _has_copies(loop) else ""
@@ -140,6 +140,11 @@ def _tell_block(gemm: Gemm, product: Product, interleave: int, machine: Machine,
         "the block reads one element of a row and one panel row a step, both in order of address",
         rejected=(("rows of b", "each step of k would touch another line"),), where=gemm.span,
     )  # fmt: skip
+
+
+def loop_of(facts: LaunchFacts, gemm: Gemm) -> For | None:
+    """The loop in whose body the product stands itself."""
+    return next((s for s in statements_in(facts.launch.body) if isinstance(s, For) and any(inner is gemm for inner in s.body)), None)
 
 
 def _has_copies(loop: For) -> bool:

@@ -42,14 +42,20 @@ def _clamp(x: Lane, low: float, high: float) -> Lane:
     return (above > high).select(high, above)
 
 
-def scale(x: Lane, exponent: Lane) -> Lane:
-    """``x * 2**exponent`` rounded once, for ``x`` in [1/4, 4] and an i32 exponent in [-252, 252]."""
-    if "avx512vl" in x.fn.module.host.features:
-        return Lane(x.fn, x.fn.intrinsic("llvm.ldexp", x.value, exponent.value))
-    half = exponent.shift_right_signed(1)  # 2**half * x is a normal number, so only the second product rounds
-    first = ((half << 23) + _ONE).to_float()
-    second = (((exponent - half) << 23) + _ONE).to_float()
-    return x * first * second
+def _power(fraction: Lane, coefficients: tuple[float, ...], exponent: Lane) -> Lane:
+    """``(1 + fraction * sum c[k] fraction**k) * 2**exponent`` rounded twice, the second time only where the result is subnormal.
+
+    The first factor is in [1/2, 2], the i32 exponent in [-248, 248]. Without an instruction that scales, the even half of the
+    exponent goes into the last step of the polynomial: all numbers there are normal, so that only the last product rounds again.
+    """
+    rest = polynomial(fraction, coefficients)
+    if "avx512vl" in fraction.fn.module.host.features:
+        total = rest.fma(fraction, 1.0)
+        return Lane(total.fn, total.fn.intrinsic("llvm.ldexp", total.value, exponent.value))
+    half = (exponent & -2) << 22
+    first = (half + _ONE).to_float()
+    second = (((exponent << 23) - half) + _ONE).to_float()
+    return rest.fma(fraction * first, first) * second
 
 
 def _nearest(x: Lane, factor: float | None = None) -> tuple[Lane, Lane]:
@@ -62,7 +68,7 @@ def exp2(x: Lane) -> Lane:
     x = _clamp(x, -160.0, 160.0)
     whole, exponent = _nearest(x)
     fraction = x - whole
-    return scale(polynomial(fraction, (1.0, *EXP2)), exponent)
+    return _power(fraction, EXP2, exponent)
 
 
 def _reduced(x: Lane, per_unit: float, unit: float, rest: float) -> tuple[Lane, Lane]:
@@ -73,12 +79,12 @@ def _reduced(x: Lane, per_unit: float, unit: float, rest: float) -> tuple[Lane, 
 
 def exp(x: Lane) -> Lane:
     rest, exponent = _reduced(_clamp(x, -110.0, 110.0), _LOG2_E, _LN2, _LN2_REST)
-    return scale(polynomial(rest, (1.0, 1.0, *EXP)), exponent)
+    return _power(rest, (1.0, *EXP), exponent)
 
 
 def exp10(x: Lane) -> Lane:
     rest, exponent = _reduced(_clamp(x, -48.0, 48.0), 1.0 / _LOG10_2, _LOG10_2, _LOG10_2_REST)
-    return scale(polynomial(rest, (1.0, *EXP10)), exponent)
+    return _power(rest, EXP10, exponent)
 
 
 def expm1(x: Lane) -> Lane:

@@ -53,6 +53,15 @@ def call(fn: Function, name: str, args: Sequence[Value], dtype: DType, precision
     return cast(fn, result.value, compute, dtype)
 
 
+def is_formula(name: str, dtype: DType) -> bool:
+    """Whether the function is straight-line code in registers, rather than a call or a loop."""
+    if not dtype.is_float:
+        return name == "abs"
+    if name in _DIRECT or name in ("abs", "nextafter", "ldexp"):
+        return True
+    return dtype.bits <= 32 and name in _VECTOR_FLOAT and name not in _CALLED
+
+
 # -- floats ----------------------------------------------------------------------------------------------------------------
 
 
@@ -70,7 +79,7 @@ def _float(args: list[Lane], name: str) -> Lane:
     leaf_name = f"math_{name}_{first.element}_x{first.lanes}"
     if not fn.module.has_function(leaf_name):
         # formulas with a branch or a call are long: LLVM compiles them once, the others go where they are used
-        inline = None if name in ("sin", "cos", "pow") else True
+        inline = None if name in _CALLED else True
         leaf = fn.module.function(leaf_name, first.type, [(f"x{i}", a.value.type) for i, a in enumerate(args)], inline=inline)
         leaf.ret(formula(*[Lane(leaf, p) for p in leaf.params]).value)
     return Lane(fn, fn.call(leaf_name, *[a.value for a in args]))
@@ -104,6 +113,7 @@ def _ldexp(x: Lane, y: Lane) -> Lane:
     return result * ((left + bias) << digits).to_float()
 
 
+_CALLED: Final = ("sin", "cos", "pow")
 _DIRECT: Final[dict[str, Callable[..., Lane]]] = {
     "sqrt": lambda x: x.call("llvm.sqrt"),
     "rsqrt": lambda x: 1.0 / x.call("llvm.sqrt"),

@@ -10,7 +10,7 @@ elements, but it depends on nothing but the spec.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -153,15 +153,8 @@ class _Reduction:
         while len(used) > 1:
             half = (len(used) + 1) // 2
             used = [self.combine(a, b) for a, b in zip(used, used[half:])] + used[len(used) - half : half]
-        self.finish_one(self.folded(used[0]), target)
+        self.finish_one(folded(fn, used[0], self.combine), target)
 
-    def folded(self, vector: Value) -> Value:
-        """All lanes combined, halves onto halves."""
-        fn = self.fn
-        while vector.lanes > 2:
-            half = vector.lanes // 2
-            vector = self.combine(fn.shuffle(vector, None, range(half)), fn.shuffle(vector, None, range(half, 2 * half)))
-        return vector if vector.lanes == 1 else self.combine(fn.extract(vector, 0), fn.extract(vector, 1))
 
     def load(self, address: Value, lanes: int, mask: Value | None) -> Value:
         """Elements as they are combined; the identity where the mask does not hold."""
@@ -169,7 +162,7 @@ class _Reduction:
         read = reduction_dtype(spec.src, spec.dst) if spec.accumulator.is_bool and not spec.src.is_bool else spec.accumulator
         value = load_lanes(fn, address, spec.src, read, lanes, mask)
         if spec.op in ("absmax", "abssum"):
-            value = _absolute(fn, value, read)
+            value = absolute(fn, value, read)
         if spec.accumulator.is_bool:
             value = cast(fn, value, read, _BOOL)
         if mask is None:
@@ -182,6 +175,14 @@ class _Reduction:
 
     def combine(self, left: Value, right: Value) -> Value:
         return combined(self.fn, self.spec.op, left, right, self.spec.accumulator, self.spec.nan_propagate)
+
+
+def folded(fn: Function, vector: Value, combine: Callable[[Value, Value], Value]) -> Value:
+    """All lanes combined, halves onto halves."""
+    while vector.lanes > 2:
+        half = vector.lanes // 2
+        vector = combine(fn.shuffle(vector, None, range(half)), fn.shuffle(vector, None, range(half, 2 * half)))
+    return vector if vector.lanes == 1 else combine(fn.extract(vector, 0), fn.extract(vector, 1))
 
 
 def _bytes(fn: Function, index: Value, each: int) -> Value:
@@ -202,7 +203,8 @@ def stored(fn: Function, total: Value, accumulator: DType, target: DType) -> Val
     return fn.convert("zext", value, memory_type(target)) if target.is_bool else value
 
 
-def _absolute(fn: Function, value: Value, t: DType) -> Value:
+def absolute(fn: Function, value: Value, t: DType) -> Value:
+    """The size of a number of ``t``; of an unsigned one itself."""
     if t.is_float:
         return fn.intrinsic("llvm.fabs", value)
     return fn.intrinsic("llvm.abs", value, FALSE) if t.kind == "int" else value
