@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -411,6 +412,16 @@ def test_result_of_a_type_that_the_framework_lacks() -> None:
     )
     assert "E617" in text
     assert "the result C (int4[3]) cannot be made" in text
+
+
+@pytest.mark.parametrize("shape", [(M, M, M), (2**62,), (2**40, 2**40)])
+def test_a_result_that_no_memory_holds(shape: tuple[Any, ...]) -> None:
+    huge = np.lib.stride_tricks.as_strided(f32(1), (2**20, 0), (0, 4))
+    text = refusal(signature(tensor("A", (M, 0)), tensor("C", shape), out=("C",)), huge)
+    assert "E619" in text
+    count = math.prod(2**20 if size is M else size for size in shape)
+    assert f"needs {count * 4:,} bytes" in text
+    assert ("M = 1048576" if M in shape else "constants of the kernel") in text
 
 
 def test_shape_of_a_parameter_by_names() -> None:

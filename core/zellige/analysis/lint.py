@@ -1,13 +1,14 @@
 """Mistakes that published kernels have and that no rule of the language forbids.
 
-In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283: an error where the kernel cannot be meant so, a warning
+In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283 and E285: an error where the kernel cannot be meant so, a warning
 where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
 * E281: elements of a written tensor beyond everything that the blocks write, by the ranges of the block and loop variables;
 * E282: a tile that a product adds to in every iteration of a loop, that each iteration uses as if it were new, and that no
   iteration clears: the attention score tile;
-* E283: the result of an exponential rounded to 16 bits and then used for something else than a product.
+* E283: the result of an exponential rounded to 16 bits and then used for something else than a product;
+* E285: an access that is always outside of its buffer (:mod:`zellige.analysis.lint_bounds`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zellige.analysis.intervals import Interval, interval
+from zellige.analysis.lint_bounds import outside
 from zellige.diagnostics import Diagnostic, Span, catalogue
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Region, Var
 from zellige.ir.sizes import size_vars
@@ -53,6 +55,7 @@ def lint(kernel: Kernel) -> list[Diagnostic]:
     for launch in kernel.launches:
         found.extend(_uncleared(launch))
         found.extend(_narrowed(launch))
+    found.extend(outside(kernel, lambda launch: _with_ranges(launch.body, _launch_ranges(launch, {}))))
     return found
 
 
@@ -82,8 +85,7 @@ class _Accesses:
         read: set[Buffer] = set()
         opaque: set[Buffer] = set()
         for launch in kernel.launches:
-            counted = [*zip(launch.grid_vars, launch.grid), *zip(launch.lane_vars, launch.threads or ())]
-            ranges = sizes | {var: Interval(0, _less_one(interval(extent, sizes).high)) for var, extent in counted}
+            ranges = _launch_ranges(launch, sizes)
             grid = frozenset(launch.grid_vars)
             for statement, around in _with_ranges(launch.body, ranges):
                 read.update(region.buffer.root for region in statement.reads())
@@ -93,6 +95,12 @@ class _Accesses:
                         opaque.add(root)
                     writes.setdefault(root, []).append(_Write(region, around, grid, statement.span))
         return cls(writes, frozenset(read), frozenset(opaque))
+
+
+def _launch_ranges(launch: Launch, sizes: dict[Var, Interval]) -> dict[Var, Interval]:
+    """The values of the block and lane variables."""
+    counted = [*zip(launch.grid_vars, launch.grid), *zip(launch.lane_vars, launch.threads or ())]
+    return sizes | {var: Interval(0, _less_one(interval(extent, sizes).high)) for var, extent in counted}
 
 
 def _range(start: Expr, stop: Expr, ranges: dict[Var, Interval]) -> Interval:

@@ -466,6 +466,13 @@ E284 = _code(
     "E284", "output whose shape nothing gives", "{name} is an output, but nothing says its shape and element type",
     hint="annotate it: {name}: T.Tensor((M, N), dtype), or pass the tensor",
 )
+E285 = _code(
+    "E285", "access always out of bounds", "{name} is accessed outside along dimension {axis}: {place}, where its places are {size}",
+    hint=(
+        "reads there give the safe value and writes are dropped; only a negative constant such as {name}[-1] counts from the end, an "
+        "index known at run time does not"
+    ),
+)
 E296 = _code(
     "E296", "two points touch one element", "{element} is touched by {what} ({times})",
     hint="give each point an element of its own, or use an atomic or a reducer",
@@ -649,6 +656,12 @@ E617 = _code(
     "result cannot be made",
     "the result {name} ({expected}) cannot be made: {reason}",
     hint="give it as an argument instead",
+)
+E619 = _code(
+    "E619",
+    "not enough memory",
+    "{name} ({expected}) needs {needed:,} bytes, and they cannot be had",
+    hint="{advice}",
 )
 E618 = _code(
     "E618",

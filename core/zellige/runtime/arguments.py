@@ -23,7 +23,7 @@ from zellige.ir.expr import Buffer, Load, Var
 from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size
 from zellige.ir.stmt import Alloc, Kernel, ScalarParam, StmtNode, TensorParam
 from zellige.ir.traverse import walk
-from zellige.runtime.arrays import ArrayView, NoSuchArray, UnusableArray, allocate, row_major, view_of
+from zellige.runtime.arrays import ArrayView, NoMemory, NoSuchArray, UnusableArray, allocate, byte_size, row_major, view_of
 from zellige.runtime.size_text import size_text
 
 Number = int | float
@@ -369,9 +369,19 @@ class Signature:
             array = allocate(tensor.buffer.dtype, shape, like)
         except NoSuchArray as error:
             raise catalogue.E617.error(name=tensor.name, expected=tensor.text, reason=str(error)) from error
+        except NoMemory as error:
+            raise self._no_memory(tensor, shape, values) from error
         if is_workspace:
             workspaces[key] = array
         return array
+
+
+    def _no_memory(self, tensor: TensorArgument, shape: tuple[int, ...], values: Mapping[Var, int]) -> ZelligeError:
+        needed = byte_size(tensor.buffer.dtype, shape)
+        mentioned = {node: None for expr in tensor.buffer.shape for node in walk(expr) if isinstance(node, Var)}
+        sizes = ", ".join(f"{var.name} = {values[var]}" for var in mentioned)
+        advice = f"check the sizes of the call: {sizes}" if sizes else "its sizes are constants of the kernel: make them smaller there"
+        return catalogue.E619.error(name=tensor.name, expected=tensor.text, needed=needed, advice=advice)
 
 
 def _touched(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:

@@ -36,6 +36,10 @@ class NoSuchArray(ValueError):
     """The framework has no array of the wanted element type or device. The text says which."""
 
 
+class NoMemory(MemoryError):
+    """There is not enough memory for an array."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayView:
     """Memory that a caller gave.
@@ -272,16 +276,36 @@ def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None) -> An
     """A fresh array with undefined elements: of torch and on its device where ``like`` is a torch tensor, else of NumPy.
 
     Without ``like`` (a call that takes no tensor) it is of torch where the process has imported torch, as its callers expect tensors then.
-    Raises :class:`NoSuchArray` for an element type that the framework lacks and for memory of a device that only torch can make.
+    Raises :class:`NoSuchArray` for an element type that the framework lacks and for memory of a device that only torch can make,
+    :class:`NoMemory` where there is not enough of it.
     """
     cells = cell_shape(dtype, shape)
     torch = sys.modules.get("torch")
     if torch is not None and (like is None or like.framework == "torch"):
         device = "cpu" if like is None else like.owner.device  # type: ignore[attr-defined]
-        return torch.empty(cells, dtype=_torch_carrier(dtype, torch), device=device)
+        kind = _torch_carrier(dtype, torch)
+        try:
+            return torch.empty(cells, dtype=kind, device=device)
+        except RuntimeError as error:
+            text = str(error).splitlines()[0]
+            if isinstance(error, torch.OutOfMemoryError) or "alloc" in text or "overflow" in text:  # the host's allocator has no class
+                raise NoMemory(text) from error
+            raise
     if like is not None and like.device != HOST:
         raise NoSuchArray(f"memory of {like.device_text} can only be made from torch tensors; give the output as an argument")
-    return np.empty(cells, carrier(dtype))
+    held = carrier(dtype)
+    try:
+        return np.empty(cells, held)
+    except (MemoryError, ValueError) as error:  # ValueError: more elements than an address can count
+        raise NoMemory(str(error)) from error
+
+
+def byte_size(dtype: DType, shape: tuple[int, ...]) -> int:
+    """How many bytes a dense tensor takes."""
+    count = dtype.lanes * dtype.storage_bits
+    for extent in shape:
+        count *= extent
+    return -(-count // 8)
 
 
 @lru_cache(maxsize=128)
