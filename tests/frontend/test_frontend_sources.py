@@ -138,6 +138,18 @@ def kernel(A):
     assert [Path(param.buffer.span.file).name for param in found] == ["kernel0.py", "kernel1.py"]
 
 
+def test_an_annotation_that_is_text_and_fails_is_located(tmp_path: Path) -> None:
+    file = tmp_path / "kernel.py"
+    file.write_text(
+        "from __future__ import annotations\nimport zellige as zl, zellige.language as T\n@zl.jit\ndef kernel(A: T.Tensor((4,), 'x')(3)):\n"
+        "    with T.Kernel(1):\n        A[0] = 1\nkernel([1])\n"
+    )
+    with pytest.raises(CompileError) as caught:
+        runpy.run_path(str(file))
+    assert caught.value.code == "E217"
+    assert caught.value.span is not None and caught.value.span.line == 4
+
+
 def test_decorators_over_several_lines_and_odd_indentation() -> None:
     def passing(value: Any) -> Any:
         return lambda function: function

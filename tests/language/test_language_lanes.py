@@ -240,4 +240,4 @@ def test_a_tile_operation_under_a_lane_s_condition(refused):
             if T.get_thread_binding() < 16:
                 T.copy(A, tile)
 
-    refused("E274", k)
+    refused("E145", k)

@@ -1,7 +1,7 @@
 """Mistakes that published kernels have and that no rule of the language forbids.
 
-In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283 and E285: an error where the kernel cannot be meant so, a warning
-where it may. Each looks for one shape of mistake and is silent where it is not sure:
+In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283 and E285: an error where the kernel cannot be meant
+so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
 * E281: elements of a written tensor beyond everything that the blocks write, by the ranges of the block and loop variables;

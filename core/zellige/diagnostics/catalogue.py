@@ -162,6 +162,37 @@ E138 = _code(
     "E138", "break out of T.grid", "break would leave several loops at once",
     hint="write the loops of T.grid one inside the other, and break out of each",
 )
+E139 = _code(
+    "E139", "used outside of where it was made", "{detail}",
+    hint="it lives to the end of the body that makes it: make it before the loop or condition around both places, in each T.Kernel anew",
+)
+E140 = _code("E140", "number out of range", "{detail}", hint="check the sizes and options that the number is computed from")
+E141 = _code(
+    "E141", "size not known before the launch", "{detail}",
+    hint="sizes and grids are made of numbers, scalar parameters, and sizes that stand alone as a dimension of some argument",
+)
+E142 = _code("E142", "hint that does not fit its block", "{detail}", hint="give the hint in the T.Kernel block that makes the tile")
+E143 = _code("E143", "statements nest too deeply", "{detail}", hint="move the inner part into a loop or condition of its own")
+E144 = _code(
+    "E144", "not allowed inside T.Parallel", "{detail}",
+    hint="the body of T.Parallel is the work of one point: move the statement out of it, or loop with T.serial",
+)
+E145 = _code(
+    "E145", "some lanes would not take part", "{detail}",
+    hint="all lanes must reach it: move it out of the condition, or make the condition the same in every lane",
+)
+E146 = _code(
+    "E146", "reducer used out of order", "{detail}",
+    hint="the order is: start, update in any order, finalise where it was started, then read",
+)
+E148 = _code(
+    "E148", "element of a fragment chosen by a lane", "{detail}",
+    hint="the compiler chooses which lane holds which element: loop over them with T.Parallel, or use a shared tile",
+)
+E147 = _code(
+    "E147", "shapes do not agree once they are numbers", "{detail}",
+    hint="compare the extents of both sides; extents of 1 do not count",
+)
 E136 = _code("E136", "wrong unpacking", "{message}", hint="give as many names as there are values")
 
 

@@ -66,6 +66,7 @@ class Diagnostic:
     hint: str = ""
     notes: tuple[Note, ...] = field(default=())
     severity: Severity = "error"
+    invariant: int = 0  # of the tile IR, that is broken; 0 for everything that the verifier does not report
     is_place_of_call: bool = False  # nobody said where: ``span`` is the line of the user's program that was running
 
     def render(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics import CompileError, Span, catalogue
 from zellige.dtypes import UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic, comprehensions, control, matching, statements
 from zellige.frontend.builder import Builder
@@ -23,7 +23,8 @@ from zellige.frontend.scopes import Frame, Trace
 from zellige.frontend.source import FunctionSource, function_source
 from zellige.frontend.values import Tile
 from zellige.ir.stmt import Kernel, TensorParam
-from zellige.ir.verify import check
+from zellige.ir.verifier.wording import for_author
+from zellige.ir.verify import verify
 
 HANDLERS = (comprehensions, control, matching, statements)
 """The modules whose handlers the evaluator needs; importing them registers the handlers."""
@@ -100,7 +101,8 @@ class KernelFunction:
             if argument.arg == name and argument.annotation is not None:
                 outside = self.frame(frame.trace)
                 outside.kind = "comprehension"  # annotations see the names around the function, not its locals
-                return _evaluated_text(outside, evaluate(outside, argument.annotation))
+                with located(frame.trace):
+                    return _evaluated_text(outside, evaluate(outside, argument.annotation))
         return annotation
 
 
@@ -151,7 +153,9 @@ def trace_kernel(
             before_end()
         builder.span = function.span
         kernel = builder.kernel()
-        check(kernel)
+        broken = verify(kernel)
+        if broken:
+            raise CompileError(*for_author(broken))
     return TracedKernel(kernel, dict(builder.settings))
 
 

@@ -138,7 +138,7 @@ def _bodies(context: Context, launch: Launch) -> None:
         check_statement(context, statement)
         nested = _nested(frame, statement)
         if nested and nested[-1].depth > MAXIMUM_DEPTH:
-            context.report(25, statement.span, f"{MAXIMUM_DEPTH} bodies stand around this one already")
+            context.report(25, statement.span, f"loops and conditions nest more than {MAXIMUM_DEPTH} deep here")
             continue
         for child in nested:
             context.open(child, _loop_variables(statement))

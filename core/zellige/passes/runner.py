@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from zellige.diagnostics import CompileError, InternalError, catalogue
 from zellige.ir.stmt import Kernel
+from zellige.ir.verifier.wording import for_author
 from zellige.ir.verify import verify
 
 _OF_CONSTANTS: Final = frozenset((catalogue.E267.id, catalogue.E276.id, catalogue.E278.id))
@@ -43,7 +44,7 @@ def run_passes(kernel: Kernel, pipeline: Sequence[Pass], *, observe: Callable[[s
         if result is not kernel:
             diagnostics = verify(result)
             if diagnostics and all(d.code in _OF_CONSTANTS for d in diagnostics):
-                raise CompileError(*diagnostics)
+                raise CompileError(*for_author(diagnostics))
             if diagnostics:
                 details = "\n".join(d.render() for d in diagnostics)
                 raise InternalError(f"pass {step.name} made a kernel that is not well formed:\n{details}")

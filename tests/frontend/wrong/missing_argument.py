@@ -6,4 +6,4 @@ def program() -> None:
     def kernel(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
         with T.Kernel(4) as bx:
             T.copy(A)
-#           ^ E110
+#           ^ E259

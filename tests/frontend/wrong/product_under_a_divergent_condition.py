@@ -10,4 +10,4 @@ def program() -> None:
             c = T.alloc_fragment((16, 16), "float32")
             if tx < 16:
                 T.gemm(a, a, c)
-#               ^ E274
+#               ^ E145

@@ -7,6 +7,7 @@ In: a kernel. The rules in the sibling modules ask and report here. Bodies are w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from zellige.diagnostics import Diagnostic, Span, catalogue
@@ -24,6 +25,29 @@ CODE_OF: Final[dict[int, Code]] = {
     30: catalogue.E275, 31: catalogue.E279,
 }  # fmt: skip
 """The code under which a broken invariant is reported."""
+
+
+_WORDS: Final = {
+    "AtomicTile": "an atomic update of a tile",
+    "Barrier": "a barrier",
+    "Copy": "T.copy",
+    "Fill": "T.fill",
+    "Gemm": "T.gemm",
+    "Map": "T.Parallel",
+    "Reduce": "a reduction",
+    "ReducerFinalize": "T.finalize_reducer",
+    "ReducerInit": "the start of a reducer",
+    "Scan": "a running sum or maximum",
+    "Shuffle": "a shuffle",
+    "Transpose": "T.transpose",
+    "Vote": "a vote",
+}
+
+
+def word(statement: object) -> str:
+    """What an author calls a statement."""
+    name = type(statement).__name__
+    return _WORDS.get(name, name.lower())
 
 
 class Frame:
@@ -64,7 +88,8 @@ class Context:
 
     def report(self, invariant: int, span: Span | None, detail: str) -> None:
         """Adds a diagnostic: ``detail`` in the user's words, under the code of the invariant."""
-        self.diagnostics.append(CODE_OF[invariant].diagnose(span or self.span, detail=detail, invariant=invariant))
+        found = CODE_OF[invariant].diagnose(span or self.span, detail=detail, invariant=invariant)
+        self.diagnostics.append(replace(found, invariant=invariant))
 
     def declare(self, name: Var | Buffer, what: str) -> None:
         """Brings a variable or buffer into the scope of the frame at hand."""

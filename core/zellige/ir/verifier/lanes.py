@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zellige.ir.lanes import lane_dependence
 from zellige.ir.stmt import Barrier, Launch, Map, ReducerFinalize, ReducerInit, Stmt, Vote
-from zellige.ir.verifier.context import Context
+from zellige.ir.verifier.context import Context, word
 
 
 def check_lanes(context: Context, launch: Launch) -> None:
@@ -27,10 +27,10 @@ def _name(statement: Stmt) -> str:
         case Map():
             return "T.Parallel"
         case Barrier() | Vote():
-            return f"{type(statement).__name__.lower()} of the {statement.scope}"
+            return f"{word(statement)} of the {statement.scope}"
         case ReducerInit():
             return f"initialisation of reducer {statement.buffer.name}"
         case ReducerFinalize():
             return f"finalisation of reducer {statement.buffer.name}"
         case _:
-            return f"{type(statement).__name__.lower()}, a tile operation,"
+            return f"{word(statement)}, a tile operation,"

@@ -44,7 +44,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import loads_in
 from zellige.ir.verifier import tile_operations
-from zellige.ir.verifier.context import Context, Frame
+from zellige.ir.verifier.context import Context, Frame, word
 from zellige.ir.verifier.expressions import (
     check,
     check_buffer,
@@ -70,7 +70,7 @@ def check_statement(context: Context, statement: Stmt) -> None:
         context.report(31, None, f"{type(statement).__name__} is not a statement")
         return
     if context.frame.in_map and not isinstance(statement, Map) and is_collective(statement):
-        context.report(26, statement.span, f"{type(statement).__name__.lower()} stands inside T.Parallel")
+        context.report(26, statement.span, f"{word(statement)} stands inside T.Parallel")
     if context.reducers:
         _untouched_reducers(context, statement)
     rule(context, statement)
@@ -161,7 +161,7 @@ def _if(context: Context, s: If) -> None:
 
 def _jump(context: Context, s: Break | Continue) -> None:
     if not context.frame.in_loop:
-        context.report(24, s.span, f"{type(s).__name__.lower()} has no loop to act on in this body")
+        context.report(24, s.span, f"{word(s)} has no loop to act on in this body")
 
 
 def _return(context: Context, s: Return) -> None:
@@ -244,12 +244,12 @@ def _is_in(frame: Frame | None, body: Frame) -> bool:
 
 def _outside_map(context: Context, s: Stmt) -> None:
     if context.frame.in_map and not is_collective(s):  # the collective ones are reported for all statements alike
-        context.report(26, s.span, f"{type(s).__name__.lower()} stands inside T.Parallel")
+        context.report(26, s.span, f"{word(s)} stands inside T.Parallel")
 
 
 def _needs_lanes(context: Context, s: Stmt) -> None:
     if context.launch is not None and not context.launch.lane_vars:
-        context.report(27, s.span, f"{type(s).__name__.lower()} in a launch without lanes")
+        context.report(27, s.span, f"{word(s)} in a launch without lanes")
 
 
 def _barrier(context: Context, s: Barrier) -> None:

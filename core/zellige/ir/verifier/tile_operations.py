@@ -26,7 +26,7 @@ from zellige.ir.stmt import (
     Stmt,
     Transpose,
 )
-from zellige.ir.verifier.context import Context
+from zellige.ir.verifier.context import Context, word
 from zellige.ir.verifier.expressions import check, check_condition, check_indices, check_region
 from zellige.ir.verifier.values import REDUCE_OPS, check_operator, check_result, check_value, check_word
 
@@ -42,7 +42,7 @@ def _regions(context: Context, s: Stmt) -> bool:
     for region in tile_regions(s):
         check_region(context, region)
         if region.buffer.dtype.kind == "handle":
-            context.report(20, s.span, f"{type(s).__name__.lower()} of {region.buffer.name}, which is {region.buffer.dtype}")
+            context.report(20, s.span, f"{word(s)} of {region.buffer.name}, which is {region.buffer.dtype}")
     return len(context.diagnostics) == before
 
 
@@ -65,7 +65,7 @@ def _shown(extents: Sequence[int | None]) -> str:
 def _same_extents(context: Context, s: Stmt, src: Region, dst: Region) -> None:
     if not _agree(_without_units(src), _without_units(dst)):
         shapes = f"{_shown(_constants(src.extents))} of {src.buffer.name} and {_shown(_constants(dst.extents))} of {dst.buffer.name}"
-        context.report(19, s.span, f"{type(s).__name__.lower()} between {shapes}")
+        context.report(19, s.span, f"{word(s)} between {shapes}")
 
 
 def _copy(context: Context, s: Copy) -> None:
