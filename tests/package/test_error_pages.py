@@ -45,6 +45,15 @@ def test_every_code_is_triggered_by_a_test() -> None:
     assert not sorted(set(catalogue.CODES) - mentioned_in_tests())
 
 
+def test_every_code_says_what_to_do() -> None:
+    assert not [code.id for code in catalogue.CODES.values() if not code.hint.strip()]
+
+
+def test_an_empty_hint_gives_way_to_the_code_s_own() -> None:
+    assert catalogue.E604.diagnose(None, hint="", name="A", expected="x", rank=1, given="y", given_rank=2).hint == catalogue.E604.hint
+    assert catalogue.E604.diagnose(None, hint="no", name="A", expected="x", rank=1, given="y", given_rank=2).hint == "no"
+
+
 def test_a_code_is_declared_once_and_within_the_numbering() -> None:
     with pytest.raises(ValueError, match="E701 is declared twice"):
         catalogue._code("E701", "again", "again")

@@ -68,7 +68,10 @@ E109 = _code(
     "E109", "name has no single value here", "{name} {reason}",
     hint="only numbers can change under run-time control: give the name one object before, or use it only inside",
 )
-E110 = _code("E110", "error while the kernel was traced", "{kind}: {message}", hint="")
+E110 = _code(
+    "E110", "error while the kernel was traced", "{kind}: {message}",
+    hint="the line runs while the kernel is compiled, as ordinary Python: correct it there, or move it out of the kernel",
+)
 E111 = _code("E111", "statement has no meaning in a kernel", "{what} cannot stand in a kernel", hint="{instead}")
 E112 = _code(
     "E112", "run-time jump out of an unrolled loop", "{jump} depends on a run-time value, but its loop is unrolled while compiling",
@@ -134,7 +137,10 @@ E127 = _code(
 E128 = _code(
     "E128", "parameter of a kind that kernels do not have", "the parameter {name} is {kind}", hint="kernels take ordinary named parameters",
 )
-E129 = _code("E129", "not a function with source", "{decorator} needs a function written with def, not {given}")
+E129 = _code(
+    "E129", "not a function with source", "{decorator} needs a function written with def, not {given}",
+    hint="write a plain function with def and decorate that one, next to it",
+)
 E130 = _code(
     "E130", "assignment to an outer name", "{name} belongs to an outer scope and cannot be assigned here",
     hint="return the value, or pass a T.alloc_var variable with T.Ref",
@@ -228,7 +234,10 @@ E158 = _code(
     "E158", "output is not a tensor parameter", "out_idx {given} names {name}, which is not a tensor",
     hint="out_idx names tensor parameters that the kernel writes",
 )
-E159 = _code("E159", "wrong option", "{option}: {reason}", hint="")
+E159 = _code(
+    "E159", "wrong option", "{option}: {reason}",
+    hint="help(zl.jit) lists the options and what each takes",
+)
 E161 = _code(
     "E161", "pass config without effect", "the pass config {key!r} has no effect: {reason}", hint="remove it, or filter this warning",
 )
@@ -445,23 +454,41 @@ E261 = _code(
 E262 = _code(
     "E262", "name used outside its scope", "{detail} (invariant {invariant})", hint="a name lives to the end of the body that declares it",
 )
-E263 = _code("E263", "declared twice", "{detail} (invariant {invariant})")
+E263 = _code(
+    "E263", "declared twice", "{detail} (invariant {invariant})",
+    hint="give each name one declaration; a copy of a statement needs names of its own",
+)
 E264 = _code("E264", "element types disagree", "{detail} (invariant {invariant})", hint="cast one side")
 E265 = _code("E265", "condition is not a bool", "{detail} (invariant {invariant})", hint="compare with something, as in x != 0")
-E266 = _code("E266", "wrong number of indices", "{detail} (invariant {invariant})")
+E266 = _code(
+    "E266", "wrong number of indices", "{detail} (invariant {invariant})",
+    hint="give one index for each dimension of the buffer",
+)
 E267 = _code(
     "E267", "shapes of a tile operation disagree", "{detail} (invariant {invariant})",
     hint="compare the extents of the regions; extents of 1 do not count",
 )
 E268 = _code("E268", "operation not defined for the element type", "{detail} (invariant {invariant})", hint="cast the operand first")
-E269 = _code("E269", "no such axis", "{detail} (invariant {invariant})")
-E270 = _code("E270", "control flow out of place", "{detail} (invariant {invariant})")
-E271 = _code("E271", "variable of the wrong kind", "{detail} (invariant {invariant})")
+E269 = _code(
+    "E269", "no such axis", "{detail} (invariant {invariant})",
+    hint="axes count from 0 to the number of dimensions less one",
+)
+E270 = _code(
+    "E270", "control flow out of place", "{detail} (invariant {invariant})",
+    hint="break and continue belong into a loop of the same body; nested bodies can be joined",
+)
+E271 = _code(
+    "E271", "variable of the wrong kind", "{detail} (invariant {invariant})",
+    hint="docs/tile-ir.md says which kind of variable each place declares and takes",
+)
 E272 = _code(
     "E272", "not allowed inside T.Parallel", "{detail} (invariant {invariant})",
     hint="the body of T.Parallel is scalar code of one point: move the statement out of it",
 )
-E273 = _code("E273", "lanes used in a launch without lanes", "{detail} (invariant {invariant})")
+E273 = _code(
+    "E273", "lanes used in a launch without lanes", "{detail} (invariant {invariant})",
+    hint="give the launch lane variables, or leave the statement out",
+)
 E274 = _code(
     "E274", "collective operation in lane-dependent code", "{detail} (invariant {invariant})",
     hint="all lanes must reach it: move it out of the condition, or make the condition the same in every lane",
@@ -470,10 +497,22 @@ E275 = _code(
     "E275", "reducer used out of order", "{detail} (invariant {invariant})",
     hint="the order is: initialise, update in any order, finalise in the body that initialised, then read",
 )
-E276 = _code("E276", "signature of a kernel is wrong", "{detail} (invariant {invariant})")
-E277 = _code("E277", "view does not fit its buffer", "{detail} (invariant {invariant})")
-E278 = _code("E278", "number out of range", "{detail} (invariant {invariant})")
-E279 = _code("E279", "unknown word in the tile IR", "{detail} (invariant {invariant})")
+E276 = _code(
+    "E276", "signature of a kernel is wrong", "{detail} (invariant {invariant})",
+    hint="every size follows from an argument, every output is returned, every hint names what the launch has",
+)
+E277 = _code(
+    "E277", "view does not fit its buffer", "{detail} (invariant {invariant})",
+    hint="a view keeps the number of stored bits and the space of what it views",
+)
+E278 = _code(
+    "E278", "number out of range", "{detail} (invariant {invariant})",
+    hint="docs/tile-ir.md gives the range of every number",
+)
+E279 = _code(
+    "E279", "unknown word in the tile IR", "{detail} (invariant {invariant})",
+    hint="docs/tile-ir.md lists the words of every field",
+)
 
 
 # ---- E280-E299: mistakes seen in published kernels -----------------------------------------------------------------------------------
@@ -585,8 +624,14 @@ E445 = _code(
     "E445", "operation unknown to the interpreter", "the interpreter has no meaning for {operation}",
     hint="choose the target that it belongs to",
 )
-E446 = _code("E446", "lanes of a warp are fewer", "{operation} works on groups of {width} lanes, a warp of the target {target} has {lanes}")
-E447 = _code("E447", "scope is too wide", "{operation} over the {scope} is not available on the target {target}")
+E446 = _code(
+    "E446", "lanes of a warp are fewer", "{operation} works on groups of {width} lanes, a warp of the target {target} has {lanes}",
+    hint="use groups of at most that many lanes, or exchange through a shared tile",
+)
+E447 = _code(
+    "E447", "scope is too wide", "{operation} over the {scope} is not available on the target {target}",
+    hint="wait for a narrower scope, or end the T.Kernel block there: blocks of a call run one after the other",
+)
 
 
 # ---- E501-E549: toolchain ------------------------------------------------------------------------------------------------------------
@@ -616,11 +661,13 @@ E604 = _code(
     "E604",
     "wrong number of dimensions",
     "argument {name}: expected {expected} with {rank} dimensions, got {given} with {given_rank}",
+    hint="reshape it, for example with reshape or [None], or declare the parameter with the dimensions that it has",
 )
 E605 = _code(
     "E605",
     "wrong size",
     "argument {name}: expected {expected}, got {given}: dimension {axis} is {actual}, not {wanted}",
+    hint="pass a tensor of the declared size, or declare the size with T.dynamic to take any",
 )
 E606 = _code(
     "E606",
@@ -632,6 +679,7 @@ E607 = _code(
     "E607",
     "wrong element type",
     "argument {name}: expected {expected}, got {given}",
+    hint="convert it, for example with astype or to, or declare the parameter with the type that it has",
 )
 E608 = _code(
     "E608",
@@ -643,6 +691,7 @@ E609 = _code(
     "E609",
     "wrong strides",
     "argument {name}: expected {expected} with strides {wanted} in elements, got strides {actual}",
+    hint="pass a contiguous copy, or declare a T.StridedTensor",
 )
 E610 = _code(
     "E610",
@@ -660,11 +709,13 @@ E612 = _code(
     "E612",
     "argument is no such number",
     "argument {name}: expected a number of type {dtype}, got {given}",
+    hint="pass a Python number; a bool counts as 0 or 1, a float with a fraction is no integer",
 )
 E613 = _code(
     "E613",
     "number does not fit",
     "{name}: expected a value that {dtype} holds ({least} to {greatest}), got {value}",
+    hint="pass a smaller number, or declare the parameter with a wider type",
 )
 E614 = _code(
     "E614",
@@ -676,11 +727,13 @@ E615 = _code(
     "E615",
     "size is negative",
     "dimension {axis} of {name}, {expression}, is {value}",
+    hint="check the sizes of the call, or write the shape so that it cannot be negative, as in T.max(n - 8, 0)",
 )
 E616 = _code(
     "E616",
     "memory cannot be handed to a kernel",
     "argument {name}: {reason}",
+    hint="pass an ordinary dense array, for example a copy with np.array(x) or x.contiguous()",
 )
 E617 = _code(
     "E617",
@@ -728,7 +781,7 @@ E634 = _code(
     "E634",
     "no configuration works",
     "none of the {count} configurations of {function} gives a time",
-    hint="",
+    hint="run one configuration by itself to see its error in full",
 )
 E635 = _code(
     "E635",
@@ -736,12 +789,18 @@ E635 = _code(
     "unused keys in the configuration {config}: {function} has no argument {keys}",
     hint="its arguments are {known}; 'pass_configs' is the one key beside them",
 )
-E620 = _code("E620", "assertion failed", "assertion failed{message}")
+E620 = _code(
+    "E620", "assertion failed", "assertion failed{message}",
+    hint="the condition is the kernel's own: see the place above, and the values that the call was given",
+)
 E640 = _code(
     "E640", "regions do not match", "the regions of a tile operation are {left} and {right} at run time",
     hint="extents other than 1 must agree",
 )
-E641 = _code("E641", "value differs between lanes", "{what} differs between the lanes or points that share it")
+E641 = _code(
+    "E641", "value differs between lanes", "{what} differs between the lanes or points that share it",
+    hint="give every lane or point the same value, or make the tile local",
+)
 
 
 # ---- E701-E749: plugins, targets and configuration -----------------------------------------------------------------------------------
@@ -804,6 +863,7 @@ E741 = _code(
     "E741",
     "environment variable has a wrong value",
     "{variable}={value!r}: expected {expected}",
+    hint="set it to such a value, or unset it to get the default",
 )
 E742 = _code(
     "E742",

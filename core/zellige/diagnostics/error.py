@@ -31,12 +31,12 @@ class Code:
         severity: Severity = "error",
         **fields: object,
     ) -> Diagnostic:
-        """A diagnostic of this kind; ``fields`` fill the template and, unless ``hint`` is given, the code's own hint."""
+        """A diagnostic of this kind; ``fields`` fill the template and, unless a ``hint`` is given, the code's own hint."""
         return Diagnostic(
             code=self.id,
             message=self.template.format(**fields),
             span=span,
-            hint=self.hint.format(**fields) if hint is None else hint,
+            hint=hint or self.hint.format(**fields),
             notes=notes,
             severity=severity,
         )

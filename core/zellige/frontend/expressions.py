@@ -118,7 +118,7 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         described = getattr(owner, "described", None)
         words = described if isinstance(described, str) else getattr(owner, "__name__", None) or f"a {type(owner).__name__}"
         message = str(error)
-        instead = "" if "has no attribute" in message else message
+        instead = "check the spelling; dir(...) lists what an object has" if "has no attribute" in message else message
         raise catalogue.E117.error(
             frame.builder.span, owner=words, name=name, suggestion=closest(name, dir(owner)), instead=instead
         ) from error
