@@ -145,6 +145,11 @@ E130 = _code(
     "E130", "assignment to an outer name", "{name} belongs to an outer scope and cannot be assigned here",
     hint="return the value, or pass a T.alloc_var variable with T.Ref",
 )
+E131 = _code(
+    "E131", "library function of a run-time value",
+    "{function} computes while the kernel is compiled, and {given} is known only when it runs",
+    hint="use the language's own operation, such as T.exp or T.max of elements, or T.reduce_sum and T.gemm of tiles",
+)
 E132 = _code(
     "E132", "cannot loop over this", "a loop cannot go over {given}",
     hint="loop over range(n), T.serial(n), T.Parallel(n) or a Python sequence",
@@ -203,6 +208,10 @@ E136 = _code("E136", "wrong unpacking", "{message}", hint="give as many names as
 
 
 # ---- E150-E169: the styles of jit ----------------------------------------------------------------------------------------------------
+E149 = _code(
+    "E149", "kernel ends the process", "{what} would end the process while the kernel is compiled",
+    hint="raise an ordinary exception such as ValueError for a mistake; T.device_assert checks when the kernel runs",
+)
 E150 = _code(
     "E150", "argument of jit cannot be a constant", "the argument {name} of {function} is {given}: it cannot identify a compiled kernel",
     hint="pass numbers, strings, dtypes, tuples, lists or dicts of them, or make its type hashable",

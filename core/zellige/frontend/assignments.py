@@ -16,7 +16,7 @@ from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.calls import evaluate_call
 from zellige.frontend.evaluator import evaluate, evaluates, executes
-from zellige.frontend.expressions import apply_binary, index_value, plain
+from zellige.frontend.expressions import apply_binary, index_value, plain, refuse_run_time_index
 from zellige.frontend.parameters import PendingTensor, annotate
 from zellige.frontend.scopes import Frame, Hidden, Pending, Signal
 from zellige.frontend.values import Element, Scalar, Tile, TileRegion, Variable, bind, declare
@@ -103,7 +103,15 @@ def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
         raise catalogue.E119.error(frame.builder.span, given=f"a {type(owner).__name__}")
     if isinstance(value, Element) or (isinstance(value, Scalar) and not isinstance(value, Variable)):
         value = bind("value", value)
-    owner[position] = value
+    try:
+        owner[position] = value
+    except (TypeError, IndexError, KeyError):
+        refuse_run_time_index(owner, position, frame.builder.span)
+        raise
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
@@ -118,7 +126,12 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
     star = next((i for i, n in enumerate(names) if isinstance(n, ast.Starred)), None)
     if star is None:
         if len(values) != len(names):
-            raise catalogue.E136.error(span, message=f"{len(values)} values for {len(names)} names")
+            message = f"{_counted(len(values), 'value')} for {_counted(len(names), 'name')}"
+            if getattr(value, "is_grid", False):
+                extents = _counted(len(values), "extent")
+                hint = f"one name for each extent of the grid: it has {extents}"
+                raise catalogue.E136.error(span, message=f"T.Kernel of {extents} gives {message}", hint=hint)
+            raise catalogue.E136.error(span, message=message)
     else:
         after = len(names) - star - 1
         if len(values) < len(names) - 1:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import os
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics import Span, ZelligeError, catalogue
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.evaluator import evaluate, evaluates
@@ -65,11 +67,15 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
     if interpreted is not None:
         frame.builder.wanted = None
         return interpreted(frame.trace, span, positional, named)
+    if _is_hashable_builtin(function) and function in _ENDS_PROCESS:
+        raise catalogue.E149.error(span, what=f"{function.__module__}.{function.__name__}")
     frame.builder.wanted = wanted
     try:
         return function(*positional, **named)
-    except TypeError:
-        _refuse_misfit(function, positional, named, span)
+    except (TypeError, ZelligeError) as error:
+        if isinstance(error, TypeError):
+            _refuse_misfit(function, positional, named, span)
+        _refuse_library(function, positional, named, span, error)
         raise
     finally:
         frame.builder.wanted = None
@@ -94,6 +100,24 @@ def _refuse_misfit(function: Any, positional: list[Any], named: dict[str, Any], 
         has_unknown = unknown is not None and not is_open
         reason = f"has no argument {unknown!r}{closest(str(unknown), plain_names)}" if has_unknown else f"cannot be called so: {misfit}"
         raise catalogue.E259.error(span, operation=word, reason=reason, signature=", ".join(plain_names)) from None
+
+
+_ENDS_PROCESS: Final = frozenset((os._exit, os.abort))
+
+
+def _refuse_library(function: Any, positional: list[Any], named: dict[str, Any], span: Span | None, error: Exception) -> None:
+    """E131 where a function of a library, which computes while compiling, failed on a tile or a run-time value."""
+    home = str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
+    given = next((v for v in (*positional, *named.values()) if run_time(v) or isinstance(v, (Tile, TileRegion))), None)
+    is_builtin = home in ("builtins", "None")
+    file = str(getattr(sys.modules.get(home), "__file__", ""))
+    if given is None or not (is_builtin or home in sys.stdlib_module_names or "site-packages" in file):
+        return  # a function of the user's own: its line says more
+    if is_builtin and not isinstance(error, TypeError):
+        return
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)
+    word = name if is_builtin else f"{home}.{name}"
+    raise catalogue.E131.error(span, function=word, given=given.described) from None
 
 
 def _is_hashable_builtin(function: Any) -> bool:
@@ -163,9 +187,30 @@ def _bool(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, 
     return bool(*(plain(p) for p in positional))
 
 
+def _refuse_tiles(frame: Frame, positional: list[Any]) -> None:
+    """E202 for a tile or slice where a number belongs."""
+    for value in positional:
+        if isinstance(value, (Tile, TileRegion)):
+            raise catalogue.E202.error(frame.builder.span, given=value.described)
+
+
+@_builtin(builtins.abs, builtins.pow)
+def _arithmetic(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    _refuse_tiles(frame, positional)
+    return evaluate(frame, node.func)(*positional, **named)
+
+
+@_builtin(builtins.hash)
+def _hash(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    if any(run_time(value) for value in positional):
+        raise catalogue.E105.error(frame.builder.span, given=positional[0].described)
+    return hash(*positional, **named)
+
+
 @_builtin(builtins.int, builtins.float)
 def _number(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
     function = evaluate(frame, node.func)
+    _refuse_tiles(frame, positional)
     if len(positional) == 1 and run_time(positional[0]):
         value: Scalar = positional[0]
         if function is builtins.int and value.dtype.is_integer:
@@ -176,6 +221,7 @@ def _number(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str
 
 @_builtin(builtins.round)
 def _round(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    _refuse_tiles(frame, positional)
     if len(positional) == 1 and run_time(positional[0]) and not named:
         value: Scalar = positional[0]
         if not value.dtype.is_float:
@@ -186,6 +232,7 @@ def _round(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str,
 
 @_builtin(builtins.divmod)
 def _divmod(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    _refuse_tiles(frame, positional)
     left, right = positional
     return left // right, left % right
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from zellige.diagnostics import Diagnostic, InternalError, Note, Span, ZelligeError, catalogue
 from zellige.diagnostics.span import is_own_module
 from zellige.frontend.scopes import Frame, Signal, Trace
+from zellige.frontend.words import in_users_words
 
 ExpressionHandler = Callable[[Frame, Any], Any]
 StatementHandler = Callable[[Frame, Any], Signal]
@@ -99,10 +100,12 @@ def located(trace: Trace) -> Iterator[None]:
         raise _with_place(error, trace, error) from error.__cause__
     except InternalError:
         raise
+    except SystemExit as error:
+        raise _with_place(catalogue.E149.error(None, what="SystemExit"), trace, error) from error
     except RecursionError:
         raise _with_place(catalogue.E122.error(None, what="calls", limit="the interpreter goes"), trace) from None
     except Exception as error:
-        message = str(error) or "no message"
+        message = in_users_words(str(error) or "no message")
         found = catalogue.E110.error(None, kind=type(error).__name__, message=message.splitlines()[0])
         raise _with_place(found, trace, error) from error
 
@@ -110,7 +113,7 @@ def located(trace: Trace) -> Iterator[None]:
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
-def _helpers(raised: Exception) -> tuple[Note, ...]:
+def _helpers(raised: BaseException) -> tuple[Note, ...]:
     """The user's plain function in which the exception arose, when the kernel called one."""
     found: Note | None = None
     entry = raised.__traceback__
@@ -129,7 +132,7 @@ _SHOWN_CALLS = 4
 """How many calls a message names at either end of a deep chain."""
 
 
-def _with_place(error: ZelligeError, trace: Trace, raised: Exception | None = None) -> ZelligeError:
+def _with_place(error: ZelligeError, trace: Trace, raised: BaseException | None = None) -> ZelligeError:
     calls = tuple(Note(message=f"in {name}, called from here", span=span) for name, span in reversed(trace.calls))
     if len(calls) > 2 * _SHOWN_CALLS:
         left_out = Note(message=f"in {len(calls) - 2 * _SHOWN_CALLS} more calls")

@@ -84,7 +84,7 @@ def settled(value: Any) -> Any:
 def apply_binary(op: ast.operator, left: Any, right: Any, *, in_place: bool = False) -> Any:
     """``left op right``, in place where Python's objects do so. E202: a whole tile is no number."""
     for operand in (left, right):
-        if isinstance(operand, Tile):
+        if isinstance(operand, Tile) or getattr(operand, "is_group", False):
             raise catalogue.E202.error(given=operand.described)
     return (_IN_PLACE if in_place else _BINARY)[type(op)](left, right)
 
@@ -128,8 +128,21 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
 def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     owner = evaluate(frame, node.value)
     position = index_value(frame, node.slice)
-    frame.here(node)
-    return owner[position]
+    span = frame.here(node)
+    try:
+        return owner[position]
+    except (TypeError, IndexError, KeyError):
+        refuse_run_time_index(owner, position, span)
+        raise
+
+
+def refuse_run_time_index(owner: Any, position: Any, span: Span | None) -> None:
+    """E105 where an object of Python is indexed by a value that is known only when the kernel runs."""
+    parts = position if isinstance(position, tuple) else (position,)
+    ends = [part for p in parts for part in ((p.start, p.stop, p.step) if isinstance(p, slice) else (p,))]
+    if not isinstance(owner, (Tile, TileRegion, Scalar)) and any(run_time(part) for part in ends):
+        hint = "pass it to the kernel as a tensor: only tiles and tensors take an index known at run time"
+        raise catalogue.E105.error(span, given=f"the index of a {type(owner).__name__}", hint=hint) from None
 
 
 def index_value(frame: Frame, node: ast.expr) -> Any:
@@ -279,7 +292,18 @@ def compare(frame: Frame, op: ast.cmpop, left: Any, right: Any) -> Any:
     if isinstance(op, (ast.In, ast.NotIn)):
         found = _contains(frame, left, right)
         return negation(frame, found) if isinstance(op, ast.NotIn) else found
+    if not isinstance(op, (ast.Is, ast.IsNot)):
+        _refuse_tiles(op, left, right)
     return _COMPARE[type(op)](left, right)
+
+
+def _refuse_tiles(op: ast.cmpop, left: Any, right: Any) -> None:
+    """E202: a whole tile or slice has no order, and equals only another object."""
+    is_equality = isinstance(op, (ast.Eq, ast.NotEq))
+    for value, other in ((left, right), (right, left)):
+        if isinstance(value, (Tile, TileRegion)) and not (is_equality and not isinstance(other, (Scalar, bool, int, float))):
+            hint = "compare elements, in a loop such as `for i in T.Parallel(n):`; T.if_then_else chooses by them"
+            raise catalogue.E202.error(given=value.described, hint=hint)
 
 
 def _contains(frame: Frame, item: Any, container: Any) -> Any:

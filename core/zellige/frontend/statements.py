@@ -108,6 +108,9 @@ def _raise(frame: Frame, node: ast.Raise) -> Signal:
     error = evaluate(frame, node.exc)
     cause = None if node.cause is None else evaluate(frame, node.cause)
     frame.here(node)
+    kind = error if isinstance(error, type) else type(error)
+    if issubclass(kind, BaseException) and not issubclass(kind, Exception):
+        raise catalogue.E149.error(span, what=kind.__name__)
     raise error from cause
 
 

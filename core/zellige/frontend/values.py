@@ -320,13 +320,23 @@ class TileRegion(LaneWise):
 
     @property
     def described(self) -> str:
-        return f"a region of {self.region.buffer.name}"
+        return f"a slice of {self.region.buffer.name}"
 
     def __repr__(self) -> str:
         return f"<{self.described}>"
 
     def __bool__(self) -> bool:
         raise catalogue.E104.error(here(), given=self.described)
+
+    def __iter__(self) -> NoReturn:
+        raise catalogue.E106.error(here(), given=self.described)
+
+    def __getitem__(self, position: Any) -> NoReturn:
+        instead = f"write all indices in one pair of brackets, as in {self.buffer.name}[i, j]"
+        raise catalogue.E111.error(here(), what=f"an index of {self.described}", instead=instead)
+
+    def __setitem__(self, position: Any, value: Any) -> NoReturn:
+        self[position]
 
 
 class Tile:

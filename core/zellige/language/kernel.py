@@ -23,12 +23,19 @@ class GridVariables(tuple[Scalar, ...]):
     """The grid variables of a launch of several dimensions."""
 
     __slots__ = ()
+    is_grid = True
+    is_group = True
+
+    @property
+    def described(self) -> str:
+        return f"the {len(self)} block indices of T.Kernel"
 
 
 class SoleGridVariable(Scalar):
     """The grid variable of a one-dimensional launch; ``as (bx,)`` unpacks it too."""
 
     __slots__ = ()
+    is_grid = True
 
     def __iter__(self) -> Any:
         return iter((Scalar(self.expr),))

@@ -109,6 +109,18 @@ FragmentBuffer = TensorFactory("FragmentBuffer", strided=False, space="fragment"
 LocalBuffer = TensorFactory("LocalBuffer", strided=False, space="local")
 
 
+class SizeNames(tuple[Scalar, ...]):
+    """Several sizes of one T.dynamic."""
+
+    __slots__ = ()
+    is_group = True
+
+    @property
+    def described(self) -> str:
+        names = ", ".join(size.expr.name for size in self if isinstance(size.expr, VarNode))
+        return f"the {len(self)} sizes of one T.dynamic ({names} = T.dynamic(...) unpacks them)"
+
+
 def dynamic(name: str, dtype: Any = "int32") -> Any:
     """A size known only when the kernel is called; ``"m, n"`` or ``"m n"`` gives several. A new value never compiles anything.
 
@@ -117,11 +129,13 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
     names = [part for part in name.replace(",", " ").split() if part] if isinstance(name, str) else []
     if not names or not all(part.isidentifier() for part in names):
         raise catalogue.E219.error(here(), given=repr(name))
+    if isinstance(dtype, str) and dtype.isidentifier() and not _names_dtype(dtype):
+        raise catalogue.E219.error(here(), given=repr(dtype), hint=f'one text names several sizes: T.dynamic("{name}, {dtype}")')
     kind = INT32 if dtype is None else element_type(dtype)
     if not kind.is_integer or kind.lanes != 1:
         raise catalogue.E205.error(here(), given=f"a {kind} size")
     variables = tuple(Scalar(VarNode(name=part, dtype=kind, kind="size")) for part in names)
-    return variables[0] if len(variables) == 1 else variables
+    return variables[0] if len(variables) == 1 else SizeNames(variables)
 
 
 symbolic = dynamic
