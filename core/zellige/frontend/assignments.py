@@ -135,7 +135,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
     else:
         after = len(names) - star - 1
         if len(values) < len(names) - 1:
-            raise catalogue.E136.error(span, message=f"{len(values)} values for at least {len(names) - 1} names")
+            raise catalogue.E136.error(span, message=f"{_counted(len(values), 'value')} for at least {_counted(len(names) - 1, 'name')}")
         middle = frame.trace.remember(values[star : len(values) - after])
         values = [*values[:star], middle, *values[len(values) - after :]]
     for name, item in zip(names, values):
