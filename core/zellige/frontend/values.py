@@ -332,11 +332,14 @@ class TileRegion(LaneWise):
         raise catalogue.E106.error(here(), given=self.described)
 
     def __getitem__(self, position: Any) -> NoReturn:
-        instead = f"write all indices in one pair of brackets, as in {self.buffer.name}[i, j]"
-        raise catalogue.E111.error(here(), what=f"an index of {self.described}", instead=instead)
+        raise self._indexed()
 
     def __setitem__(self, position: Any, value: Any) -> NoReturn:
-        self[position]
+        raise self._indexed()
+
+    def _indexed(self) -> Exception:
+        instead = f"write all indices in one pair of brackets, as in {self.buffer.name}[i, j]"
+        return catalogue.E111.error(here(), what=f"an index of {self.described}", instead=instead)
 
 
 class Tile:
