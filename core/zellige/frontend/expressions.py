@@ -140,7 +140,8 @@ def refuse_run_time_index(owner: Any, position: Any, span: Span | None) -> None:
     """E105 where an object of Python is indexed by a value that is known only when the kernel runs."""
     parts = position if isinstance(position, tuple) else (position,)
     ends = [part for p in parts for part in ((p.start, p.stop, p.step) if isinstance(p, slice) else (p,))]
-    if not isinstance(owner, (Tile, TileRegion, Scalar)) and any(run_time(part) for part in ends):
+    is_container = hasattr(type(owner), "__getitem__") and not isinstance(owner, (Tile, TileRegion, Scalar))
+    if is_container and any(run_time(part) for part in ends):
         hint = "pass it to the kernel as a tensor: only tiles and tensors take an index known at run time"
         raise catalogue.E105.error(span, given=f"the index of a {type(owner).__name__}", hint=hint) from None
 
