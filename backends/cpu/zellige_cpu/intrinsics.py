@@ -66,7 +66,12 @@ INTRINSICS: Final[dict[str, Intrinsic]] = {
     "llvm.memset": Intrinsic("VPBDI", "", _ANY),
     "llvm.assume": Intrinsic("VI", "", _MASKS),
     "llvm.x86.avx512.vpdpbusd.512": Intrinsic("XXYY", "", _ANY, "avx512vnni"),
+    "llvm.x86.avx512.vpdpbusd.256": Intrinsic("xxyy", "", _ANY, "avxvnni"),
+    "llvm.x86.avx2.vpdpbssd.256": Intrinsic("xxyy", "", _ANY, "avxvnniint8"),
     "llvm.x86.avx512bf16.dpbf16ps.512": Intrinsic("FFGG", "", _ANY, "avx512bf16"),
+    "llvm.x86.avx512.pmaddw.d.512": Intrinsic("XZZ", "", _ANY, "avx512bw"),
+    "llvm.x86.avx2.pmadd.wd": Intrinsic("xzz", "", _ANY, "avx2"),
+    "llvm.x86.sse2.pmadd.wd": Intrinsic("uss", "", _ANY, "sse2"),
 }  # fmt: skip
 
 _FULL_NAMES: Final = {
@@ -76,7 +81,8 @@ _FULL_NAMES: Final = {
 }
 _FIXED: Final = {
     "I": "i1", "B": "i8", "W": "i32", "D": "i64", "P": "ptr", "V": "void",
-    "X": "<16 x i32>", "Y": "<64 x i8>", "F": "<16 x float>", "G": "<32 x bfloat>",
+    "X": "<16 x i32>", "Y": "<64 x i8>", "F": "<16 x float>", "G": "<32 x bfloat>", "Z": "<32 x i16>",
+    "x": "<8 x i32>", "y": "<32 x i8>", "z": "<16 x i16>", "u": "<4 x i32>", "s": "<8 x i16>",
 }  # fmt: skip
 
 _resolved: dict[tuple[str, ...], tuple[str, str, int]] = {}

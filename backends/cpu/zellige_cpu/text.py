@@ -495,6 +495,7 @@ class Module:
         self._constants: dict[str, str] = {}
         self._inline: dict[str, bool] = {}
         self.has_unknown_true = False
+        self._zero_bytes = 0
         self.symbols: set[str] = set()
         """Names that must resolve to symbols of the process."""
 
@@ -552,6 +553,11 @@ class Module:
         name = self._constants.setdefault(text, f"table{len(self._constants)}")
         return Value(f"@{name}", "ptr")
 
+    def zeros(self, size: int) -> Value:
+        """Constant memory of at least ``size`` bytes that are all zero."""
+        self._zero_bytes = max(self._zero_bytes, size)
+        return Value("@zeros", "ptr")
+
     def string(self, value: str) -> Value:
         """A zero-terminated UTF-8 string; the pointer to its first byte."""
         data = value.encode() + b"\0"
@@ -565,6 +571,8 @@ class Module:
         lines = [f"; {line}" for line in self.header.splitlines()]
         lines.append(f'target triple = "{host.triple}"')
         lines.extend(f"@{name} = private unnamed_addr constant {text}" for text, name in self._constants.items())
+        if self._zero_bytes:
+            lines.append(f"@zeros = private unnamed_addr constant [{self._zero_bytes} x i8] zeroinitializer, align 64")
         if self.has_unknown_true:
             lines.append("@zellige.unknown.true = weak global i8 1")
         lines.extend(self._declarations.values())

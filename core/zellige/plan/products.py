@@ -166,24 +166,45 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def register_block(sizes: tuple[int | None, int | None, int | None], accumulator: DType, machine: Machine) -> Tiling | None:
-    """The block of sums that a vector engine keeps in registers; None where the register file is not known.
-
-    Half of the registers hold sums, the rest a row of B and values of A: with 32 registers 8 x 2 vectors, with 16 registers 4 x 2. Narrower
-    products take fewer vectors and more rows. Of shapes alike in that the one that computes the fewest elements beside the product wins.
-    """
+    """The block of sums that a vector engine keeps in registers; None where the register file is not known."""
     file = machine.capabilities.registers
     if file is None or file.vectors == 0:
         return None
     lanes = max(1, file.vector_bytes * 8 // accumulator.bits)
-    sums = file.vectors // 2
-    m, n, _ = sizes
-    shapes = [(max(1, sums // vectors), vectors * lanes) for vectors in (2, 1, 4)]
-    if m is None or n is None:
-        rows, columns = shapes[0]
-    else:
-        known_m, known_n = m, n
-        rows, columns = min(shapes, key=lambda s: _ceil(known_m, s[0]) * _ceil(known_n, s[1]))
+    rows, columns = register_rows(sizes[0], sizes[1], lanes, file.vectors)
     return Tiling(m=rows, n=columns, k=1)
+
+
+def register_rows(m: int | None, n: int | None, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and columns of the block of an m by n product that fits ``registers`` vector registers of ``lanes`` sums.
+
+    Beside the sums there is room for a row of b and two registers for a. Of the shapes that fit the one wins that takes the fewest
+    cycles by a simple count: two multiply-adds and two loads start in a cycle, and a sum is ready for its next term after four. Rows are
+    shared out evenly among blocks, so few rows lead to wide blocks.
+    """
+    vectors = None if n is None else -(-n // lanes)
+    best: tuple[float, int, int] | None = None
+    for width in (2, 1, 3, 4, 5, 6, 7, 8):
+        if vectors is not None and width > vectors:
+            continue
+        room = (registers - width - 2) // width
+        if width + 2 <= registers:
+            room = max(room, 1)
+        rows = min(room, 12 if width == 1 else 8)
+        if rows < 1:
+            continue
+        if m is not None:
+            rows = -(-m // -(-m // rows))
+        full, tail = divmod(vectors, width) if vectors is not None else (1, 0)
+        cycles = (full * _cycles(rows, width) + (_cycles(rows, tail) if tail else 0)) / (rows * (full * width + tail))
+        if best is None or cycles < best[0] * 0.999:
+            best = (cycles, rows, width)
+    return (1, lanes) if best is None else (best[1], best[2] * lanes)
+
+
+def _cycles(rows: int, vectors: int) -> float:
+    """Cycles of one step of k of a block."""
+    return max(rows * vectors / 2, (rows + vectors) / 2, 4)
 
 
 def _ceil(size: int, multiple: int) -> int:

@@ -20,7 +20,7 @@ from zellige.ir.reductions import reduction_dtype
 from zellige.ir.stmt import ReduceOp
 from zellige_cpu.leaf.boxes import Dimension, Stretch, loops, merged, stretches
 from zellige_cpu.leaf.convert import cast
-from zellige_cpu.leaf.panels import lane_mask, load_lanes
+from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.text import FALSE, Function, Module, Value, constant
 from zellige_cpu.types import element_bytes, memory_type, register_type
 

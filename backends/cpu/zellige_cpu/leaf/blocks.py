@@ -1,0 +1,224 @@
+"""The loops of a product over packed operands: blocks of c in registers, over all of k at hand.
+
+In: a :class:`Macro`. Out: the name of a function ``void (ptr a, ptr b, ptr c, i64 steps, i64 rows, i64 columns, i1 clear)`` in the module,
+which adds the product of ``steps`` words of k to c (or replaces c by it).
+
+A micro-kernel holds a block of c in registers over all steps, so each element is one chain of multiply-adds in the order of k, that
+begins at c: the bits do not depend on how k was cut into calls. The panel of b stays in the first-level cache while all blocks of rows
+pass by. Blocks that lie wholly beyond ``rows`` or ``columns`` are left out. Edges of c itself have micro-kernels of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zellige.dtypes import DType
+from zellige_cpu.leaf.convert import cast
+from zellige_cpu.leaf.units import Unit, multiply
+from zellige_cpu.leaf.vectors import lane_mask, load_lanes
+from zellige_cpu.text import Function, Module, Value, constant, zero
+from zellige_cpu.types import element_bytes, register_type
+
+_UNROLL = 4
+"""Words of k in one round of a micro-kernel's loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macro:
+    """Sizes of a product: c is ``m`` by ``n`` elements of ``c``, ``c_stride`` elements from row to row.
+
+    A block has at most ``rows`` rows and ``vectors`` vectors of ``lanes`` columns. Steps, in bytes: from one row of a to the next and one
+    word of k to the next, from one panel of b to the next and one word of k to the next (0: dense). ``header`` bytes stand before each
+    panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``.
+    """
+
+    unit: Unit
+    m: int
+    n: int
+    c: DType
+    c_stride: int
+    lanes: int
+    rows: int
+    vectors: int
+    a_row_step: int
+    a_k_step: int
+    panel_step: int
+    b_k_step: int = 0
+    b_alignment: int = 0
+    header: int = 0
+    multiple: int = 1
+
+    @property
+    def width(self) -> int:
+        """Columns of a full panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def row_blocks(self) -> tuple[tuple[int, int], ...]:
+        """(blocks, rows each): m cut into the fewest blocks, as even as they can be."""
+        count = -(-self.m // self.rows)
+        rows, more = divmod(self.m, count)
+        found = ((more, rows + 1), (count - more, rows))
+        return tuple(f for f in found if f[0])
+
+    @property
+    def name(self) -> str:
+        unit = self.unit
+        return (
+            f"product_{self.m}x{self.n}_{unit.name.replace(' ', '_').replace('-', '_')}_{unit.a}_{unit.accumulator}_{self.c}_{self.c_stride}"
+            f"_{self.rows}x{self.vectors}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
+            f"_{self.multiple}{'_biased' * unit.is_biased}"
+        )
+
+
+def emit_macro(module: Module, macro: Macro) -> str:
+    """The name of the function for ``macro``, made on first use."""
+    if module.has_function(macro.name):
+        return macro.name
+    sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
+    fn = module.function(macro.name, "void", [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1")], inline=False)
+    b, c, columns = fn.params[1], fn.params[2], fn.params[5]
+    full, rest = divmod(macro.n, macro.width)
+    width = constant("i64", macro.width)
+    size = element_bytes(macro.c)
+    if full:
+        wanted = fn.binary("udiv", fn.binary("add", columns, constant("i64", macro.width - 1)), width)
+        with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", full))) as loop:
+            panel = fn.offset(b, fn.binary("mul", loop.index, constant("i64", macro.panel_step)))
+            place = fn.offset(c, fn.binary("mul", loop.index, constant("i64", macro.width * size)))
+            _emit_rows(fn, macro, panel, place, macro.vectors, 0)
+    if rest:
+        with fn.when(fn.compare("sgt", columns, constant("i64", full * macro.width))):
+            panel = fn.offset(b, full * macro.panel_step)
+            _emit_rows(fn, macro, panel, fn.offset(c, full * macro.width * size), -(-rest // macro.lanes), rest % macro.lanes)
+    return macro.name
+
+
+def _emit_rows(fn: Function, macro: Macro, panel: Value, c: Value, vectors: int, last_lanes: int) -> None:
+    """One panel against all rows of a."""
+    a, _, _, steps, rows, _, clear = fn.params
+    c_row = macro.c_stride * element_bytes(macro.c)
+    first = 0
+    for count, height in macro.row_blocks:
+        kernel = _micro_kernel(fn.module, macro, height, vectors, last_lanes)
+        left = rows if first == 0 else fn.binary("sub", rows, constant("i64", first))
+        wanted = fn.binary("sdiv", fn.binary("add", left, constant("i64", height - 1)), constant("i64", height))
+        source, target = fn.offset(a, first * macro.a_row_step), fn.offset(c, first * c_row)
+        with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", count))) as loop:
+            block = fn.offset(source, fn.binary("mul", loop.index, constant("i64", height * macro.a_row_step)))
+            fn.call(kernel, block, panel, fn.offset(target, fn.binary("mul", loop.index, constant("i64", height * c_row))), steps, clear)
+        first += count * height
+
+
+def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_lanes: int) -> str:
+    """The name of ``void (ptr a, ptr panel, ptr c, i64 steps, i1 clear)`` for a block of that shape; ``last_lanes`` 0: all."""
+    name = f"{macro.name}_block_{rows}x{vectors}_{last_lanes}"
+    if not module.has_function(name):
+        params = [("a", "ptr"), ("panel", "ptr"), ("c", "ptr"), ("steps", "i64"), ("clear", "i1")]
+        _emit_block(module.function(name, "void", params, inline=False), macro, rows, vectors, last_lanes)
+    return name
+
+
+def _emit_block(fn: Function, macro: Macro, rows: int, vectors: int, last_lanes: int) -> None:
+    """The micro-kernel: load c, all steps, store c."""
+    a, panel, c, steps, clear = fn.params
+    lanes, c_size = macro.lanes, element_bytes(macro.c)
+    places = [(row, v) for row in range(rows) for v in range(vectors)]
+    masks = [lane_mask(lanes, last_lanes) if last_lanes and v == vectors - 1 else None for v in range(vectors)]
+    sums = _load_block(fn, macro, c, clear, places, masks)
+    if macro.header:
+        sums = _without_bias(fn, macro, panel, places, sums)
+        panel = fn.offset(panel, macro.header)
+    step = _Step(fn, macro, rows, vectors)
+    if macro.multiple % _UNROLL == 0:
+        sums = step.loop(a, panel, constant("i64", 0), steps, sums, _UNROLL)
+    else:
+        whole = fn.binary("and", steps, constant("i64", -_UNROLL))
+        sums = step.loop(a, panel, constant("i64", 0), whole, sums, _UNROLL)
+        sums = step.loop(a, panel, whole, steps, sums, 1)
+    for (row, v), total in zip(places, sums):
+        address = fn.offset(c, (row * macro.c_stride + v * lanes) * c_size)
+        result = cast(fn, total, macro.unit.accumulator, macro.c)
+        mask = masks[v]
+        if mask is None:
+            fn.store(result, address, align=c_size)
+        else:
+            fn.masked_store(result, address, mask, align=c_size)
+
+
+def _load_block(
+    fn: Function, macro: Macro, c: Value, clear: Value, places: list[tuple[int, int]], masks: list[Value | None]
+) -> list[Value]:
+    """The block of c in the accumulator type, or zeros where the product replaces c; c is then not read."""
+    lanes, c_size, accumulator = macro.lanes, element_bytes(macro.c), macro.unit.accumulator
+    load, join = fn.fresh_label("load"), fn.fresh_label("begin")
+    before = fn.current
+    fn.branch_if(clear, join, load)
+    fn.label(load)
+    loaded = [
+        load_lanes(fn, fn.offset(c, (row * macro.c_stride + v * lanes) * c_size), macro.c, accumulator, lanes, masks[v])
+        for row, v in places
+    ]
+    end = fn.current
+    fn.label(join)
+    nothing = zero(register_type(accumulator), lanes)
+    return [fn.phi((nothing, before), (value, end)) for value in loaded]
+
+
+def _without_bias(fn: Function, macro: Macro, panel: Value, places: list[tuple[int, int]], sums: list[Value]) -> list[Value]:
+    """The sums less what the panel's header says that the bias of a will add."""
+    kind, size = register_type(macro.unit.accumulator), macro.lanes * macro.unit.word_bytes
+    vectors = 1 + max(v for _, v in places)
+    excess = [fn.load(fn.offset(panel, v * size), kind, macro.lanes, align=size) for v in range(vectors)]
+    return [fn.binary("sub", total, excess[v]) for (_, v), total in zip(places, sums)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One word of k in a micro-kernel: a column of a, each word broadcast, times a row of the panel."""
+
+    fn: Function
+    macro: Macro
+    rows: int
+    vectors: int
+
+    @property
+    def panel_step(self) -> int:
+        """Bytes from one word of k to the next in the panel."""
+        return self.macro.b_k_step or self.vectors * self.macro.lanes * self.macro.unit.word_bytes
+
+    def loop(self, a: Value, panel: Value, start: Value, stop: Value, sums: list[Value], unroll: int) -> list[Value]:
+        fn = self.fn
+        with fn.loop(start, stop, unroll) as loop:
+            carried = [loop.carry(s) for s in sums]
+            base_a = fn.offset(a, fn.binary("mul", loop.index, constant("i64", self.macro.a_k_step)))
+            base_b = fn.offset(panel, fn.binary("mul", loop.index, constant("i64", self.panel_step)))
+            current = carried
+            for k in range(unroll):
+                current = self._emit(base_a, base_b, k, current)
+            for old, new in zip(carried, current):
+                loop.update(old, new)
+        return [loop.final(s) for s in carried]
+
+    def _emit(self, a: Value, panel: Value, k: int, sums: list[Value]) -> list[Value]:
+        fn, macro = self.fn, self.macro
+        unit, lanes = macro.unit, macro.lanes
+        alignment = macro.b_alignment or lanes * unit.word_bytes
+        right = [
+            fn.load(fn.offset(panel, k * self.panel_step + v * lanes * unit.word_bytes), unit.word, lanes, align=alignment)
+            for v in range(self.vectors)
+        ]
+        left = self._column(a, k)
+        result: list[Value] = []
+        for row in range(self.rows):
+            broadcast = next(left)
+            result.extend(multiply(fn, unit, broadcast, right[v], sums[row * self.vectors + v]) for v in range(self.vectors))
+        return result
+
+    def _column(self, a: Value, k: int) -> Iterator[Value]:
+        fn, macro = self.fn, self.macro
+        for row in range(self.rows):
+            address = fn.offset(a, row * macro.a_row_step + k * macro.a_k_step)
+            # rows of a tile of narrow elements may begin anywhere
+            yield fn.splat(fn.load(address, macro.unit.word, align=element_bytes(macro.unit.a)), macro.lanes)
