@@ -16,6 +16,8 @@ from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.ir.verify import check
 from zellige.options import CompileOptions
+from zellige.plan.planner import plan
+from zellige_cpu.backend import capabilities_of
 from zellige_cpu.host import Host, make_host, running_host
 from zellige_cpu.kernel import CpuKernel
 from zellige_cpu.launch import lower
@@ -45,7 +47,8 @@ def reduced_host(name: str) -> Host:
 
 def compile_for(kernel: Kernel, host: Host | None = None, options: CompileOptions | None = None) -> CpuKernel:
     chosen = host or running_host()
-    return CpuKernel(kernel, lower(kernel, chosen, options or CompileOptions()), chosen)
+    planned = plan(kernel, capabilities_of(chosen))
+    return CpuKernel(kernel, lower(planned, chosen, options or CompileOptions()), chosen)
 
 
 def run_on(compiled: CpuKernel, kernel: Kernel, arguments: Sequence[Any]) -> None:

@@ -76,7 +76,7 @@ def test_registers_choose_the_block_of_a_vector_engine() -> None:
     assert "32 registers of 16 float32" in decision(launch, "stays in registers").because
     small = replace(SCALAR_VECTOR_CPU, registers=RegisterFile(vectors=16, vector_bytes=32), vector_bytes=32)
     narrow = choice(first(gemm(dtype="float32"), small), Gemm)
-    assert (narrow.tiling.m, narrow.tiling.n) == (4, 16)
+    assert (narrow.tiling.m, narrow.tiling.n) == (6, 16)
 
 
 def test_a_narrow_product_takes_fewer_vectors_and_more_rows() -> None:

@@ -35,14 +35,31 @@ if TYPE_CHECKING:
     from zellige_cpu.host import Host
 
 
-def product_units(host: Host) -> tuple[MatmulUnit, ...]:
-    """The products that this machine's vector instructions execute: multiply-add, and dot products of pairs and quads where it has them."""
-    units = [MatmulUnit(name="multiply-add", engine="vector", a=t, b=t, c=t) for t in ("float32", "float64", "int32")]
-    if "avx512bf16" in host.features:
-        units.append(MatmulUnit(name="pair dot", engine="vector", a="bfloat16", b="bfloat16", c="float32", k=2, interleave=2))
-    if "avx512vnni" in host.features:
-        units += [MatmulUnit(name="quad dot", engine="vector", a=a, b="int8", c="int32", k=4, interleave=4) for a in ("uint8", "int8")]
-    return tuple(units)
+def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
+    """What a machine can do, in the words of planning."""
+    from zellige_cpu.host import LANES
+    from zellige_cpu.leaf.units import units
+
+    names = tuple(t.name for t in all_dtypes())
+    return Capabilities(
+        target=target,
+        lanes=LANES,
+        are_lanes_emulated=True,
+        threads=host.cores,
+        vector_bytes=host.vector_bytes,
+        cache_line_bytes=64,
+        spaces=tuple(Space(name=name, alignment=64) for name in ("global", "shared", "fragment", "local", "var")),
+        dtypes=names,
+        compute_dtypes=tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64")),
+        matmul=tuple(
+            MatmulUnit(name=u.name, engine="vector", a=u.a.name, b=u.b.name, c=u.accumulator.name, k=u.group, interleave=u.group)
+            for u in units(host)
+        ),
+        features=tuple(sorted(host.features)),
+        engines=(Engine(name="vector", kind="vector"),),
+        copies=(CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),),
+        registers=RegisterFile(vectors=host.vector_registers, vector_bytes=host.vector_bytes),
+    )
 
 
 class CpuBackend:
@@ -76,26 +93,9 @@ class CpuBackend:
 
     @hookimpl
     def describe(self, target: Target) -> Capabilities:
-        from zellige_cpu.host import LANES, running_host
+        from zellige_cpu.host import running_host
 
-        host = running_host()
-        names = tuple(t.name for t in all_dtypes())
-        return Capabilities(
-            target=str(target),
-            lanes=LANES,
-            are_lanes_emulated=True,
-            threads=host.cores,
-            vector_bytes=host.vector_bytes,
-            cache_line_bytes=64,
-            spaces=tuple(Space(name=name, alignment=64) for name in ("global", "shared", "fragment", "local", "var")),
-            dtypes=names,
-            compute_dtypes=tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64")),
-            matmul=product_units(host),
-            features=tuple(sorted(host.features)),
-            engines=(Engine(name="vector", kind="vector"),),
-            copies=(CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),),
-            registers=RegisterFile(vectors=host.vector_registers, vector_bytes=host.vector_bytes),
-        )
+        return capabilities_of(running_host(), str(target))
 
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
@@ -103,7 +103,7 @@ class CpuBackend:
         from zellige_cpu.launch import lower
         from zellige_cpu.program import emitted
 
-        return emitted(lower(planned.kernel, running_host(), ctx.options))
+        return emitted(lower(planned, running_host(), ctx.options))
 
     @hookimpl
     def compile(self, emitted: Emitted) -> Binary:

@@ -25,6 +25,7 @@ from zellige.ir.expr import Buffer, Expr, Load, Precision, Var
 from zellige.ir.stmt import Stmt
 from zellige.ir.traverse import walk
 from zellige_cpu.host import Host
+from zellige_cpu.planned import Products
 from zellige_cpu.program import Site
 from zellige_cpu.text import Function, Line, Module, Value
 
@@ -135,6 +136,8 @@ class Context:
     """This worker's memory for the leaf function at work."""
     memory: MemoryUse = field(default_factory=MemoryUse)
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
+    products: Products = field(default_factory=Products)
+    """What the plan says of products."""
 
     @property
     def module(self) -> Module:

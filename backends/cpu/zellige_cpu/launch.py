@@ -1,6 +1,6 @@
 """A kernel as one LLVM module: two functions a launch.
 
-In: a verified kernel. Out: a :class:`Program`: the text and what is needed to run it.
+In: a planned kernel. Out: a :class:`Program`: the text and what is needed to run it.
 
 ``i64 cells_K(ptr args)`` is the number of grid cells of launch K; ``void launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr
 leaf)`` runs the cells [begin, end), numbered with the first grid axis fastest. ``args`` is an array of 8-byte slots: one pointer a
@@ -16,13 +16,14 @@ from contextlib import contextmanager
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form, is_index_dtype
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import InternalError, catalogue
 from zellige.ir.expr import Cast, Var
 from zellige.ir.sizes import size_vars
-from zellige.ir.stmt import Kernel, Launch, Print, ScalarParam, TensorParam
-from zellige.ir.traverse import walk
+from zellige.ir.stmt import Kernel, Launch, Print, ScalarParam, Stmt, TensorParam
+from zellige.ir.traverse import rebuilt, walk
 from zellige.options import CompileOptions
 from zellige.passes.expand_vectors import expand_vectors
+from zellige.plan.nodes import PlannedKernel, PlannedLaunch, PlanStmt
 from zellige_cpu import statements
 from zellige_cpu.arithmetic import FAST_FLAGS
 from zellige_cpu.context import Context
@@ -30,6 +31,7 @@ from zellige_cpu.expressions import evaluate
 from zellige_cpu.host import Host
 from zellige_cpu.indexes import i64, uniform
 from zellige_cpu.leaf import convert
+from zellige_cpu.planned import products_of
 from zellige_cpu.preparation import prepare
 from zellige_cpu.program import LaunchProgram, Program
 from zellige_cpu.storage import ScratchPlan, add_tensor, check_capacity, plan_scratch
@@ -37,15 +39,29 @@ from zellige_cpu.text import Function, Module, Value
 from zellige_cpu.types import FLOAT64, register_type
 
 
-def lower(kernel: Kernel, host: Host, options: CompileOptions) -> Program:
-    """The whole kernel as LLVM IR."""
+def lower(planned: PlannedKernel, host: Host, options: CompileOptions) -> Program:
+    """The whole kernel as LLVM IR. Its plan has one role, since nothing here runs beside the vector engine."""
+    plans = planned.launches
+    kernel = rebuilt(planned.kernel, launches=tuple(rebuilt(p.launch, body=_body_of(p)) for p in plans))
     _refuse_unknown(kernel)
     kernel = expand_vectors(kernel)
     module = Module(kernel.name, host)
     module.header = f"kernel {kernel.name}"
     with _deep_nesting():
-        launches = tuple(_lower_launch(module, kernel, launch, i, options) for i, launch in enumerate(kernel.launches))
+        launches = tuple(_lower_launch(module, kernel, launch, plans[i], i, options) for i, launch in enumerate(kernel.launches))
     return Program(text=module.text(), launches=launches, symbols=frozenset(module.symbols))
+
+
+def _body_of(planned: PlannedLaunch) -> tuple[Stmt, ...]:
+    """The statements of the only role."""
+    if len(planned.roles) != 1 or planned.channels:
+        raise InternalError("a plan with several roles or with channels reached a machine that runs one")
+    statements = []
+    for statement in planned.roles[0].body:
+        if isinstance(statement, PlanStmt):
+            raise InternalError("a plan with synchronisation reached a machine that runs one role")
+        statements.append(statement)
+    return tuple(statements)
 
 
 def _refuse_unknown(kernel: Kernel) -> None:
@@ -65,7 +81,9 @@ def _deep_nesting() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _lower_launch(module: Module, kernel: Kernel, launch: Launch, number_of: int, options: CompileOptions) -> LaunchProgram:
+def _lower_launch(
+    module: Module, kernel: Kernel, launch: Launch, planned: PlannedLaunch, number_of: int, options: CompileOptions
+) -> LaunchProgram:
     cells = f"cells_{number_of}"
     _emit_cells(module, kernel, launch, cells)
     prepared = prepare(launch, options)
@@ -74,6 +92,7 @@ def _lower_launch(module: Module, kernel: Kernel, launch: Launch, number_of: int
     params = [("args", "ptr"), ("begin", "i64"), ("end", "i64"), ("scratch", "ptr"), ("leaf", "ptr")]
     fn = module.function(name, "void", params, is_exported=True)
     ctx = _context(fn, options)
+    ctx.products = products_of(planned, prepared)
     ctx.plan, ctx.scratch, ctx.leaf = plan, fn.params[3], fn.params[4]
     ctx.memory.scratch_bytes = plan.total
     ctx.safe_values = {safe.buffer: safe.value for safe in prepared.safe_values}

@@ -84,6 +84,8 @@ def _emit(ctx: Context, statement: Stmt) -> None:
     match statement:
         case Alloc(buffer=buffer):
             storage.allocate(ctx, buffer)
+        case Copy() if id(statement) in ctx.products.absorbed:
+            pass  # the product packs its operand from the source
         case Copy() | Transpose():
             _check_extents(ctx, statement)
             maps.emit_map(ctx, tile_operations.copy_as_map(statement), emit_body)
@@ -103,7 +105,8 @@ def _emit(ctx: Context, statement: Stmt) -> None:
         case Map():
             maps.emit_map(ctx, statement, emit_body)
         case For():
-            _for(ctx, statement)
+            if not tiles.emit_loop(ctx, statement, emit_body):
+                _for(ctx, statement)
         case While():
             _while(ctx, statement)
         case If():

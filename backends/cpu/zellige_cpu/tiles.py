@@ -8,30 +8,20 @@ row length known at run time) is copied into scratch memory before, and back aft
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from zellige.dtypes import DType
+from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer, Region, constant_value
-from zellige.ir.stmt import Copy, Gemm, Reduce, Scan, whole
+from zellige.ir.stmt import Copy, For, Gemm, Reduce, Scan, whole
 from zellige.passes import tile_operations
+from zellige_cpu import products
 from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context, EmitBody
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.leaf import gemm, reduce, scan
+from zellige_cpu.planned import unit_of
+from zellige_cpu.products import Tile
 from zellige_cpu.storage import describe
 from zellige_cpu.text import Value
 from zellige_cpu.types import element_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A region as a leaf sees it: the address of its first element, extents and strides (in elements) of all dimensions."""
-
-    pointer: Value
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: DType
-    staged: Region | None = None
 
 
 def constant_extents(region: Region) -> tuple[int, ...] | None:
@@ -97,11 +87,24 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
         emit_body(ctx, tile_operations.gemm_as_map(statement))
         return
     clear = evaluate(ctx, statement.clear)
-    a, b = _tile(ctx, statement.a, emit_body), _tile(ctx, statement.b, emit_body)
+    is_direct = [ctx.products.source(statement, operand) is not None for operand in ("a", "b")]
+    a = None if is_direct[0] else _tile(ctx, statement.a, emit_body)
+    b = None if is_direct[1] else _tile(ctx, statement.b, emit_body)
     c = _target(ctx, statement.c, emit_body, loads=clear.name != "true")
-    if any(tile.strides[-1] != 1 for tile in (a, b, c)):
+    if any(tile is not None and tile.strides[-1] != 1 for tile in (a, b, c)):
+        if any(is_direct):
+            raise InternalError("a product with a direct operand has a tile whose elements are apart")
         emit_body(ctx, tile_operations.gemm_as_map(statement))
         return
+    if a is None or b is None:
+        products.emit_direct(ctx, statement, a, b, c, clear)
+    else:
+        _emit_tiles(ctx, statement, a, b, c, clear)
+    _write_back(ctx, c, statement.c, emit_body)
+
+
+def _emit_tiles(ctx: Context, statement: Gemm, a: Tile, b: Tile, c: Tile, clear: Value) -> None:
+    """A product of tiles by a leaf."""
     spec = gemm.GemmSpec(
         m=c.extents[-2],
         n=c.extents[-1],
@@ -114,12 +117,25 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
         c_stride=c.strides[-2],
         transpose_a=statement.transpose_a,
         transpose_b=statement.transpose_b,
+        unit=unit_of(ctx.host, statement, ctx.products.choices.get(id(statement))),
     )
     name = gemm.emit_gemm(ctx.module, spec)
     ctx.memory.leaf_bytes = max(ctx.memory.leaf_bytes, gemm.scratch_bytes(ctx.host, spec))
     assert ctx.leaf is not None
     ctx.fn.call(name, a.pointer, b.pointer, c.pointer, clear, ctx.leaf)
+
+
+def emit_loop(ctx: Context, loop: For, emit_body: EmitBody) -> bool:
+    """The loop, if its plan makes one product of several iterations."""
+    statement = ctx.products.merged.get(id(loop))
+    if statement is None:
+        return False
+    c = direct_tile(ctx, statement.c)
+    if c is None or c.strides[-1] != 1:
+        c = staged_tile(ctx, statement.c, emit_body, loads=True)
+    products.emit_merged_loop(ctx, loop, statement, c)
     _write_back(ctx, c, statement.c, emit_body)
+    return True
 
 
 # -- reductions and scans ------------------------------------------------------------------------------------------------

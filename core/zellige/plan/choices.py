@@ -15,11 +15,12 @@ from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Transpose
 from zellige.ir.traverse import walk
 from zellige.plan.capabilities import Machine
+from zellige.plan.direct import direct_copy, is_contiguous
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.facts import LaunchFacts, is_whole, statements_in
 from zellige.plan.nodes import Choice, OperandLayout
-from zellige.plan.products import MERGED_BYTES, Product
+from zellige.plan.products import PANEL_BYTES, Product
 from zellige.plan.roles import operations_of
 from zellige.plan.spaces import choose_path, space_of
 from zellige.plugin.contract import Space
@@ -39,7 +40,7 @@ def choose(
         tested = tested_dimensions(operation, scopes[id(operation)]) if id(operation) in scopes else ()
         match operation:
             case Gemm():
-                found.append(_product(facts, operation, products[id(operation)], machine, decisions))
+                found.append(_product(facts, operation, products[id(operation)], scopes, machine, decisions))
             case Copy():
                 found.append(_copy(facts, operation, tested, spaces, machine, decisions))
             case _:
@@ -64,23 +65,27 @@ def _copy(
     return Choice(operation=copy, executor=path.engine or machine.main_engine, mechanism=path.mechanism, tested=tested, edge=edge)  # type: ignore[arg-type]
 
 
-def _product(facts: LaunchFacts, gemm: Gemm, product: Product, machine: Machine, decisions: Decisions) -> Choice:
+def _product(
+    facts: LaunchFacts, gemm: Gemm, product: Product, scopes: Mapping[int, Scope], machine: Machine, decisions: Decisions
+) -> Choice:
     unit = product.unit
     mechanism, merge = "", 1
     layouts: tuple[OperandLayout, ...] = ()
     if machine.style == "ordered" and product.tiling is not None:
         interleave = unit.interleave if unit is not None else 1
+        direct = {name: direct_copy(facts, gemm, region, scopes) for name, region in (("a", gemm.a), ("b", gemm.b))}
         layouts = (
-            OperandLayout(operand="a", buffer=gemm.a.buffer.root, kind="rows", parameters=(interleave,), dtype=_stored(product, 0)),
-            OperandLayout(
-                operand="b", buffer=gemm.b.buffer.root, kind="panels", parameters=(product.tiling.n, interleave), dtype=_stored(product, 1)
-            ),
+            OperandLayout(operand="a", buffer=gemm.a.buffer.root, kind="rows", parameters=(interleave,), dtype=_stored(product, 0),
+                          is_direct=isinstance(direct["a"], Copy)),
+            OperandLayout(operand="b", buffer=gemm.b.buffer.root, kind="panels", parameters=(product.tiling.n, interleave),
+                          dtype=_stored(product, 1), is_direct=isinstance(direct["b"], Copy)),
             OperandLayout(operand="c", buffer=gemm.c.buffer.root, kind="rows"),
-        )
+        )  # fmt: skip
         _tell_block(gemm, product, interleave, machine, decisions)
+        _tell_direct(gemm, direct, decisions)
         loop = loop_of(facts, gemm)
         if loop is not None:
-            merge = merged_iterations(facts, gemm, product, loop, decisions)
+            merge = merged_iterations(facts, gemm, product, loop, direct, scopes, decisions)
             mechanism = "interleaved" if isinstance(loop.kind, Pipelined) and _has_copies(loop) else ""
             if mechanism:
                 decisions.take(
@@ -104,8 +109,10 @@ def _product(facts: LaunchFacts, gemm: Gemm, product: Product, machine: Machine,
         for at in layouts
     )
     executor = unit.engine if unit is not None and unit.engine else machine.main_engine
-    return Choice(operation=gemm, executor=executor, mechanism=mechanism, tiling=product.tiling, layouts=layouts, edge="none",
-                  is_native=product.is_native, merge=merge)  # fmt: skip
+    return Choice(
+        operation=gemm, executor=executor, unit="" if unit is None else unit.name, mechanism=mechanism, tiling=product.tiling,
+        layouts=layouts, edge="none", is_native=product.is_native, merge=merge,
+    )  # fmt: skip
 
 
 def _stored(product: Product, operand: int) -> DType | None:
@@ -132,7 +139,7 @@ def _tell_block(gemm: Gemm, product: Product, interleave: int, machine: Machine,
         f"which block of {gemm.c.buffer.name} stays in registers?", f"{tiling.m} x {tiling.n}",
         f"{file.vectors} registers of {lanes} {product.accumulator} elements: {tiling.m * -(-tiling.n // lanes)} hold sums, "
         "the rest operands",
-        rejected=((f"{2 * tiling.m} x {tiling.n}", "all registers would hold sums, and operands would spill"),), where=gemm.span,
+        rejected=((f"{2 * tiling.m} x {tiling.n}", "sums and operands would not fit, and spill to memory"),), where=gemm.span,
     )  # fmt: skip
     pairs = "" if interleave == 1 else f", {interleave} steps of k next to each other for the dot product instruction"
     decisions.take(
@@ -140,6 +147,20 @@ def _tell_block(gemm: Gemm, product: Product, interleave: int, machine: Machine,
         "the block reads one element of a row and one panel row a step, both in order of address",
         rejected=(("rows of b", "each step of k would touch another line"),), where=gemm.span,
     )  # fmt: skip
+
+
+def _tell_direct(gemm: Gemm, direct: Mapping[str, Copy | str], decisions: Decisions) -> None:
+    """Says of each operand whether its tile is stored; an operand that the block computes has no choice."""
+    for name, found in direct.items():
+        tile = (gemm.a if name == "a" else gemm.b).buffer
+        if isinstance(found, Copy):
+            decisions.take(
+                f"is the tile {tile.name} stored?", f"no: operand {name} is packed from {found.src.buffer.name}",
+                "only this product reads it", rejected=(("a tile, packed from there", "every element would be moved twice"),),
+                where=found.span,
+            )  # fmt: skip
+        else:
+            decisions.take(f"is the tile {tile.name} stored?", "yes", found, where=gemm.span)
 
 
 def loop_of(facts: LaunchFacts, gemm: Gemm) -> For | None:
@@ -151,14 +172,17 @@ def _has_copies(loop: For) -> bool:
     return any(isinstance(s, Copy) and s.src.buffer.root.space == "global" for s in loop.body)
 
 
-def merged_iterations(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For, decisions: Decisions) -> int:
+def merged_iterations(
+    facts: LaunchFacts, gemm: Gemm, product: Product, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope],
+    decisions: Decisions,
+) -> int:  # fmt: skip
     """How many iterations one product may take at once without a change of any bit."""
     k = product.sizes[2]
-    reason = _why_not_merged(facts, gemm, product, loop)
+    reason = _why_not_merged(facts, gemm, product, loop) or _why_not_contiguous(facts, gemm, k or 0, loop, direct, scopes)
     if reason is not None or k is None:
         decisions.take("how many steps of k does a product take at once?", "those of one iteration", reason or "", where=gemm.span)
         return 1
-    steps = MERGED_BYTES // max(1, packed_bytes(gemm, product.operand))
+    steps = PANEL_BYTES // max(1, packed_panel_bytes(product))
     merge = max(1, steps // k)
     if merge > 1:
         decisions.take(
@@ -206,9 +230,24 @@ def _why_not_merged(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For)
     return None
 
 
-def packed_bytes(gemm: Gemm, operand: DType) -> int:
-    """Bytes of an element of the packed operands."""
-    return max(1, operand.storage_bits // 8)
+def _why_not_contiguous(
+    facts: LaunchFacts, gemm: Gemm, k: int, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope]
+) -> str | None:
+    """What keeps the operands of several iterations from being read as larger ones."""
+    for name, found in direct.items():
+        if isinstance(found, str):
+            return found
+        runs_along = gemm.transpose_b if name == "b" else not gemm.transpose_a
+        if not is_contiguous(facts, loop, found, k, scopes, is_last=runs_along):
+            return f"what two iterations read of {found.src.buffer.name} does not lie next to each other along k"
+    return None
+
+
+def packed_panel_bytes(product: Product) -> int:
+    """Bytes of one step of k of a packed panel of b."""
+    columns = product.tiling.n if product.tiling is not None else 1
+    operand = product.operand if product.unit is None else as_dtype(product.unit.b)
+    return columns * max(1, operand.storage_bits // 8)
 
 
 def with_edge(choice: Choice, partial: frozenset[int]) -> Choice:

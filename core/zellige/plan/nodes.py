@@ -208,6 +208,7 @@ class OperandLayout:
 
     ``kind`` is rows (``parameters``: interleave), panels (width, interleave), swizzled (bytes of a row), blocks (rows, columns), or the
     user's own. ``dtype`` is the type of the elements there, None where it is the buffer's: operands may be widened for their unit.
+    ``is_direct``: the operand is brought into this form straight from what the copy of the buffer reads, and the buffer is not stored.
     """
 
     operand: str
@@ -215,11 +216,13 @@ class OperandLayout:
     kind: str
     parameters: tuple[int, ...] = ()
     dtype: DType | None = None
+    is_direct: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What executes one tile operation: ``executor`` is a unit or engine of the capabilities, ``mechanism`` how operands arrive.
+    """What executes one tile operation: ``executor`` is an engine of the capabilities, ``unit`` the name of its product unit (empty: none),
+    ``mechanism`` how operands arrive.
 
     ``edge`` says when parts of a global region outside its tensor must be kept out: "none" where the region is proven inside, "always"
     where it may leave, "partial" for an operation that is proven inside in the iterations that stand in ``full_loops`` and may leave in
@@ -229,6 +232,7 @@ class Choice:
 
     operation: Stmt
     executor: str
+    unit: str = ""
     mechanism: str = ""
     tiling: Tiling | None = None
     layouts: tuple[OperandLayout, ...] = ()

@@ -26,9 +26,9 @@ _FLOAT32: Final = as_dtype("float32")
 _FLOAT64: Final = as_dtype("float64")
 _INT32: Final = as_dtype("int32")
 
-MERGED_BYTES: Final = 512
-"""Bytes of one row of A that a step of a register-blocked product should take: below it the loop around the block costs, above it the
-caches."""
+PANEL_BYTES: Final = 16384
+"""Bytes of a packed panel of b that a step of a register-blocked product should take: half of a small first-level cache, in which the
+panel stays while the rows of a pass by. With fewer, loading and storing the block costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

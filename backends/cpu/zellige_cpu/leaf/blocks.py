@@ -66,7 +66,7 @@ class Macro:
     def name(self) -> str:
         unit = self.unit
         return (
-            f"product_{self.m}x{self.n}_{unit.name.replace(' ', '_').replace('-', '_')}_{unit.a}_{unit.accumulator}_{self.c}_{self.c_stride}"
+            f"product_{self.m}x{self.n}_{unit.a}_{unit.group}_{unit.accumulator}_{self.c}_{self.c_stride}"
             f"_{self.rows}x{self.vectors}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
             f"_{self.multiple}{'_biased' * unit.is_biased}"
         )

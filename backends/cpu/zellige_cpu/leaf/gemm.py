@@ -121,7 +121,9 @@ def _layout(host: Host, spec: GemmSpec) -> _Layout:
     common = {"unit": unit, "depth": spec.k, "granule": granule, "lanes": shape.lanes}
     a = Packing(operand="a", dtype=spec.a, extent=spec.m, is_along=not spec.transpose_a, **common)  # type: ignore[arg-type]
     b = Packing(operand="b", dtype=spec.b, extent=spec.n, is_along=spec.transpose_b, vectors=shape.vectors, **common)  # type: ignore[arg-type]
-    lies_a, lies_b = _lies_ready(spec, unit, "a"), _lies_ready(spec, unit, "b") and spec.m <= 2 * shape.rows and spec.n % shape.lanes == 0
+    lies_a = lies_ready(spec.a, unit, spec.k, is_transposed=spec.transpose_a)
+    lies_b = unit.group == 1 and not spec.transpose_b and has_bits_of(spec.b, unit.b)
+    lies_b = lies_b and spec.m <= 2 * shape.rows and spec.n % shape.lanes == 0
     size_a, size_b = element_bytes(spec.a), element_bytes(spec.b)
     row_step, k_step = a.row_step, unit.word_bytes
     if lies_a:
@@ -138,14 +140,11 @@ def _layout(host: Host, spec: GemmSpec) -> _Layout:
     return _Layout(unit=unit, a=None if lies_a else a, b=None if lies_b else b, macro=macro)
 
 
-def _lies_ready(spec: GemmSpec, unit: Unit, operand: str) -> bool:
-    """Whether the unit can take the elements of an operand where they lie."""
-    own, wanted = (spec.a, unit.a) if operand == "a" else (spec.b, unit.b)
-    if not has_bits_of(own, wanted) or unit.is_biased:
+def lies_ready(dtype: DType, unit: Unit, depth: int, *, is_transposed: bool) -> bool:
+    """Whether a unit can take the elements of operand a where they lie, ``depth`` of k."""
+    if unit.is_biased or not has_bits_of(dtype, unit.a):
         return False
-    if operand == "b":
-        return unit.group == 1 and not spec.transpose_b
-    return unit.group == 1 or (not spec.transpose_a and spec.k % unit.group == 0)
+    return unit.group == 1 or (not is_transposed and depth % unit.group == 0)
 
 
 def has_bits_of(own: DType, wanted: DType) -> bool:
@@ -154,46 +153,6 @@ def has_bits_of(own: DType, wanted: DType) -> bool:
         return memory_type(own) == register_type(own)
     names = {own.name, wanted.name}
     return names == {"tfloat32", "float32"} or (own.is_integer and wanted.is_integer and own.bits == wanted.bits == 8 * element_bytes(own))
-
-
-def scratch_bytes(self) -> int:
-        return self.spare_offset + max((p.spare_bytes for p in (self.a, self.b) if p is not None), default=0)
-
-
-@cache
-def _layout(host: Host, spec: GemmSpec) -> _Layout:
-    unit = spec.unit or general_unit(host, spec.accumulator)
-    shape = blocking(host, spec.m, spec.n, unit.word_bytes)
-    granule = spec.k
-    common = {"unit": unit, "depth": spec.k, "granule": granule, "lanes": shape.lanes}
-    a = Packing(operand="a", dtype=spec.a, extent=spec.m, is_along=not spec.transpose_a, **common)  # type: ignore[arg-type]
-    b = Packing(operand="b", dtype=spec.b, extent=spec.n, is_along=spec.transpose_b, vectors=shape.vectors, **common)  # type: ignore[arg-type]
-    lies_a, lies_b = _lies_ready(spec, unit, "a"), _lies_ready(spec, unit, "b") and spec.m <= 2 * shape.rows and spec.n % shape.lanes == 0
-    size_a, size_b = element_bytes(spec.a), element_bytes(spec.b)
-    row_step, k_step = a.row_step, unit.word_bytes
-    if lies_a:
-        row_step, k_step = (size_a, spec.a_stride * size_a) if spec.transpose_a else (spec.a_stride * size_a, unit.word_bytes)
-    macro = Macro(
-        unit=unit, m=spec.m, n=spec.n, c=spec.c, c_stride=spec.c_stride, lanes=shape.lanes, rows=shape.rows, vectors=shape.vectors,
-        a_row_step=row_step, a_k_step=k_step,
-        panel_step=shape.vectors * shape.lanes * size_b if lies_b else b.panel_step,
-        b_k_step=spec.b_stride * size_b if lies_b else 0,
-        b_alignment=size_b if lies_b else 0,
-        header=b.header,
-        multiple=-(-spec.k // unit.group),
-    )  # fmt: skip
-    return _Layout(unit=unit, a=None if lies_a else a, b=None if lies_b else b, macro=macro)
-
-
-def _lies_ready(spec: GemmSpec, unit: Unit, operand: str) -> bool:
-    """Whether the unit can take the elements of an operand where they lie."""
-    own, wanted = (spec.a, unit.a) if operand == "a" else (spec.b, unit.b)
-    is_same = own.name == wanted.name or (memory_type(own) == register_type(wanted) == register_type(own) and own.is_float)
-    if not is_same or memory_type(own) != register_type(own) or unit.is_biased:
-        return False
-    if operand == "b":
-        return unit.group == 1 and not spec.transpose_b
-    return unit.group == 1 or (not spec.transpose_a and spec.k % unit.group == 0)
 
 
 def scratch_bytes(host: Host, spec: GemmSpec) -> int:

@@ -287,8 +287,8 @@ class _Packer:
         width = spec.vectors * spec.lanes
         target = fn.params[5]
         if full * spec.vectors + tail <= _UNROLLED and not spec.is_along:
-            for panel in range(full):
-                yield constant("i64", panel * width), fn.offset(target, panel * spec.panel_step), spec.vectors
+            for number in range(full):
+                yield constant("i64", number * width), fn.offset(target, number * spec.panel_step), spec.vectors
         elif full:
             with fn.loop(constant("i64", 0), constant("i64", full)) as panel:
                 yield _times(fn, panel.index, width), fn.offset(target, _times(fn, panel.index, spec.panel_step)), spec.vectors

@@ -1,0 +1,110 @@
+"""Which operands of a product are packed straight from global memory, so that their tiles need never be stored.
+
+In: the facts of a launch, a product, what is known at each statement. Out: for operand a and b the copy that the packing replaces, or why
+there is none (:func:`direct_copy`); and whether the copies of several iterations of a loop are one larger copy (:func:`is_contiguous`).
+
+The tile is only written by one copy from global memory and only read by the product behind it in the same body, and in between nothing
+changes what the copy reads. The copy's address must be known not to lie before the tensor; beyond its end it reads zeros, as a copy does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from zellige.analysis.bounds import Scope
+from zellige.ir.expr import Load, Region, constant_value
+from zellige.ir.stmt import Copy, For, Gemm, Map, Stmt
+from zellige.ir.traverse import walk
+from zellige.plan.facts import LaunchFacts, has_lanes, is_whole
+
+
+def direct_copy(facts: LaunchFacts, gemm: Gemm, operand: Region, scopes: Mapping[int, Scope]) -> Copy | str:
+    """The copy that fills the operand's tile, where the product can pack from its source instead; else the reason against it."""
+    root = operand.buffer
+    if has_lanes(facts.launch):
+        return "the kernel programs its lanes"
+    if root.alias is not None or root.space == "global" or not is_whole(operand):
+        return f"{root.name} is not a whole tile of its own"
+    if any(extra is not None for extra in (gemm.scale_a, gemm.scale_b, gemm.metadata)):
+        return "the product has scales or is sparse"
+    body = next((b for b in _bodies(facts.launch.body) if any(s is gemm for s in b)), ())
+    uses = [access for s in facts.launch.body for access in facts.accesses(s) if access.root is root]
+    copies = [s for s in body if isinstance(s, Copy) and s.dst.buffer is root]
+    if len(copies) != 1 or len(uses) != 2 or {id(u.statement) for u in uses} != {id(copies[0]), id(gemm)}:
+        return f"{root.name} is used by more than one copy and this product"
+    copy = copies[0]
+    before, at = next(i for i, s in enumerate(body) if s is copy), next(i for i, s in enumerate(body) if s is gemm)
+    if before > at:
+        return f"{root.name} is copied after the product"
+    return _why_not_read_late(facts, copy, body[before + 1 : at]) or _why_not_matrix(facts, copy, scopes) or copy
+
+
+def _why_not_read_late(facts: LaunchFacts, copy: Copy, between: Sequence[Stmt]) -> str | None:
+    """Why the source cannot be read when the product runs instead of when the copy stands."""
+    source = copy.src.buffer
+    if source.root.space != "global":
+        return f"{copy.dst.buffer.name} is not copied from global memory"
+    if any(source.root in facts.written(s) for s in facts.launch.body):
+        return f"{source.name} is written in the launch"
+    variables = facts.used(copy)
+    loaded = {n.buffer.root for e in copy.src.offsets for n in walk(e) if isinstance(n, Load)}
+    for statement in between:
+        if facts.assigned(statement) & variables or facts.written(statement) & loaded:
+            return f"the address in {source.name} changes before the product"
+    return None
+
+
+def matrix_dimensions(region: Region) -> tuple[int, int] | None:
+    """The two dimensions of a region that has more than one element in just two, the second its last."""
+    wide = [d for d, extent in enumerate(region.extents) if constant_value(extent) != 1]
+    return (wide[0], wide[1]) if len(wide) == 2 and wide[1] == region.buffer.rank - 1 else None
+
+
+def _why_not_matrix(facts: LaunchFacts, copy: Copy, scopes: Mapping[int, Scope]) -> str | None:
+    source, tile = copy.src, copy.dst
+    buffer = source.buffer
+    if buffer.dtype != tile.buffer.dtype or buffer.dtype.bits < 8:
+        return f"{buffer.name} has another type than {tile.buffer.name}, or packs its elements"
+    if any(safe.buffer.root is buffer.root for safe in facts.launch.safe_values):
+        return f"{buffer.name} reads as another value than zero outside"
+    dimensions = matrix_dimensions(source)
+    sizes = [constant_value(source.extents[d]) for d in dimensions or ()]
+    if dimensions is None or not is_whole(tile) or sizes != [constant_value(e) for e in tile.buffer.shape]:
+        return f"what is copied of {buffer.name} is not rows of constant length"
+    if buffer.strides is not None and constant_value(buffer.strides[-1]) != 1:
+        return f"the elements of a row of {buffer.name} may be apart"
+    scope = scopes.get(id(copy))
+    if scope is None or not all(scope.is_nonnegative(scope.form(offset)) for offset in source.offsets):
+        return f"the copy may begin before {buffer.name}"
+    return None
+
+
+def is_contiguous(facts: LaunchFacts, loop: For, copy: Copy, depth: int, scopes: Mapping[int, Scope], *, is_last: bool) -> bool:
+    """Whether the copies of iterations that follow each other lie next to each other: in the last of the matrix's dimensions or the first,
+    each ``depth`` elements on."""
+    dimensions = matrix_dimensions(copy.src)
+    scope = scopes.get(id(copy))
+    if dimensions is None or scope is None or constant_value(loop.step) != 1:
+        return False
+    for number, offset in enumerate(copy.src.offsets):
+        parts = scope.form(offset).split(loop.var)
+        moves = depth if number == dimensions[1 if is_last else 0] else 0
+        if parts is None or parts[0].constant != moves:
+            return False
+        if any(scope.mentions(atom, frozenset((loop.var,))) for atom in parts[1].atoms()):
+            return False
+    return True
+
+
+def _bodies(body: Sequence[Stmt]) -> Iterator[Sequence[Stmt]]:
+    """Every body outside Maps."""
+    pending: list[Sequence[Stmt]] = [body]
+    while pending:
+        current = pending.pop()
+        yield current
+        for statement in current:
+            if isinstance(statement, Map):
+                continue
+            pending.extend(getattr(statement, name) for name in type(statement).BODIES)
+
+
