@@ -78,6 +78,15 @@ class Slot:
     lanes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The grid variable that changes fastest among cells taken together: ``place`` counts its ``count`` cells from 0."""
+
+    var: Var
+    place: Value
+    count: int
+
+
 @dataclass(slots=True)
 class LoopLabels:
     following: str
@@ -138,6 +147,7 @@ class Context:
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
     products: Products = field(default_factory=Products)
     """What the plan says of products."""
+    way: Way | None = None
 
     @property
     def module(self) -> Module:

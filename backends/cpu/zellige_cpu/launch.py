@@ -2,17 +2,18 @@
 
 In: a planned kernel. Out: a :class:`Program`: the text and what is needed to run it.
 
-``i64 cells_K(ptr args)`` is the number of grid cells of launch K; ``void launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr
-leaf)`` runs the cells [begin, end), numbered with the first grid axis fastest. ``args`` is an array of 8-byte slots: one pointer a
-tensor parameter, one value a scalar parameter (integers as 64 bits, floats as a double), one a symbolic size, then the address of the
-status word and the function that prints. ``scratch`` and ``leaf`` are memory of the calling thread, aligned to 64 bytes.
+``i64 cells_K(ptr args)`` is the number of grid cells of launch K, or of groups of cells that its plan takes together; ``void
+launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr leaf)`` runs those in [begin, end), numbered with the first grid axis fastest.
+``args`` is an array of 8-byte slots: one pointer a tensor parameter, one value a scalar parameter (integers as 64 bits, floats as a
+double), one a symbolic size, then the address of the status word and the function that prints. ``scratch`` and ``leaf`` are memory of
+the calling thread, aligned to 64 bytes.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form, is_index_dtype
@@ -26,7 +27,7 @@ from zellige.passes.expand_vectors import expand_vectors
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch, PlanStmt
 from zellige_cpu import statements
 from zellige_cpu.arithmetic import FAST_FLAGS
-from zellige_cpu.context import Context
+from zellige_cpu.context import Context, Way
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.host import Host
 from zellige_cpu.indexes import i64, uniform
@@ -85,7 +86,8 @@ def _lower_launch(
     module: Module, kernel: Kernel, launch: Launch, planned: PlannedLaunch, number_of: int, options: CompileOptions
 ) -> LaunchProgram:
     cells = f"cells_{number_of}"
-    _emit_cells(module, kernel, launch, cells)
+    coarsen = planned.order.coarsen or (1,) * len(launch.grid)
+    _emit_cells(module, kernel, launch, coarsen, cells)
     prepared = prepare(launch, options)
     plan = plan_scratch(prepared)
     name = f"launch_{number_of}"
@@ -101,8 +103,8 @@ def _lower_launch(
     extents = [ctx.scope.form(extent) for extent in prepared.grid]
     with ctx.nested(), fn.loop(fn.params[1], fn.params[2]) as loop:
         ctx.cell_end = loop.next
-        _bind_grid(ctx, prepared, extents, loop.index)
-        statements.emit_body(ctx, prepared.body)
+        with _grid(ctx, prepared, extents, coarsen, loop.index):
+            statements.emit_body(ctx, prepared.body)
     fn.label(ctx.stop)
     fn.ret()
     check_capacity(launch, plan, ctx.memory.scratch_bytes + ctx.memory.leaf_bytes, module.host.memory_bytes // module.host.cores)
@@ -123,15 +125,21 @@ def _context(fn: Function, options: CompileOptions) -> Context:
     return ctx
 
 
-def _emit_cells(module: Module, kernel: Kernel, launch: Launch, name: str) -> None:
+def _emit_cells(module: Module, kernel: Kernel, launch: Launch, coarsen: Sequence[int], name: str) -> None:
+    """How many pieces of work the launch is: cells, or groups of cells that its plan takes together."""
     fn = module.function(name, "i64", [("args", "ptr")], is_exported=True)
     ctx = _context(fn, CompileOptions())
     _bind_arguments(ctx, kernel, None)
     total = i64(1)
-    for extent in launch.grid:
-        size = fn.intrinsic("llvm.smax", uniform(ctx, ctx.scope.form(extent)), i64(0))
+    for extent, factor in zip(launch.grid, coarsen):
+        size = fn.intrinsic("llvm.smax", _groups(fn, uniform(ctx, ctx.scope.form(extent)), factor), i64(0))
         total = fn.binary("mul", total, size)
     fn.ret(total)
+
+
+def _groups(fn: Function, extent: Value, factor: int) -> Value:
+    """Groups of ``factor`` that cover ``extent``."""
+    return extent if factor == 1 else fn.binary("sdiv", fn.binary("add", extent, i64(factor - 1)), i64(factor))
 
 
 def _bind_arguments(ctx: Context, kernel: Kernel, plan: ScratchPlan | None) -> None:
@@ -168,17 +176,31 @@ def _bind_scalar(ctx: Context, var: Var, place: Value) -> None:
         statements.bind_value(ctx, var, value)
 
 
-def _bind_grid(ctx: Context, launch: Launch, extents: list[Form], cell: Value) -> None:
+@contextmanager
+def _grid(ctx: Context, launch: Launch, extents: list[Form], coarsen: Sequence[int], piece: Value) -> Iterator[None]:
+    """The grid's variables in the cells of a piece of work; of variables whose cells are taken together the last is the fastest."""
     fn = ctx.fn
-    rest = cell
-    for place, (var, extent) in enumerate(zip(launch.grid_vars, extents)):
+    rest = piece
+    firsts: list[tuple[Var, Value, Value, int]] = []
+    for place, (var, extent, factor) in enumerate(zip(launch.grid_vars, extents, coarsen)):
         ctx.scope.add_variable(var, ZERO, extent - 1)
         if extent.constant == 1:
             ctx.set_index(var, i64(0))
-        elif place == len(extents) - 1:
-            ctx.set_index(var, rest)
+            continue
+        coordinate = rest
+        if place < len(extents) - 1:
+            size = _groups(fn, uniform(ctx, extent), factor)
+            coordinate, rest = fn.binary("urem", rest, size), fn.binary("udiv", rest, size)
+        if factor == 1:
+            ctx.set_index(var, coordinate)
         else:
-            size = uniform(ctx, extent)
-            ctx.set_index(var, fn.binary("urem", rest, size))
-            rest = fn.binary("udiv", rest, size)
-
+            firsts.append((var, fn.binary("mul", coordinate, i64(factor)), uniform(ctx, extent), factor))
+    with ExitStack() as stack:
+        for var, first, extent_value, factor in firsts:
+            stack.enter_context(ctx.nested())
+            stop = fn.intrinsic("llvm.smin", fn.binary("add", first, i64(factor)), extent_value)
+            loop = stack.enter_context(fn.loop(first, stop))
+            ctx.set_index(var, loop.index)
+            ctx.cell_end = loop.next
+            ctx.way = Way(var, fn.binary("sub", loop.index, first), factor)
+        yield

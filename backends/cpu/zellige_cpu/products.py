@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
@@ -23,7 +24,7 @@ from zellige_cpu.leaf.gemm import lies_ready
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.planned import Operand, unit_of
-from zellige_cpu.text import FALSE, Value
+from zellige_cpu.text import FALSE, Value, constant
 from zellige_cpu.types import element_bytes
 
 
@@ -101,8 +102,18 @@ def _size(extent: object) -> int:
     return int(value)
 
 
-def pack_source(ctx: Context, packing: Packing, region: Region, depth: Value, target: Value, spare: Value) -> None:
-    """Code that packs ``depth`` elements of k from a region of a tensor; what lies beyond the tensor is zero."""
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a packing reads: the address of its first element, bytes from line to line, lines and elements of a line that exist."""
+
+    pointer: Value
+    pitch: Value
+    lines: Value
+    reach: Value
+
+
+def _source(ctx: Context, packing: Packing, region: Region, depth: Value) -> _Source:
+    """A region of a tensor, ``depth`` elements of k of it; what lies beyond the tensor does not exist."""
     fn = ctx.fn
     dimensions = matrix_dimensions(region)
     assert dimensions is not None, "a direct operand is a matrix"
@@ -118,7 +129,80 @@ def pack_source(ctx: Context, packing: Packing, region: Region, depth: Value, ta
         inside = size - offset - 1
         if d not in dimensions and not ctx.scope.is_nonnegative(inside):
             lines = fn.select(is_nonnegative(ctx, inside), lines, i64(0))
-    fn.call(emit_packing(ctx.module, packing), pointer, pitch, lines, reach, depth, target, spare)
+    return _Source(pointer, pitch, lines, reach)
+
+
+def _emit_packing(ctx: Context, packing: Packing, source: _Source, depth: Value, target: Value, spare: Value) -> None:
+    name = emit_packing(ctx.module, packing)
+    ctx.fn.call(name, source.pointer, source.pitch, source.lines, source.reach, depth, target, spare)
+
+
+def pack_source(ctx: Context, packing: Packing, region: Region, depth: Value, target: Value, spare: Value) -> None:
+    """Code that packs ``depth`` elements of k from a region of a tensor; what lies beyond the tensor is zero."""
+    _emit_packing(ctx, packing, _source(ctx, packing, region, depth), depth, target, spare)
+
+
+_KEPT_BYTES: Final = 16 << 20
+"""The most that a worker keeps of packed operands for later cells."""
+
+_KEY_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Packed operands that stay for the next cells: places for ``steps`` steps of k in each of ``ways``, and keys that say what is there.
+
+    A key is the address and the number of lines of what was packed. Nothing writes the source in the launch, and keys are forgotten
+    where the launch's function begins, so equal keys mean equal content.
+    """
+
+    packing: Packing
+    places: Value
+    keys: Value
+    way: Value | None
+    steps: int
+
+    def place(self, ctx: Context, step: Value) -> tuple[Value, Value]:
+        """The addresses of the packed operand and of the key of a step."""
+        fn = ctx.fn
+        number = step if self.way is None else fn.binary("add", step, fn.binary("mul", self.way, i64(self.steps)))
+        target = fn.offset(self.places, fn.binary("mul", number, i64(round_up(self.packing.target_bytes, 64))))
+        return target, fn.offset(self.keys, fn.binary("mul", number, i64(_KEY_BYTES)))
+
+
+def _kept(ctx: Context, packing: Packing, region: Region, steps: int | None) -> _Kept:
+    """Room for the packings of an operand over a loop of ``steps`` steps (None: of unknown many) that other cells may use again."""
+    size = round_up(packing.target_bytes, 64)
+    ways, way = 1, None
+    if ctx.way is not None and any(ctx.scope.mentions(offset, frozenset((ctx.way.var,))) for offset in region.offsets):
+        ways, way = ctx.way.count, ctx.way.place
+    if steps is None or size * steps * ways > _KEPT_BYTES:
+        ways, way = 1, None
+    if steps is None or size * steps > _KEPT_BYTES:
+        steps = 1
+        places, keys = ctx.reserve_scratch(size), ctx.reserve_scratch(_KEY_BYTES)
+    else:
+        places, keys = ctx.reserve_scratch(size * steps * ways), ctx.reserve_scratch(_KEY_BYTES * steps * ways)
+    with ctx.at(0):
+        ctx.fn.intrinsic("llvm.memset", keys, constant("i8", 0), i64(_KEY_BYTES * steps * ways), FALSE)
+    return _Kept(packing, places, keys, way, steps)
+
+
+def _pack_unless_kept(ctx: Context, kept: _Kept, region: Region, depth: Value, step: Value, spare: Value) -> Value:
+    """The address of the packed region, packed now unless it still is there."""
+    fn = ctx.fn
+    source = _source(ctx, kept.packing, region, depth)
+    target, key = kept.place(ctx, step)
+    address = fn.convert("ptrtoint", source.pointer, "i64")
+    second = fn.offset(key, 8)
+    same = fn.binary(
+        "and", fn.compare("eq", fn.load(key, "i64", align=8), address), fn.compare("eq", fn.load(second, "i64", align=8), source.lines)
+    )
+    with fn.when(fn.binary("xor", same, constant("i1", True))):
+        fn.store(address, key, align=8)
+        fn.store(source.lines, second, align=8)
+        _emit_packing(ctx, kept.packing, source, depth, target, spare)
+    return target
 
 
 # -- merged loops --------------------------------------------------------------------------------------------------------
@@ -132,26 +216,38 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile) -> None:
     sources = {operand: ctx.products.sources[id(gemm)][operand] for operand in ("a", "b")}
     k = layout.a.granule
     start, stop = ctx.freeze(ctx, loop.start), ctx.freeze(ctx, loop.stop)
-    end = uniform(ctx, stop)
-    a, b, spare = _leaf_places(ctx, layout)
-    with ctx.nested(), fn.loop(uniform(ctx, start), end, choice.merge) as at:
+    first, end = uniform(ctx, start), uniform(ctx, stop)
+    count = (stop - start).constant
+    steps = None if count is None else max(1, -(-count // choice.merge))
+    kept_a, kept_b = (_kept(ctx, p, sources[p.operand].src, steps) for p in (layout.a, layout.b))
+    spare = _leaf(ctx, max(layout.a.spare_bytes, layout.b.spare_bytes))
+    with ctx.nested(), fn.loop(first, end, choice.merge) as at:
         ctx.scope.add_variable(loop.var, start, stop - 1)
         ctx.set_index(loop.var, at.index)
         iterations = fn.intrinsic("llvm.smin", fn.binary("sub", end, at.index), i64(choice.merge))
         depth = fn.binary("mul", iterations, i64(k))
-        pack_source(ctx, layout.a, sources["a"].src, depth, a, spare)
-        pack_source(ctx, layout.b, sources["b"].src, depth, b, spare)
+        step = fn.binary("udiv", fn.binary("sub", at.index, first), i64(choice.merge))
+        a, b = (
+            _pack_unless_kept(ctx, kept, sources[kept.packing.operand].src, depth, step if kept.steps > 1 else i64(0), spare)
+            for kept in (kept_a, kept_b)
+        )
         group = layout.macro.unit.group
-        steps = depth if group == 1 else fn.binary("udiv", depth, i64(group))
+        words = depth if group == 1 else fn.binary("udiv", depth, i64(group))
         name = emit_macro(ctx.module, layout.macro)
-        fn.call(name, a, b, c.pointer, steps, i64(layout.macro.m), i64(layout.macro.n), FALSE)
+        fn.call(name, a, b, c.pointer, words, i64(layout.macro.m), i64(layout.macro.n), FALSE)
+
+
+def _leaf(ctx: Context, size: int) -> Value:
+    """The memory of the leaf at work, at least ``size`` bytes."""
+    assert ctx.leaf is not None
+    ctx.memory.leaf_bytes = max(ctx.memory.leaf_bytes, size)
+    return ctx.leaf
 
 
 def _leaf_places(ctx: Context, layout: Layout) -> tuple[Value, Value, Value]:
     """Addresses of packed a, packed b and spare lines in the leaf's memory."""
-    assert ctx.leaf is not None
-    ctx.memory.leaf_bytes = max(ctx.memory.leaf_bytes, layout.leaf_bytes)
-    return ctx.leaf, ctx.fn.offset(ctx.leaf, layout.b_offset), ctx.fn.offset(ctx.leaf, layout.spare_offset)
+    leaf = _leaf(ctx, layout.leaf_bytes)
+    return leaf, ctx.fn.offset(leaf, layout.b_offset), ctx.fn.offset(leaf, layout.spare_offset)
 
 
 def emit_direct(ctx: Context, gemm: Gemm, a: Tile | None, b: Tile | None, c: Tile, clear: Value) -> None:

@@ -5,14 +5,16 @@ In: the facts of a launch, its products and a machine. Out: a :class:`~zellige.p
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import Final
 
 from zellige.ir.expr import Var, constant_value
-from zellige.ir.stmt import Copy, For, NamedHint, Persistent, RasterHint
+from zellige.ir.stmt import Copy, For, Gemm, NamedHint, Persistent, RasterHint
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, statements_in
-from zellige.plan.nodes import LaunchPlan
+from zellige.plan.nodes import Choice, LaunchPlan
 from zellige.plan.products import Product
 
 SIDE = 128
@@ -20,7 +22,16 @@ SIDE = 128
 them."""
 
 
-def plan_order(facts: LaunchFacts, products: dict[int, Product], machine: Machine, decisions: Decisions) -> LaunchPlan:
+SHARED: Final = 4
+"""Cells that share a packed operand: packing then costs a few hundredths of the product."""
+
+GROUPS: Final = 4
+"""Groups of cells that each worker should have, so that none waits long for the others."""
+
+
+def plan_order(
+    facts: LaunchFacts, products: dict[int, Product], choices: Sequence[Choice], machine: Machine, decisions: Decisions
+) -> LaunchPlan:
     """The walk over the grid: as hinted, and coarser where a cell's product is small."""
     launch = facts.launch
     hint = next((h for h in launch.hints if isinstance(h, RasterHint)), None)
@@ -34,7 +45,7 @@ def plan_order(facts: LaunchFacts, products: dict[int, Product], machine: Machin
         decisions.take("how many tiles does a block take?", "all that its persistent loop names", "the kernel is written so (T.Persistent)")
     coarsen: tuple[int, ...] = ()
     if machine.style == "ordered" and not launch.lane_vars:
-        coarsen = _coarsening(facts, products, decisions)
+        coarsen = _coarsening(facts, products, choices, machine, decisions)
     if launch.cluster is not None:
         known = any(s.scope == "cluster" for s in machine.capabilities.synchronisation)
         decisions.take(
@@ -57,22 +68,51 @@ def plan_order(facts: LaunchFacts, products: dict[int, Product], machine: Machin
     )
 
 
-def _coarsening(facts: LaunchFacts, products: dict[int, Product], decisions: Decisions) -> tuple[int, ...]:
+def _coarsening(
+    facts: LaunchFacts, products: dict[int, Product], choices: Sequence[Choice], machine: Machine, decisions: Decisions
+) -> tuple[int, ...]:
     """Cells along each grid variable that a worker takes together; empty where one is right."""
     sides = _sides(facts, products)
     factors = []
     for var in facts.launch.grid_vars:
         side = sides.get(var)
         factors.append(1 if side is None or side <= 0 or side >= SIDE else ceil(SIDE / side))
+    because = f"a cell's product is smaller than {SIDE} x {SIDE}: operands packed for one cell serve its neighbours"
+    shared = _shared(facts, choices, machine, factors)
+    if shared is not None:
+        factors, because = shared, "operands packed for one cell serve the others, and enough groups are left for all workers"
     if all(f == 1 for f in factors):
         return ()
     named = " x ".join(f"{f} along {v.name}" for v, f in zip(facts.launch.grid_vars, factors))
     decisions.take(
-        "how many cells of the grid does a worker take at once?", named,
-        f"a cell's product is smaller than {SIDE} x {SIDE}: operands packed for one cell serve its neighbours",
-        rejected=(("one cell", "packing would cost as much as the product"),),
+        "how many cells of the grid does a worker take at once?", named, because,
+        rejected=(("one cell", "each cell would pack both of its operands"),),
     )  # fmt: skip
     return tuple(factors)
+
+
+def _shared(facts: LaunchFacts, choices: Sequence[Choice], machine: Machine, factors: Sequence[int]) -> list[int] | None:
+    """Larger factors for a grid of constant size whose products pack their operands from tensors: along a variable on which only one
+    operand depends the other one is the same. None where there is nothing to share."""
+    extents = [constant_value(e) for e in facts.launch.grid]
+    merged = next((c for c in choices if c.merge > 1 and isinstance(c.operation, Gemm)), None)
+    if merged is None or any(e is None for e in extents):
+        return None
+    sizes = [int(e) for e in extents if e is not None]
+    tiles = [at.buffer for at in merged.layouts if at.is_direct]
+    copies = [s for s in statements_in(facts.launch.body) if isinstance(s, Copy) and s.dst.buffer in tiles]
+    depends = [[any(facts.scope.mentions(o, frozenset((v,))) for o in c.src.offsets) for c in copies] for v in facts.launch.grid_vars]
+    sharing = [number for number, uses in enumerate(depends) if any(uses) and not all(uses)]
+    if not sharing:
+        return None
+    chosen = list(factors)
+    for number in sharing:
+        chosen[number] = min(factors[number] * (SHARED if number == sharing[-1] else SHARED // 2), max(1, sizes[number]))
+    wanted = GROUPS * max(1, machine.capabilities.threads)
+    while prod(-(-size // factor) for size, factor in zip(sizes, chosen)) < wanted and any(f > 1 for f in chosen):
+        largest = max(range(len(chosen)), key=lambda number: (chosen[number], -number))
+        chosen[largest] = -(-chosen[largest] // 2)
+    return chosen
 
 
 def _sides(facts: LaunchFacts, products: dict[int, Product]) -> dict[Var, int]:

@@ -255,7 +255,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once; persistent
+    """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once, the last variable
+    of more than one fastest; persistent
     workers; splits of the reduction; bytes of workspace."""
 
     order: Literal["row", "column"] = "row"

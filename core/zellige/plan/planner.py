@@ -49,7 +49,7 @@ def _planned(kernel: Kernel, launch: Launch, machine: Machine) -> PlannedLaunch:
     _tell_schedules(context)
     programs = _programs(context) or _in_one_role(context)
     roles, full, choices = _split(context, programs.roles, choices)
-    order = plan_order(context.facts, context.legal.products, context.machine, context.decisions)
+    order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions)
     return PlannedLaunch(
         launch=context.legal.launch, roles=roles, full_loops=full, channels=programs.channels, placements=programs.placements,
         choices=choices, order=order, decisions=context.decisions.all(),

@@ -23,6 +23,9 @@ from zellige_cpu.types import element_bytes, register_type
 _UNROLL = 4
 """Words of k in one round of a micro-kernel's loop."""
 
+_LINE = 64
+"""Bytes of a cache line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
@@ -194,12 +197,23 @@ class _Step:
             carried = [loop.carry(s) for s in sums]
             base_a = fn.offset(a, fn.binary("mul", loop.index, constant("i64", self.macro.a_k_step)))
             base_b = fn.offset(panel, fn.binary("mul", loop.index, constant("i64", self.panel_step)))
+            if unroll > 1 and self.macro.a_k_step == self.macro.unit.word_bytes:
+                self._prefetch(a, loop.index)
             current = carried
             for k in range(unroll):
                 current = self._emit(base_a, base_b, k, current)
             for old, new in zip(carried, current):
                 loop.update(old, new)
         return [loop.final(s) for s in carried]
+
+    def _prefetch(self, a: Value, step: Value) -> None:
+        """A share of the rows that the next block reads, which may lie far away: their bytes are spread evenly over the steps."""
+        fn, macro = self.fn, self.macro
+        share = -(-self.rows * macro.unit.word_bytes * _UNROLL // _LINE) * _LINE
+        ahead = fn.offset(a, self.rows * macro.a_row_step)
+        first = fn.offset(ahead, fn.binary("mul", step, constant("i64", share // _UNROLL)))
+        for line in range(0, share, _LINE):
+            fn.intrinsic("llvm.prefetch", fn.offset(first, line), constant("i32", 0), constant("i32", 3), constant("i32", 1))
 
     def _emit(self, a: Value, panel: Value, k: int, sums: list[Value]) -> list[Value]:
         fn, macro = self.fn, self.macro

@@ -31,6 +31,9 @@ from zellige_cpu.types import element_bytes, memory_type, register_type, vector_
 _UNROLLED = 16
 """Vectors of one line of b up to which the code has no loop over panels."""
 
+_PREFETCHED = 1024
+"""Bytes of a line up to which whole lines are asked for ahead."""
+
 
 def round_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
@@ -75,8 +78,8 @@ class Packing:
 
     @property
     def panel_step(self) -> int:
-        """Bytes from one packed panel of b to the next."""
-        return self.header + self.words * self.vectors * self.lanes * self.unit.word_bytes
+        """Bytes from one packed panel of b to the next: lines of the same k lie in different sets of a cache."""
+        return self.header + self.words * self.vectors * self.lanes * self.unit.word_bytes + 64
 
     @property
     def panels(self) -> tuple[int, int]:
@@ -203,6 +206,15 @@ class _Packer:
             found.append(fn.call(self.line, source, pitch, number, lines, reach_bytes, need, self.zeros, place))
         return found
 
+    def _prefetch(self, number: Value, ahead: int, count: int) -> None:
+        """Asks for ``count`` lines that come ``ahead`` lines later: each may lie in a page of its own, where no hardware looks ahead."""
+        fn, spec = self.fn, self.spec
+        source, pitch = fn.params[0], fn.params[1]
+        for i in range(count):
+            line = fn.offset(source, fn.binary("mul", fn.binary("add", number, constant("i64", ahead + i)), pitch))
+            for place in range(0, spec.line_bytes, 64):
+                fn.intrinsic("llvm.prefetch", fn.offset(line, place), constant("i32", 0), constant("i32", 2), constant("i32", 1))
+
     def _steps(self) -> Value:
         """Words of k to pack."""
         fn, group = self.fn, self.spec.unit.group
@@ -256,6 +268,8 @@ class _Packer:
         steps = self._steps()
         with fn.loop(constant("i64", 0), constant("i64", spec.extent)) as row:
             (source,) = self._lines(row.index, 1)
+            if spec.line_bytes <= _PREFETCHED:
+                self._prefetch(row.index, 2, 1)
             target = fn.offset(fn.params[5], _times(fn, row.index, spec.row_step))
             with fn.loop(constant("i64", 0), steps, unroll * side) as at:
                 first = fn.offset(source, _times(fn, at.index, spec.unit.group * size))
@@ -300,6 +314,8 @@ class _Packer:
         size, lanes, word = element_bytes(spec.dtype), spec.lanes, spec.unit.word_bytes
         with fn.loop(constant("i64", 0), self._steps()) as at:
             sources = self._lines(_times(fn, at.index, spec.unit.group), spec.unit.group)
+            if spec.line_bytes <= _PREFETCHED:
+                self._prefetch(_times(fn, at.index, spec.unit.group), max(8, spec.unit.group), spec.unit.group)
             for column, panel, vectors in self._groups_of_panels():
                 place = fn.offset(panel, fn.binary("add", _times(fn, at.index, vectors * lanes * word), constant("i64", spec.header)))
                 shift = _times(fn, column, size)
