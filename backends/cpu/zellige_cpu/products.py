@@ -111,6 +111,10 @@ class _Source:
     lines: Value
     reach: Value
 
+    def across(self, packing: Packing) -> Value:
+        """How many rows of a or columns of b exist."""
+        return self.lines if packing.is_along else self.reach
+
 
 def _source(ctx: Context, packing: Packing, region: Region, depth: Value) -> _Source:
     """A region of a tensor, ``depth`` elements of k of it; what lies beyond the tensor does not exist."""
@@ -188,10 +192,9 @@ def _kept(ctx: Context, packing: Packing, region: Region, steps: int | None) -> 
     return _Kept(packing, places, keys, way, steps)
 
 
-def _pack_unless_kept(ctx: Context, kept: _Kept, region: Region, depth: Value, step: Value, spare: Value) -> Value:
-    """The address of the packed region, packed now unless it still is there."""
+def _pack_unless_kept(ctx: Context, kept: _Kept, source: _Source, depth: Value, step: Value, spare: Value) -> Value:
+    """The address of the packed source, packed now unless it still is there."""
     fn = ctx.fn
-    source = _source(ctx, kept.packing, region, depth)
     target, key = kept.place(ctx, step)
     address = fn.convert("ptrtoint", source.pointer, "i64")
     second = fn.offset(key, 8)
@@ -227,14 +230,16 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile) -> None:
         iterations = fn.intrinsic("llvm.smin", fn.binary("sub", end, at.index), i64(choice.merge))
         depth = fn.binary("mul", iterations, i64(k))
         step = fn.binary("udiv", fn.binary("sub", at.index, first), i64(choice.merge))
-        a, b = (
-            _pack_unless_kept(ctx, kept, sources[kept.packing.operand].src, depth, step if kept.steps > 1 else i64(0), spare)
-            for kept in (kept_a, kept_b)
-        )
+        from_a, from_b = (_source(ctx, p, sources[p.operand].src, depth) for p in (layout.a, layout.b))
+        a = _pack_unless_kept(ctx, kept_a, from_a, depth, step if kept_a.steps > 1 else i64(0), spare)
+        b = _pack_unless_kept(ctx, kept_b, from_b, depth, step if kept_b.steps > 1 else i64(0), spare)
         group = layout.macro.unit.group
         words = depth if group == 1 else fn.binary("udiv", depth, i64(group))
         name = emit_macro(ctx.module, layout.macro)
-        fn.call(name, a, b, c.pointer, words, i64(layout.macro.m), i64(layout.macro.n), FALSE)
+        rows, columns = from_a.across(layout.a), from_b.across(layout.b)
+        rows = rows if "m" in choice.unread else i64(layout.macro.m)
+        columns = columns if "n" in choice.unread else i64(layout.macro.n)
+        fn.call(name, a, b, c.pointer, words, rows, columns, FALSE)
 
 
 def _leaf(ctx: Context, size: int) -> Value:

@@ -15,7 +15,7 @@ from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Transpose
 from zellige.ir.traverse import walk
 from zellige.plan.capabilities import Machine
-from zellige.plan.direct import direct_copy, is_contiguous
+from zellige.plan.direct import direct_copy, is_contiguous, unread_dimensions
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.facts import LaunchFacts, is_whole, statements_in
@@ -70,6 +70,7 @@ def _product(
 ) -> Choice:
     unit = product.unit
     mechanism, merge = "", 1
+    unread: tuple[str, ...] = ()
     layouts: tuple[OperandLayout, ...] = ()
     if machine.style == "ordered" and product.tiling is not None:
         interleave = unit.interleave if unit is not None else 1
@@ -86,6 +87,8 @@ def _product(
         loop = loop_of(facts, gemm)
         if loop is not None:
             merge = merged_iterations(facts, gemm, product, loop, direct, scopes, decisions)
+            if merge > 1:
+                unread = _unread(facts, gemm, loop, direct, scopes, decisions)
             mechanism = "interleaved" if isinstance(loop.kind, Pipelined) and _has_copies(loop) else ""
             if mechanism:
                 decisions.take(
@@ -111,7 +114,7 @@ def _product(
     executor = unit.engine if unit is not None and unit.engine else machine.main_engine
     return Choice(
         operation=gemm, executor=executor, unit="" if unit is None else unit.name, mechanism=mechanism, tiling=product.tiling,
-        layouts=layouts, edge="none", is_native=product.is_native, merge=merge,
+        layouts=layouts, edge="none", is_native=product.is_native, merge=merge, unread=unread,
     )  # fmt: skip
 
 
@@ -241,6 +244,23 @@ def _why_not_contiguous(
         if not is_contiguous(facts, loop, found, k, scopes, is_last=runs_along):
             return f"what two iterations read of {found.src.buffer.name} does not lie next to each other along k"
     return None
+
+
+def _unread(
+    facts: LaunchFacts, gemm: Gemm, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope], decisions: Decisions
+) -> tuple[str, ...]:
+    """The dimensions in which blocks of the result that lie beyond the tensors are left out."""
+    copies = {name: found for name, found in direct.items() if isinstance(found, Copy)}
+    if all(id(copy) in scopes and not tested_dimensions(copy, scopes[id(copy)]) for copy in copies.values()):
+        return ()
+    unread = unread_dimensions(facts, gemm, loop, copies, scopes)
+    if unread:
+        decisions.take(
+            f"are all blocks of {gemm.c.buffer.name} computed?", f"those that begin within the tensors along {' and '.join(unread)}",
+            "what lies beyond is copied nowhere", rejected=(("all", "edges of the grid would compute what nobody reads"),),
+            where=gemm.span,
+        )  # fmt: skip
+    return unread
 
 
 def packed_panel_bytes(product: Product) -> int:

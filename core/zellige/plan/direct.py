@@ -1,7 +1,8 @@
 """Which operands of a product are packed straight from global memory, so that their tiles need never be stored.
 
 In: the facts of a launch, a product, what is known at each statement. Out: for operand a and b the copy that the packing replaces, or why
-there is none (:func:`direct_copy`); and whether the copies of several iterations of a loop are one larger copy (:func:`is_contiguous`).
+there is none (:func:`direct_copy`); whether the copies of several iterations of a loop are one larger copy (:func:`is_contiguous`); and
+whether results beyond the tensors are read by anybody (:func:`unread_dimensions`).
 
 The tile is only written by one copy from global memory and only read by the product behind it in the same body, and in between nothing
 changes what the copy reads. The copy's address must be known not to lie before the tensor; beyond its end it reads zeros, as a copy does.
@@ -12,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from zellige.analysis.bounds import Scope
-from zellige.ir.expr import Load, Region, constant_value
-from zellige.ir.stmt import Copy, For, Gemm, Map, Stmt
+from zellige.analysis.forms import Form
+from zellige.ir.expr import Load, Region, Var, constant_value
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Map, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.facts import LaunchFacts, has_lanes, is_whole
 
@@ -94,6 +96,50 @@ def is_contiguous(facts: LaunchFacts, loop: For, copy: Copy, depth: int, scopes:
         if any(scope.mentions(atom, frozenset((loop.var,))) for atom in parts[1].atoms()):
             return False
     return True
+
+
+def unread_dimensions(
+    facts: LaunchFacts, gemm: Gemm, loop: For, copies: Mapping[str, Copy], scopes: Mapping[int, Scope]
+) -> tuple[str, ...]:
+    """Of m and n those in which nobody reads what the product makes of rows or columns beyond its tensors.
+
+    The result is filled before the loop and copied out behind it, and the copies end where the rows of a or the columns of b do.
+    """
+    root = gemm.c.buffer
+    body = next((b for b in _bodies(facts.launch.body) if any(s is loop for s in b)), ())
+    at = next((i for i, s in enumerate(body) if s is loop), 0)
+    fills = [s for s in body[:at] if isinstance(s, Fill) and s.dst.buffer is root and is_whole(s.dst)]
+    outs = [s for s in body[at + 1 :] if isinstance(s, Copy) and s.src.buffer is root]
+    uses = {id(a.statement) for s in facts.launch.body for a in facts.accesses(s) if a.root is root}
+    if root.alias is not None or not fills or uses != {id(gemm), *map(id, fills), *map(id, outs)}:
+        return ()
+    found = []
+    for name, operand, place in (("m", "a", 0), ("n", "b", 1)):
+        source = copies[operand]
+        runs_along = gemm.transpose_b if operand == "b" else not gemm.transpose_a
+        dimensions = matrix_dimensions(source.src)
+        assert dimensions is not None, "a direct operand is a matrix"
+        left = _beyond(source.src, dimensions[0 if runs_along else 1], scopes[id(source)])
+        if left is not None and all(_ends_at(out, place, left, scopes) for out in outs):
+            found.append(name)
+    return tuple(found)
+
+
+def _beyond(region: Region, dimension: int, scope: Scope) -> Form | None:
+    """How many elements there are from the region's offset to the end of the tensor; None where that may change."""
+    left = scope.form(region.buffer.shape[dimension]) - scope.form(region.offsets[dimension])
+    is_stable = not any(isinstance(n, Load) or (isinstance(n, Var) and n.is_mutable) for atom in left.atoms() for n in walk(atom))
+    return left if is_stable else None
+
+
+def _ends_at(out: Copy, place: int, left: Form, scopes: Mapping[int, Scope]) -> bool:
+    dimensions = matrix_dimensions(out.dst)
+    if dimensions is None or not is_whole(out.src) or out.dst.buffer.root.space != "global" or id(out) not in scopes:
+        return False
+    sizes = [constant_value(out.dst.extents[d]) for d in dimensions]
+    if sizes != [constant_value(e) for e in out.src.buffer.shape]:
+        return False
+    return _beyond(out.dst, dimensions[place], scopes[id(out)]) == left
 
 
 def _bodies(body: Sequence[Stmt]) -> Iterator[Sequence[Stmt]]:

@@ -22,7 +22,7 @@ SIDE = 128
 them."""
 
 
-SHARED: Final = 4
+SHARED: Final = 8
 """Cells that share a packed operand: packing then costs a few hundredths of the product."""
 
 GROUPS: Final = 4

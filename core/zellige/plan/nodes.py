@@ -228,6 +228,7 @@ class Choice:
     where it may leave, "partial" for an operation that is proven inside in the iterations that stand in ``full_loops`` and may leave in
     all others. ``tested`` are the dimensions of the global region that may leave (of an edge "partial": in the iterations that are not
     full). ``merge`` is how many iterations of the loop around it the executor may take at once without changing a bit (1: as written).
+    ``unread`` names dimensions of a product (m, n) in which results beyond its tensors need not be computed, since nobody reads them.
     """
 
     operation: Stmt
@@ -240,6 +241,7 @@ class Choice:
     is_native: bool = True
     tested: tuple[int, ...] = ()
     merge: int = 1
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ def emit_macro(module: Module, macro: Macro) -> str:
     width = constant("i64", macro.width)
     size = element_bytes(macro.c)
     if full:
-        wanted = fn.binary("udiv", fn.binary("add", columns, constant("i64", macro.width - 1)), width)
+        wanted = fn.binary("sdiv", fn.binary("add", columns, constant("i64", macro.width - 1)), width)
         with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", full))) as loop:
             panel = fn.offset(b, fn.binary("mul", loop.index, constant("i64", macro.panel_step)))
             place = fn.offset(c, fn.binary("mul", loop.index, constant("i64", macro.width * size)))
