@@ -459,8 +459,30 @@ def test_a_schedule_by_hand_that_counts_wrong_is_refused() -> None:
 
 def test_small_products_are_taken_several_at_once() -> None:
     launch = first(gemm(BM=64, BN=32, dtype="float32"), SCALAR_VECTOR_CPU)
-    assert launch.order.coarsen == (4, 2)
-    assert first(gemm(dtype="float32"), SCALAR_VECTOR_CPU).order.coarsen == ()
+    assert launch.order.coarsen == (4, 4)
+
+
+@pytest.mark.parametrize("side, threads, coarsen", [(2048, 2, (4, 8)), (1024, 2, (2, 4)), (1024, 16, ()), (256, 2, ())])
+def test_cells_that_share_operands_are_taken_together_while_there_is_work_for_all(side: int, threads: int, coarsen: tuple[int, ...]) -> None:
+    machine = replace(SCALAR_VECTOR_CPU, threads=threads)
+    launch = first(gemm(dtype="float32", M=side, N=side), machine)
+    assert launch.order.coarsen == coarsen
+    assert ("packed for one cell serve the others" in decision(launch, "how many cells").because) if coarsen else True
+
+
+def test_operands_are_packed_straight_from_tensors_where_only_the_product_reads_them() -> None:
+    launch = first(gemm(dtype="float32"), SCALAR_VECTOR_CPU)
+    assert [at.is_direct for at in choice(launch, Gemm).layouts] == [True, True, False]
+    assert choice(launch, Gemm).unread == ()  # no copy can leave its tensor
+    assert "only this product reads it" in decision(launch, "is the tile As stored").because
+    scores = choice(first(attention(), SCALAR_VECTOR_CPU), Gemm)
+    assert [at.is_direct for at in scores.layouts] == [False, True, False]
+
+
+def test_blocks_beyond_the_tensors_are_left_out() -> None:
+    launch = first(gemm(dtype="float32", M=500, N=300), SCALAR_VECTOR_CPU)
+    assert choice(launch, Gemm).unread == ("m", "n")
+    assert "copied nowhere" in decision(launch, "are all blocks").because
 
 
 def test_a_raster_hint_orders_the_grid() -> None:
