@@ -463,7 +463,7 @@ def test_small_products_are_taken_several_at_once() -> None:
 
 
 @pytest.mark.parametrize("side, threads, coarsen", [(2048, 2, (4, 8)), (1024, 2, (2, 4)), (1024, 16, ()), (256, 2, ())])
-def test_cells_that_share_operands_are_taken_together_while_there_is_work_for_all(side: int, threads: int, coarsen: tuple[int, ...]) -> None:
+def test_cells_that_share_operands_are_taken_together(side: int, threads: int, coarsen: tuple[int, ...]) -> None:
     machine = replace(SCALAR_VECTOR_CPU, threads=threads)
     launch = first(gemm(dtype="float32", M=side, N=side), machine)
     assert launch.order.coarsen == coarsen
