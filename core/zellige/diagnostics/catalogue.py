@@ -602,6 +602,15 @@ E325 = _code(
     "E325", "no memory layout without conflicts", "no storage serves these accesses: {reason}",
     hint="use padding, a narrower vector, or let the compiler choose the conversion",
 )
+E330 = _code("E330", "no such intrinsic", "there is no intrinsic {name}", hint="known are: {known}")
+E331 = _code(
+    "E331", "intrinsic that contradicts itself", "the specification of {name} is wrong: {reason}",
+    hint="compare the entry with the manual that it names; docs/add-an-intrinsic.md says what is checked",
+)
+E332 = _code(
+    "E332", "use that the hardware leaves undefined", "{mechanism} is used wrongly: {reason}",
+    hint="the order of the operations is wrong where they were generated; look at the plan's channels and tokens",
+)
 
 # ---- E401-E449: capabilities and refused names ---------------------------------------------------------------------------------------
 

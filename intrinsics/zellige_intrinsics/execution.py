@@ -1,0 +1,97 @@
+"""An instruction executed by its meaning, on operands as hardware holds them.
+
+In: for each operand what its holder has: an array over the layout's inputs for registers, a flat array for memory, :class:`Pointers` for
+addresses by lane. Out: the results in the same form. Layouts gather elements into whole operands, the meaning is applied, layouts scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from zellige.diagnostics import catalogue
+from zellige.layouts import Layout
+from zellige_intrinsics.specification import ELEMENT, Array, Intrinsic, Operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointers:
+    """Memory and the address that each lane gives, in elements (an array over the lane inputs of the operand's layout)."""
+
+    memory: Array
+    addresses: Array
+
+
+Held: TypeAlias = Array | Pointers
+
+
+def gather(operand: Operand, held: Held) -> Array:
+    """The operand as an array of its indices. E332 where copies of an element differ."""
+    layout = _layout(operand)
+    if operand.holder == "memory":
+        assert not isinstance(held, Pointers)
+        return np.asarray(held[_places(layout)])
+    values = held.memory[_addresses(layout, held)] if isinstance(held, Pointers) else np.asarray(held)
+    whole = np.zeros(tuple(layout.output_sizes.values()), values.dtype)
+    index = _indices(layout)
+    whole[index] = values
+    if not np.array_equal(whole[index], values):
+        raise catalogue.E332.error(mechanism=f"the operand {operand.name}", reason="copies of one element differ")
+    return whole
+
+
+def scatter(operand: Operand, whole: Array, held: Held) -> Held:
+    """``held`` with the operand's elements written to their places."""
+    layout = _layout(operand)
+    if operand.holder == "memory":
+        assert not isinstance(held, Pointers)
+        written: Array = held.copy()
+        written[_places(layout)] = whole
+        return written
+    values = whole[_indices(layout)]
+    if isinstance(held, Pointers):
+        memory = held.memory.copy()
+        memory[_addresses(layout, held)] = values
+        return Pointers(memory=memory, addresses=held.addresses)
+    registers: Array = np.asarray(values, held.dtype)
+    return registers
+
+
+def run(intrinsic: Intrinsic, held: Mapping[str, Held]) -> dict[str, Held]:
+    """Results by name. ``held`` has an entry for every operand, results included (what is there before). E330 for a missing one."""
+    if intrinsic.meaning is None:
+        raise catalogue.E331.error(name=intrinsic.name, reason="it has no meaning on elements: drive its model instead")
+    for operand in intrinsic.operands:
+        if operand.name not in held and operand.holder != "immediate":
+            raise catalogue.E330.error(name=f"{intrinsic.name}.{operand.name}", known=", ".join(held))
+    inputs = {o.name: gather(o, held[o.name]) for o in intrinsic.operands if not o.is_result and o.holder != "immediate"}
+    results: Mapping[str, Any] = intrinsic.meaning(inputs)
+    return {o.name: scatter(o, results[o.name], held[o.name]) for o in intrinsic.operands if o.is_result}
+
+
+def _layout(operand: Operand) -> Layout:
+    if operand.layout is None:
+        raise catalogue.E331.error(name=operand.name, reason="an immediate number is not held anywhere")
+    return operand.layout
+
+
+def _indices(layout: Layout) -> tuple[Array, ...]:
+    shape = tuple(layout.input_sizes.values())
+    return tuple(np.broadcast_to(array, shape) for array in layout.table().values())
+
+
+def _places(layout: Layout) -> tuple[Array, ...]:
+    """Places in memory of all elements: one array for each output (an offset, or a partition and an offset)."""
+    shape = tuple(layout.input_sizes.values())
+    return tuple(np.broadcast_to(array, shape) for array in layout.table().values())
+
+
+def _addresses(layout: Layout, held: Pointers) -> Array:
+    """The address of each (element, lane, ...): the lane's, and the element's number behind it."""
+    names = list(layout.input_sizes)
+    elements = layout.grid()[ELEMENT]
+    addresses = np.expand_dims(held.addresses, names.index(ELEMENT))
+    return np.asarray(addresses + elements)

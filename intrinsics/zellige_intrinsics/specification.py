@@ -1,0 +1,229 @@
+"""The form in which an instruction is described: what it computes, on what, where operands lie, when it is done, and who says so.
+
+In: facts from instruction manuals. Out: frozen values that a planner chooses from, a code generator spells and a simulator executes. A
+specification that contradicts itself is refused (E331) when it is made, so a wrong table never reaches a compiler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy.typing as npt
+
+from zellige.diagnostics import catalogue
+from zellige.diagnostics.error import ZelligeError
+from zellige.dtypes import DType, dtype
+from zellige.layouts import Layout, free_digits, right_inverse
+
+Array: TypeAlias = npt.NDArray[Any]
+Meaning: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+"""From whole operands by name (arrays of an operand's dimensions, in their order) to whole results."""
+
+Scope = Literal["thread", "lane", "warp", "warpgroup", "block", "unit"]
+"""Who issues it together: one thread of a CPU, one lane, the lanes of a warp or of four, a block, or a unit of its own engine."""
+
+Holder = Literal["register", "pointer", "memory", "immediate"]
+
+ELEMENT: Final = "element"
+"""The input of a pointer's layout that counts the elements that follow the address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a fact is from: a manual and its section. ``evidence`` is how it was checked besides."""
+
+    manual: str
+    section: str
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """One operand: element types that it may have (the n-th goes with the n-th of the others), its space, and where its elements lie.
+
+    ``holder`` says what ``layout`` is: "register": from (register, lane, ...) to the operand's indices, a register holding one element;
+    "pointer": from (element, lane) to indices, each lane giving the address of elements that follow each other; "memory": from indices to
+    an offset in elements (and a partition, where memory has them) behind one address or descriptor; "immediate": a number, no layout.
+    ``alignment`` is of addresses, in bytes.
+    """
+
+    name: str
+    types: tuple[str, ...]
+    space: str
+    holder: Holder = "register"
+    layout: Layout | None = None
+    alignment: int = 1
+    is_result: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "types", tuple(str(dtype(name)) for name in self.types))
+        if (self.layout is None) != (self.holder == "immediate"):
+            raise catalogue.E331.error(name=self.name, reason="an operand has a layout, an immediate number has none")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Names and extents of the operand's indices."""
+        if self.layout is None:
+            return {}
+        return self.layout.input_sizes if self.holder == "memory" else self.layout.output_sizes
+
+    def element(self, variant: int = 0) -> DType:
+        return dtype(self.types[variant])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """When the results of an asynchronous instruction are there: after ``waits`` (names of synchronisation intrinsics).
+
+    ``order`` says whether several in flight end in the order of issue ("in order") or not ("any"). ``visibility`` names what else makes
+    them visible, such as a fence between ways to memory; empty where waiting is enough.
+    """
+
+    waits: tuple[str, ...]
+    order: Literal["in order", "any"]
+    visibility: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intrinsic:
+    """What all instructions have. ``spelling`` is what a generator prints ("{}" fields are filled by it), ``requires`` the capability
+    words of the device, all of which are needed, and ``variants`` a name for each element type combination."""
+
+    name: str
+    spelling: str
+    scope: Scope
+    operands: tuple[Operand, ...]
+    meaning: Meaning | None
+    sources: tuple[Source, ...]
+    requires: tuple[str, ...] = ()
+    lanes: int = 1
+    completion: Completion | None = None
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return self.completion is not None
+
+    @property
+    def variants(self) -> int:
+        """How many combinations of element types there are."""
+        return max((len(operand.types) for operand in self.operands), default=1)
+
+    def operand(self, name: str) -> Operand:
+        """The operand of that name. E330 where there is none."""
+        for operand in self.operands:
+            if operand.name == name:
+                return operand
+        raise catalogue.E330.error(name=f"{self.name}.{name}", known=", ".join(operand.name for operand in self.operands))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product(Intrinsic):
+    """d = c + a b. Operands a (m, k), b (k, n), c and d (m, n); a, b and c may lack a dimension along which they are constant.
+
+    ``accumulator_bits`` are those of a significand that sums keep (0: those of d's type), ``order`` how products of one instruction are
+    added, ``keeps_subnormals`` whether small operands count.
+    """
+
+    m: int
+    n: int
+    k: int
+    accumulator_bits: int = 0
+    order: Literal["one by one", "pairwise", "unspecified", "exact"] = "unspecified"
+    keeps_subnormals: bool = True
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        wanted = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
+        extents = {"m": self.m, "n": self.n, "k": self.k}
+        for operand in self.operands:
+            for name, size in operand.sizes.items():
+                if operand.name in wanted and (name not in wanted[operand.name] or extents[name] != size):
+                    reason = f"{operand.name} has {size} along {name}, the instruction {self.m} x {self.n} x {self.k}"
+                    raise catalogue.E331.error(name=self.name, reason=reason)
+
+    @property
+    def multiplications(self) -> int:
+        return self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy(Intrinsic):
+    """Elements from ``source`` to ``destination``; both have the same indices, so the two layouts are the meaning.
+
+    ``bytes_each`` is what one issuer moves, ``fills_out_of_bounds`` whether parts outside of a tensor arrive as zeros.
+    """
+
+    bytes_each: int
+    fills_out_of_bounds: bool = False
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        source, destination = self.operand("source"), self.operand("destination")
+        if source.sizes != destination.sizes:
+            raise catalogue.E331.error(name=self.name, reason=f"the source has {source.sizes}, the destination {destination.sizes}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synchronisation(Intrinsic):
+    """Waiting and signalling. ``mechanism`` is the neutral word of planning; ``model`` makes the machine that its operations drive
+    (:mod:`zellige_intrinsics.waiting`), a simulator's meaning of it."""
+
+    mechanism: Literal["transaction barrier", "in-order groups", "wait counter", "flag pair", "barrier", "fence"]
+    model: Callable[[], Any] | None = None
+    counts_bytes: bool = False
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function(Intrinsic):
+    """A function of elements. ``error`` bounds the result, in units of the last place ("ulp") or relative."""
+
+    function: str
+    error: float
+    error_unit: Literal["ulp", "relative", "exact"]
+    keeps_subnormals: bool = True
+
+
+def _check_common(value: Intrinsic) -> None:
+    """Layouts fit lanes, every element has a place, places of results are not shared, types go together, facts have a source."""
+    if not value.sources:
+        raise catalogue.E331.error(name=value.name, reason="it names no source")
+    names = [operand.name for operand in value.operands]
+    if len(set(names)) != len(names):
+        raise catalogue.E331.error(name=value.name, reason="two operands have one name")
+    if len({len(operand.types) for operand in value.operands if len(operand.types) != 1}) > 1:
+        raise catalogue.E331.error(name=value.name, reason="operands have different numbers of element types")
+    for operand in value.operands:
+        if operand.layout is not None:
+            _check_layout(value, operand, operand.layout)
+
+
+def _check_layout(value: Intrinsic, operand: Operand, layout: Layout) -> None:
+    if operand.holder == "memory":
+        if free_digits(layout):
+            raise catalogue.E331.error(name=value.name, reason=f"two elements of {operand.name} share a place in memory")
+        return
+    lanes = math.prod(size for name, size in layout.input_sizes.items() if name not in ("register", ELEMENT))
+    if lanes != value.lanes:
+        raise catalogue.E331.error(name=value.name, reason=f"{operand.name} is held by {lanes} lanes, the instruction has {value.lanes}")
+    reason = _not_onto(layout)
+    if reason is not None:
+        raise catalogue.E331.error(name=value.name, reason=f"not every element of {operand.name} is held equally often: {reason}")
+
+
+@cache
+def _not_onto(layout: Layout) -> str | None:
+    """Why a layout does not hold each element, equally often; None where it does."""
+    try:
+        right_inverse(layout)
+    except ZelligeError as error:
+        return error.diagnostics[0].message
+    return None

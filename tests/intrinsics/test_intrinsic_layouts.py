@@ -1,0 +1,236 @@
+"""Layouts of instructions against formulas of the manuals, written down here a second time, and against the rules of swizzles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zellige.diagnostics.error import CompileError
+from zellige.layouts import Layout, Rename, compose, convert, copies, invert, is_same_map, reordered, right_inverse, row_major, tiled
+from zellige_intrinsics import FAMILIES, all_intrinsics, family, intrinsic
+from zellige_intrinsics.nvidia import warpgroup_product
+from zellige_intrinsics.nvidia_fragments import SharedDescriptor, k_major, row_major_of_128, warpgroup_left
+
+
+def table(layout: Layout) -> dict[str, np.ndarray]:
+    shape = tuple(layout.input_sizes.values())
+    return {name: np.broadcast_to(array, shape) for name, array in layout.table().items()}
+
+
+def check(layout: Layout, formula, *names: str) -> None:
+    """The layout's (register, lane, ...) -> indices are the formula's, for every point."""
+    inputs = np.meshgrid(*(np.arange(size) for size in layout.input_sizes.values()), indexing="ij")
+    got = table(layout)
+    for name, expected in zip(names, formula(*inputs)):
+        np.testing.assert_array_equal(got[name], expected, err_msg=name)
+
+
+WARP = {
+    "mma.sync.aligned.m16n8k16.row.col": {
+        "a": lambda i, lane: (lane // 4 + 8 * (i // 2 % 2), lane % 4 * 2 + i % 2 + 8 * (i // 4)),
+        "b": lambda i, lane: (lane % 4 * 2 + i % 2 + 8 * (i // 2), lane // 4 + 0 * i),
+        "d": lambda i, lane: (lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2),
+    },
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32": {
+        "a": lambda i, lane: (lane // 4 + 8 * (i % 2), lane % 4 + 4 * (i // 2)),
+        "b": lambda i, lane: (lane % 4 + 4 * i, lane // 4 + 0 * i),
+        "d": lambda i, lane: (lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2),
+    },
+    "mma.sync.aligned.m16n8k32.row.col.s32": {
+        "a": lambda i, lane: (lane // 4 + 8 * (i // 4 % 2), lane % 4 * 4 + i % 4 + 16 * (i // 8)),
+        "b": lambda i, lane: (lane % 4 * 4 + i % 4 + 16 * (i // 4), lane // 4 + 0 * i),
+        "d": lambda i, lane: (lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2),
+    },
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64": {
+        "a": lambda i, lane: (lane // 4 + 0 * i, lane % 4 + 0 * i),
+        "b": lambda i, lane: (lane % 4 + 0 * i, lane // 4 + 0 * i),
+        "d": lambda i, lane: (lane // 4 + 0 * i, lane % 4 * 2 + i),
+    },
+    "v_mfma_f32_16x16x16_f16": {
+        "a": lambda i, lane: (lane % 16 + 0 * i, 4 * (lane // 16) + i),
+        "b": lambda i, lane: (4 * (lane // 16) + i, lane % 16 + 0 * i),
+        "d": lambda r, lane: (4 * (lane // 16) + r, lane % 16 + 0 * r),
+    },
+    "v_mfma_f32_32x32x8_f16": {
+        "a": lambda i, lane: (lane % 32 + 0 * i, 4 * (lane // 32) + i),
+        "b": lambda i, lane: (4 * (lane // 32) + i, lane % 32 + 0 * i),
+        "d": lambda r, lane: (8 * (r // 4) + 4 * (lane // 32) + r % 4, lane % 32 + 0 * r),
+    },
+    "v_mfma_f32_16x16x32_fp8": {
+        "a": lambda i, lane: (lane % 16 + 0 * i, 8 * (lane // 16) + i),
+        "d": lambda r, lane: (4 * (lane // 16) + r, lane % 16 + 0 * r),
+    },
+    "v_mfma_f32_32x32x16_f16": {
+        "a": lambda i, lane: (lane % 32 + 0 * i, 8 * (lane // 32) + i),
+        "d": lambda r, lane: (8 * (r // 4) + 4 * (lane // 32) + r % 4, lane % 32 + 0 * r),
+    },
+    "v_wmma_f32_16x16x16_f16 (gfx12)": {
+        "a": lambda i, lane: (lane % 16 + 0 * i, 8 * (i // 4) + 4 * (lane // 16) + i % 4),
+        "b": lambda i, lane: (8 * (i // 4) + 4 * (lane // 16) + i % 4, lane % 16 + 0 * i),
+        "d": lambda r, lane: (8 * (lane // 16) + r, lane % 16 + 0 * r),
+    },
+    "v_wmma_f32_16x16x16_f16 (gfx11)": {
+        "a": lambda i, lane: (lane % 16 + 0 * i, i + 0 * lane),
+        "d": lambda r, lane: (2 * r + lane // 16, lane % 16 + 0 * r),
+    },
+}
+SIDES = {"a": ("m", "k"), "b": ("k", "n"), "d": ("m", "n")}
+
+
+@pytest.mark.parametrize(("name", "operand"), [(name, operand) for name, formulas in WARP.items() for operand in formulas])
+def test_fragments_are_those_of_the_manuals(name: str, operand: str) -> None:
+    check(intrinsic(name).operand(operand).layout, WARP[name][operand], *SIDES[operand])
+
+
+@pytest.mark.parametrize("columns", [8, 80, 112, 176, 256])
+def test_the_accumulator_of_a_warpgroup(columns: int) -> None:
+    layout = warpgroup_product(columns).operand("d").layout
+    check(layout, lambda r, lane, warp: (16 * warp + lane // 4 + 8 * (r // 2 % 2), 8 * (r // 4) + 2 * (lane % 4) + r % 2), "m", "n")
+
+
+def test_an_accumulator_of_a_warpgroup_becomes_its_operand_without_a_shuffle() -> None:
+    accumulator = reordered(warpgroup_product(64).operand("d").layout, ["register", "lane", "warp"], ["m", "n"])
+    operand = tiled(warpgroup_left(16, 2), {"m": 64, "k": 64}, {})
+    as_operand = Layout(inputs=operand.inputs, outputs=accumulator.outputs)
+    assert convert(accumulator, as_operand, bits_per_element=16) == Rename(sources=tuple(range(32)))
+
+
+@pytest.mark.parametrize("value", list(all_intrinsics()), ids=lambda value: value.name)
+def test_every_layout_holds_every_element_equally_often(value) -> None:
+    """By counting, apart from the check that each specification makes of itself by algebra."""
+    for operand in value.operands:
+        if operand.layout is None:
+            continue
+        points = table(operand.layout)
+        whole = np.zeros(next(iter(points.values())).shape, np.int64)
+        for dimension in operand.layout.outputs:
+            whole = whole * dimension.size + points[dimension.name]
+        counts = np.unique(whole, return_counts=True)[1]
+        if operand.holder == "memory":
+            assert set(counts) == {1}
+        else:
+            assert set(counts) == {copies(operand.layout)}
+            assert len(counts) == np.prod([dimension.size for dimension in operand.layout.outputs])
+            assert is_same_map(compose(right_inverse(operand.layout), operand.layout), row_major_free(operand.layout))
+
+
+def row_major_free(layout: Layout) -> Layout:
+    from zellige.layouts import identity
+
+    return identity(layout.output_sizes)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_matrix_loads(count: int, transposed: bool) -> None:
+    value = intrinsic(f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16")
+    along, across = ("row", "column") if transposed else ("column", "row")
+    check(
+        value.operand("destination").layout,
+        lambda i, lane: (i // 2 + 0 * lane, lane % 4 * 2 + i % 2, lane // 4 + 0 * i),
+        "matrix",
+        along,
+        across,
+    )
+    check(
+        value.operand("source").layout,
+        lambda element, lane: (lane // 8 % count + 0 * element, lane % 8 + 0 * element, element + 0 * lane),
+        "matrix",
+        "row",
+        "column",
+    )
+
+
+# ---- operands in shared memory ----
+
+
+def swizzled_bytes(address: np.ndarray, span: int) -> np.ndarray:
+    """The rule of the modes: address bits from 4 on are exchanged by those from 7 on, as many as the span has pieces of 16 bytes."""
+    places = {0: 0, 32: 1, 64: 3, 128: 7}[span]
+    return address ^ ((address >> 7 & places) << 4)
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+@pytest.mark.parametrize("rows", [8, 64, 80, 112, 176])
+def test_k_major_operands_follow_the_rule_of_their_mode(rows: int, swizzle: int, bits: int) -> None:
+    depth = swizzle * 8 // bits
+    found = k_major(("n", rows), depth, bits, swizzle)
+    row, column = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
+    expected = swizzled_bytes(row * swizzle + column * bits // 8, swizzle) * 8 // bits
+    np.testing.assert_array_equal(table(found.layout)["offset"], expected)
+    assert found.stride == 8 * swizzle
+    assert sorted(expected.reshape(-1)) == list(range(rows * depth))
+
+
+@pytest.mark.parametrize(("rows", "depth", "bits"), [(64, 16, 16), (64, 32, 8), (80, 64, 16)])
+def test_operands_without_a_swizzle_are_core_matrices(rows: int, depth: int, bits: int) -> None:
+    """Eight rows of 16 bytes are dense; the leading offset goes to the next 16 bytes of k, the stride offset to the next eight rows."""
+    found = k_major(("m", rows), depth, bits, 0)
+    row, column = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
+    piece = 128 // bits
+    expected = row % 8 * 16 + row // 8 * found.stride + column // piece * found.leading + column % piece * bits // 8
+    np.testing.assert_array_equal(table(found.layout)["offset"] * bits // 8, expected)
+
+
+@pytest.mark.parametrize(("rows", "stored"), [(64, 64), (128, 64), (256, 32), (192, 64)])
+def test_operands_that_are_contiguous_along_their_rows(rows: int, stored: int) -> None:
+    """((T,8,m),(8,k)):((1,T,LBO),(8T,SBO)) with T = 8, then the exchange of 16-byte pieces."""
+    found = row_major_of_128(("n", rows), stored, stored)
+    row, column = np.meshgrid(np.arange(rows), np.arange(stored), indexing="ij")
+    plain = 2 * (row % 64 + row // 64 * (found.leading // 2) + column % 8 * 64 + column // 8 * (found.stride // 2))
+    np.testing.assert_array_equal(2 * table(found.layout)["offset"], swizzled_bytes(plain, 128))
+    assert (found.leading, found.stride, found.step) == (stored * 128, 1024, 128 * stored)
+
+
+def test_the_instruction_reads_a_slice_of_what_the_tile_copy_wrote() -> None:
+    """64 columns of k written with the 128-byte exchange; instruction s reads k from 16 s at the address plus s steps."""
+    tile = table(k_major(("n", 80), 64, 16, 128).layout)["offset"]
+    part = k_major(("n", 80), 16, 16, 128)
+    inside = table(part.layout)["offset"]
+    row, column = np.meshgrid(np.arange(80), np.arange(16), indexing="ij")
+    for step in range(4):
+        address = step * part.step // 2
+        plain = row * 64 + column + address
+        expected = swizzled_bytes(2 * plain, 128) // 2  # hardware exchanges bits of the sum
+        np.testing.assert_array_equal(tile[:, 16 * step : 16 * step + 16], expected)
+    np.testing.assert_array_equal(inside, tile[:, :16])
+
+
+def test_descriptor_words() -> None:
+    word = SharedDescriptor(address=0x12340, leading=16, stride=1024, swizzle=128, base_offset=0).encode()
+    assert word & 0x3FFF == 0x1234
+    assert word >> 16 & 0x3FFF == 1
+    assert word >> 32 & 0x3FFF == 64
+    assert word >> 49 & 7 == 0
+    assert word >> 62 == 1
+    assert SharedDescriptor(address=0, leading=0, stride=0, swizzle=64).encode() >> 62 == 2
+    assert SharedDescriptor(address=0, leading=0, stride=0, swizzle=32, base_offset=5).encode() >> 49 == 5 | 3 << 13
+    for wrong in ({"address": 8}, {"address": 1 << 18}, {"stride": 24}, {"base_offset": 8}):
+        with pytest.raises(CompileError) as caught:
+            SharedDescriptor(**{"address": 0, "leading": 16, "stride": 1024, "swizzle": 128, **wrong}).encode()
+        assert caught.value.code == "E331"
+
+
+def test_a_warpgroup_product_takes_columns_in_steps_of_eight() -> None:
+    with pytest.raises(CompileError) as caught:
+        warpgroup_product(12)
+    assert caught.value.code == "E331"
+
+
+def test_blocks_of_the_cube_unit() -> None:
+    value = intrinsic("load_data 64x64")
+    m, k = np.meshgrid(np.arange(64), np.arange(64), indexing="ij")
+    np.testing.assert_array_equal(table(value.operand("source").layout)["offset"], k // 16 * 1024 + m * 16 + k % 16)
+    expected = m // 16 * 1024 + k // 16 * 256 + m % 16 * 16 + k % 16
+    np.testing.assert_array_equal(table(value.operand("destination").layout)["offset"], expected)
+    assert invert(value.operand("source").layout).points == 4096
+    assert compose(row_major({"m": 64, "k": 64}), invert(row_major({"m": 64, "k": 64}))).points == 4096
+
+
+def test_every_family_states_its_sources() -> None:
+    assert {name for name in FAMILIES if family(name)} == set(FAMILIES)
+    for value in all_intrinsics():
+        assert all(source.manual and source.section for source in value.sources), value.name
+    names = [value.name for value in all_intrinsics()]
+    assert len(set(names)) == len(names)
