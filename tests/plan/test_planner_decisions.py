@@ -525,3 +525,18 @@ def test_atomics_with_an_order_keep_everything_in_place() -> None:
 
     for machine in (LANES_ASYNC, QUEUES_CUBE, LOCAL_ONLY):
         assert "nothing may move across them" in decision(first(flags.kernel, machine), "which roles").because
+
+
+def test_blocks_run_in_panels_that_read_the_least() -> None:
+    launch = first(gemm(M=8192, N=8192, BM=128, BN=256), LANES_ASYNC)
+    # 132 blocks at work: g of them along the rows read 128 g + 256 ceil(132 / g)
+    reads = {g: 128 * g + 256 * -(-132 // g) for g in range(1, 65)}
+    assert launch.order.panel == min(reads, key=lambda g: (reads[g], g)) == 15
+    told = decision(launch, "in which order do blocks run")
+    assert told.chosen == "panels of 15 blocks along by" and str(reads[15]) in told.because and str(reads[1]) in told.rejected[0][1]
+
+
+def test_blocks_that_all_run_at_once_need_no_order() -> None:
+    assert first(gemm(M=1024, N=1024), LANES_ASYNC).order.panel == 1
+    assert first(attention(), LANES_ASYNC).order.panel == 1
+    assert first(gemm(M=8192, N=8192), SCALAR_VECTOR_CPU).order.panel == 1

@@ -14,7 +14,7 @@ from zellige.ir.stmt import For, Gemm, If
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.plan.check import Limits, check
 from zellige.plan.interpret import PlanFault, run
-from zellige.plan.nodes import Acquire, Choice, Get, Issue, PlannedKernel, Put, Release, Slotted, Turn, Wait
+from zellige.plan.nodes import Acquire, Choice, Get, Issue, LaunchPlan, PlannedKernel, Put, Release, Slotted, Turn, Wait
 
 SCHEDULES = 12
 
@@ -332,6 +332,35 @@ def foreign_side(plan: PlannedKernel) -> PlannedKernel:
     return edited(plan, "load", lambda node: Get(channel=node.channel) if isinstance(node, Put) else node)
 
 
+def channel_without_consumer(plan: PlannedKernel) -> PlannedKernel:
+    return dropped(plan, "bottom", lambda node: isinstance(node, (Get, Release)))
+
+
+def tile_without_place(plan: PlannedKernel) -> PlannedKernel:
+    return with_launch(plan, placements=tuple(p for p in launch_of(plan).placements if p.buffer.name != "upper"))
+
+
+def merged_where_a_loop_clears(plan: PlannedKernel) -> PlannedKernel:
+    return merged(plan, "scores")
+
+
+def merged_where_operands_are_computed(plan: PlannedKernel) -> PlannedKernel:
+    return merged(plan, "output")
+
+
+def merged(plan: PlannedKernel, result: str) -> PlannedKernel:
+    product = next(n for n in walk(launch_of(plan).launch) if isinstance(n, Gemm) and n.c.buffer.name == result)
+    return with_launch(plan, choices=(Choice(operation=product, executor="matmul", merge=2),))
+
+
+def coarsened_in_too_few_dimensions(plan: PlannedKernel) -> PlannedKernel:
+    return with_launch(plan, order=LaunchPlan(coarsen=(2,)))
+
+
+def coarsened_by_nothing(plan: PlannedKernel) -> PlannedKernel:
+    return with_launch(plan, order=LaunchPlan(coarsen=(0, 1)))
+
+
 class Planted(NamedTuple):
     """``checks``: the static checks that find it. ``is_seen``: whether the interpreter sees it under some schedule."""
 
@@ -383,6 +412,12 @@ FAULTS = [
     planted(product_twice, "queue_machine", 9),
     planted(product_missing, "queue_machine", 9),
     planted(foreign_side, "specialised_gemm", 1),
+    planted(channel_without_consumer, "specialised_gemm", 1),
+    planted(tile_without_place, "specialised_gemm", 7),
+    planted(merged_where_a_loop_clears, "skewed_attention", 15, is_seen=False),
+    planted(merged_where_operands_are_computed, "skewed_attention", 15, is_seen=False),
+    planted(coarsened_in_too_few_dimensions, "specialised_gemm", 15, is_seen=False),
+    planted(coarsened_by_nothing, "specialised_gemm", 15, is_seen=False),
 ]
 
 

@@ -25,8 +25,9 @@ the plan), never of the kernel's author. The checks, by their numbers:
 12. Slices: every variable that a role uses has a value there.
 13. Registers: the budgets fit the file, and buffers in registers fit the budget of their role.
 14. Coverage: at least one sample could be run; a plan that none reaches is not right but unknown.
+15. Choices: iterations of a product are merged only where no bit changes; cells that a worker takes together fit the grid.
 
-Checks 1, 7, 8 and 13 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation can
+Checks 1, 7, 8, 13 and 15 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation can
 afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices, counters and
 clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and what data
 decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in the middle of
@@ -44,6 +45,7 @@ from typing import Literal, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige.log import logger
+from zellige.plan.checks.choices import check_choices
 from zellige.plan.checks.problem import Problem, Problems
 from zellige.plan.checks.structure import (
     Limits,
@@ -90,6 +92,7 @@ def examine(
         check_placements(launch, limits or Limits(), problems)
         check_registers(launch, limits or Limits(), problems)
         check_edges(launch, problems)
+        check_choices(launch, problems)
         if has_lanes(launch):
             if not is_untouched(launch):
                 problems.add(9, "a launch with lanes or barriers is planned otherwise than as one role with its own body")

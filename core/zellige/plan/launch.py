@@ -59,13 +59,45 @@ def plan_order(
                 "it is handed to the target",
                 "it does not change the result; a target that does not know it passes over it",
             )
+    panel = hint.panel if hint is not None else 1
+    if hint is None and machine.has_true_lanes and not launch.lane_vars and not is_persistent:
+        panel = _panel(facts, products, machine, decisions)
     return LaunchPlan(
         order=hint.order if hint is not None else "row",
-        panel=hint.panel if hint is not None else 1,
+        panel=panel,
         coarsen=coarsen,
         is_persistent=is_persistent,
         cluster=launch.cluster if any(s.scope == "cluster" for s in machine.capabilities.synchronisation) else None,
     )
+
+
+def _panel(facts: LaunchFacts, products: dict[int, Product], machine: Machine, decisions: Decisions) -> int:
+    """Blocks of the second grid axis that run side by side, so that those at work at one time read the fewest rows of the operands.
+
+    W workers on a panel of g blocks read g tiles of rows and ceil(W / g) of columns: the sum of both in elements of k is least for the g
+    returned. 1 where blocks are no products side by side, or all run at once.
+    """
+    launch, workers = facts.launch, machine.capabilities.threads
+    if len(launch.grid_vars) < 2 or workers < 2:
+        return 1
+    sides = _sides(facts, products)
+    columns, rows = (sides.get(var) for var in launch.grid_vars[:2])
+    if not columns or not rows:
+        return 1
+    known = [constant_value(extent) for extent in launch.grid[:2]]
+    if None not in known and int(known[0] or 0) * int(known[1] or 0) <= workers:
+        return 1
+    most = min(workers, int(known[1])) if known[1] is not None else workers
+    read = {g: g * rows + ceil(workers / g) * columns for g in range(1, max(1, most) + 1)}
+    best = min(read, key=lambda g: (read[g], g))
+    if best == 1:
+        return 1
+    decisions.take(
+        "in which order do blocks run?", f"panels of {best} blocks along {launch.grid_vars[1].name}",
+        f"the {workers} blocks at work then read {read[best]} rows and columns of the operands a step, the fewest there are",
+        rejected=(("one row of blocks after the other", f"they would read {read[1]}"),),
+    )  # fmt: skip
+    return best
 
 
 def _coarsening(

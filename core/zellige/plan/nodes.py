@@ -168,12 +168,15 @@ PlanStmt: TypeAlias = Acquire | Put | Get | Release | Issue | Wait | Turn | Slot
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Role(Node):
     """One program of a block. ``engine`` names the capability set's engine that runs its scalar statements; ``count`` copies of the role
-    share its tiles by rows (``part`` of an operation is the target's business). ``registers`` is the budget a lane, where there is one."""
+    share its tiles by rows (which part of an operation a copy does is the target's business: they need nothing of each other). ``lanes`` is
+    how many lanes one copy has (0: the target has none, or the launch's own threads), ``registers`` the budget a lane, where there is one.
+    """
 
     name: str
     engine: str
     body: tuple[Stmt | PlanStmt, ...]
     count: int = 1
+    lanes: int = 0
     registers: int | None = None
     BODIES: ClassVar[tuple[str, ...]] = ("body",)
 

@@ -69,6 +69,16 @@ def place(facts: LaunchFacts, tiles: Sequence[Tile]) -> tuple[Placement, ...] | 
     return tuple(placed)
 
 
+def covered_bytes(placements: Sequence[Placement]) -> int:
+    """How many bytes the placements of one space take together; bytes that several share count once."""
+    total = end = 0
+    for placement in sorted(placements, key=lambda p: p.offset):
+        top = placement.offset + placement.bytes * placement.slots
+        total += max(0, top - max(end, placement.offset))
+        end = max(end, top)
+    return total
+
+
 def _placement(tile: Tile, offset: int, size: int) -> Placement:
     return Placement(buffer=tile.buffer, space=tile.space.name, offset=offset, bytes=size, slots=tile.slots, alignment=tile.space.alignment)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from zellige.ir.stmt import For, Stmt
 from zellige.ir.traverse import rebuilt
+from zellige.plan.budgets import fits, most_copies, register_tiles, with_budgets
 from zellige.plan.channels import bind, group_streams
 from zellige.plan.context import Context, Programs
 from zellige.plan.facts import bytes_of
@@ -17,8 +18,12 @@ from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.nodes import Channel, Issue, PlanStmt, Put, Role, Token, Wait
 from zellige.plan.overlap import Skew, find_skew, skewed
 from zellige.plan.producer import assign_producer, candidates, copies_before_loops
-from zellige.plan.roles import CONSUMER, PRODUCER, Assignment, pipelined_loops
+from zellige.plan.roles import CONSUMER, PRODUCER, Assignment, operations_of, pipelined_loops
+from zellige.plan.rows import why_not_by_rows
 from zellige.plan.weave import HeaderReadsShared, Weaver
+
+_MOST = 3
+"""Consumers at most: more would leave each too few registers."""
 
 
 def specialised(context: Context) -> Programs | None:
@@ -40,6 +45,14 @@ def specialised(context: Context) -> Programs | None:
     skews = _skews(context, assignment)
     extra = {buffer: 2 for skew in skews for buffer in skew.versioned}
     depths, placed, extra = context.depths(groups, frozenset(), extra)
+    copies = _consumer_copies(context, assignment)
+    if extra and not fits(context, placed, copies):
+        names = ", ".join(b.name for b in extra)
+        context.decisions.take(
+            "does a product run ahead of what uses it?", "no", f"two versions of {names} do not fit into the registers of a consumer",
+            rejected=(("by one iteration", "the other tiles would lose their registers"),),
+        )  # fmt: skip
+        depths, placed, extra = context.depths(groups, frozenset(), {})
     skews = tuple(s for s in skews if all(b in extra for b in s.versioned))
     if max(depths.values()) < 2:
         context.decisions.take(
@@ -56,17 +69,16 @@ def specialised(context: Context) -> Programs | None:
     producer = _issued(bodies[PRODUCER], {id(c) for c in chosen}, copy_token)
     writer = _Consumer(context, skews)
     consumer = writer.program(bodies[CONSUMER])
-    copies = _consumer_copies(context)
     tiles = ", ".join(sorted({b.name for c in chosen for b in context.facts.written(c)}))
     context.decisions.take(
         question, f"a producer for copies and {copies} consumer{'s' if copies > 1 else ''}",
         f"the copies to {tiles} depend on nothing that the others compute, so they run ahead",
         rejected=(("one role", "it would issue copies between products, and wait for both"),),
     )  # fmt: skip
-    roles = (
-        Role(name=PRODUCER, engine=assignment.engines[PRODUCER], body=producer),
-        Role(name=CONSUMER, engine=assignment.engines[CONSUMER], body=consumer, count=copies),
-    )
+    roles = with_budgets(
+        context, Role(name=PRODUCER, engine=assignment.engines[PRODUCER], body=producer),
+        Role(name=CONSUMER, engine=assignment.engines[CONSUMER], body=consumer, count=copies), placed,
+    )  # fmt: skip
     return Programs(roles=roles, channels=(*(b.channel for b in bound), *writer.channels), placements=placed)
 
 
@@ -141,10 +153,21 @@ def _nested(statement: Stmt | PlanStmt) -> Iterator[Stmt | PlanStmt]:
         pending.extend(inner for name in type(top).BODIES for inner in getattr(top, name))
 
 
-def _consumer_copies(context: Context) -> int:
-    """How many consumers share the rows: one for each block of rows that the product unit takes, at most three."""
+def _consumer_copies(context: Context, assignment: Assignment) -> int:
+    """How many consumers share the rows: one for each block of rows that the product unit takes, at most three, where none of them needs a
+    row of another."""
     rows = [(p.sizes[0] or 0) // p.unit.m for p in context.legal.products.values() if p.unit is not None and p.unit.m > 1]
-    return max(1, min(3, min(rows, default=1)))
+    wanted = most_copies(context, max(1, min(_MOST, min(rows, default=1))))
+    while wanted > 1 and any((p.sizes[0] or 0) % (p.unit.m * wanted) for p in context.legal.products.values() if p.unit is not None):
+        wanted -= 1
+    if wanted == 1:
+        return 1
+    operations = [s for s in operations_of(context.facts.launch.body) if assignment.of[id(s)] == CONSUMER]
+    reason = why_not_by_rows(context.facts, operations, register_tiles(context))
+    if reason is None:
+        return wanted
+    context.decisions.take("do several consumers share the rows?", "no", reason, rejected=((f"{wanted} consumers", reason),))
+    return 1
 
 
 def _issued(body: tuple[Stmt | PlanStmt, ...], copies: set[int], token: Token) -> tuple[Stmt | PlanStmt, ...]:

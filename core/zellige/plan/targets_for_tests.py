@@ -77,7 +77,7 @@ LANES_ASYNC: Final = Capabilities(
         Synchronisation(mechanism="byte-counting barrier", scope="block", count=64, counts_bytes=True),
         Synchronisation(mechanism="counted wait", scope="token"),
     ),
-    registers=RegisterFile(per_lane=255),
+    registers=RegisterFile(per_lane=255, per_block=65536, step=8),
     can_specialise_roles=True,
     block_lanes=1024,
 )  # fmt: skip

@@ -201,11 +201,14 @@ class Synchronisation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterFile:
     """``vectors`` registers of ``vector_bytes`` an instruction stream; on a target with lanes ``per_lane`` 32-bit registers at most a
-    lane."""
+    lane, ``per_block`` for all lanes of a block together (0: not known, or roles cannot have budgets of their own), given out in multiples
+    of ``step`` a lane."""
 
     vectors: int = 0
     vector_bytes: int = 0
     per_lane: int = 0
+    per_block: int = 0
+    step: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
+from zellige.plan.place import covered_bytes
 from zellige.plugin.contract import Capabilities
 
 STRUCTURE, WAITS, PLACEMENT, SHARING, EDGES, REGISTERS = 1, 6, 7, 8, 11, 13
@@ -26,20 +27,27 @@ _CHANNEL_NODES = (Acquire, Put, Get, Release)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a target has room for. ``capacities``: bytes of each space for one block. ``register_space``: the space that is held in
-    registers, of ``register_bytes`` each; ``registers`` is how many a block's lanes have together, ``lanes`` how many lanes one copy of
-    a role has.
+    registers, of ``register_bytes`` each; ``registers`` is how many a block's lanes have together, ``per_lane`` how many one can have,
+    ``lanes`` how many lanes one copy of a role has where the role does not say.
     """
 
     capacities: Mapping[str, int] = field(default_factory=dict)
     register_space: str | None = None
     register_bytes: int = 4
     registers: int | None = None
+    per_lane: int | None = None
     lanes: int = 1
 
     @staticmethod
     def of(capabilities: Capabilities) -> Limits:
-        """The limits that a target states: the capacity of each of its spaces."""
-        return Limits(capacities={space.name: space.bytes for space in capabilities.spaces if space.bytes is not None})
+        """The limits that a target states: the capacity of each of its spaces, and its register file."""
+        file = capabilities.registers
+        return Limits(
+            capacities={space.name: space.bytes for space in capabilities.spaces if space.bytes is not None},
+            register_space=next((space.name for space in capabilities.spaces if space.role == "register"), None),
+            registers=file.per_block or None if file is not None else None,
+            per_lane=file.per_lane or None if file is not None else None,
+        )
 
 
 def check_structure(planned: PlannedLaunch, problems: Problems) -> None:
@@ -237,7 +245,7 @@ def neighbours_of(placements: tuple[Placement, ...]) -> dict[Buffer, tuple[Place
 
 def check_registers(planned: PlannedLaunch, limits: Limits, problems: Problems) -> None:
     """The register budgets of all roles together fit, and each role's buffers in registers fit its own budget."""
-    total = sum((role.registers or 0) * limits.lanes * role.count for role in planned.roles)
+    total = sum((role.registers or 0) * (role.lanes or limits.lanes) * role.count for role in planned.roles)
     if limits.registers is not None and total > limits.registers:
         problems.add(REGISTERS, f"the roles are given {total} registers together and there are {limits.registers}")
     if limits.register_space is None:
@@ -246,8 +254,10 @@ def check_registers(planned: PlannedLaunch, limits: Limits, problems: Problems) 
     for role in planned.roles:
         if role.registers is None:
             continue
-        used = sum(placed[root].bytes * placed[root].slots for root in {buffer.root for buffer in touched_by(role)} & placed.keys())
-        available = role.registers * limits.lanes * role.count * limits.register_bytes
+        if limits.per_lane is not None and role.registers > limits.per_lane:
+            problems.add(REGISTERS, f"role {role.name} is given {role.registers} registers a lane and one can have {limits.per_lane}")
+        used = covered_bytes([placed[root] for root in {buffer.root for buffer in touched_by(role)} & placed.keys()])
+        available = role.registers * (role.lanes or limits.lanes) * role.count * limits.register_bytes
         if used > available:
             problems.add(REGISTERS, f"role {role.name} keeps {used} bytes in registers and its budget is {available}")
 
