@@ -101,7 +101,7 @@ def _tell_lanes(context: Context, lanes: int, copies: int) -> None:
         value = constant_value(extent)
         asked *= int(value) if value is not None else 0
     total = lanes * (1 + copies)
-    rejected = ()
+    rejected: tuple[tuple[str, str], ...] = ()
     if context.facts.launch.threads and asked != total:
         rejected = ((f"{asked}, as the kernel names", "it names how many compute; the result does not depend on it"),)
     context.decisions.take(
