@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 from zellige.diagnostics import catalogue
 from zellige.frontend.suggest import closest
 from zellige.frontend.values import here
-from zellige.plugin.registry import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,8 +38,13 @@ HINTS: Final[Mapping[str, frozenset[str]]] = {
 def accept(operation: str, given: Mapping[str, Any], known: Iterable[str], *, hints_of: str = "") -> None:
     """E259 for a keyword that is neither a hint of the operation nor of any target; ``known`` are its parameters, for the message."""
     hints = HINTS[hints_of or operation]
-    for name in given:
-        if name not in hints and not registry().hint_targets(name):
+    unknown = [name for name in given if name not in hints]
+    if not unknown:
+        return
+    from zellige.plugin.registry import registry
+
+    for name in unknown:
+        if not registry().hint_targets(name):
             raise catalogue.E259.error(
                 here(),
                 operation=operation,

@@ -1,0 +1,1 @@
+"""The codes, one module a stage; :mod:`zellige.diagnostics.catalogue` has them all."""

@@ -1,0 +1,26 @@
+"""Declares codes. In: an id, a title, a message, a hint. Out: the code, noted in :data:`CODES`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from zellige.diagnostics.error import Code
+
+CODES: Final[dict[str, Code]] = {}
+"""All codes by their id."""
+
+_ID: Final = re.compile(r"E[1-7]\d\d")
+
+
+def code(id: str, title: str, template: str, *, hint: str = "") -> Code:
+    """Declare a code. ``template`` and ``hint`` are ``str.format`` patterns that share the fields given at the raise.
+
+    Raises ValueError for an id out of the numbering or declared twice.
+    """
+    if not _ID.fullmatch(id):
+        raise ValueError(f"{id!r} is not a code: E and three digits, the first of them 1 to 7")
+    if id in CODES:
+        raise ValueError(f"{id} is declared twice: as {CODES[id].title!r} and as {title!r}")
+    CODES[id] = Code(id, title, template, hint)
+    return CODES[id]

@@ -1,0 +1,49 @@
+"""E280 to E299: mistakes seen in published kernels, and the reports of the interpreter.
+
+In: nothing. Out: a constant a code.
+"""
+
+from __future__ import annotations
+
+from zellige.diagnostics.codes.declaration import code
+
+E280 = code(
+    "E280", "output that is only read", "{name} is an output but the kernel {does}",
+    hint="out_idx names the tensors that the kernel writes; check its numbers",
+)
+E281 = code(
+    "E281", "elements of an output that no block writes", "the blocks of the grid write {written} of {name}, whose shape is {shape}",
+    hint="check the grid: one block for each tile, T.ceildiv({size}, {tile}) along dimension {axis}",
+)
+E282 = code(
+    "E282", "accumulator not cleared", "T.gemm adds to {name} in every iteration, and each iteration uses the sum",
+    hint="T.clear({name}) before the product, or clear_accum=True",
+)
+E283 = code(
+    "E283", "exponential narrowed to 16 bits", "the result of exp is rounded to {dtype} in {name} and then used for more than a product",
+    hint="keep {name} in float32 and copy it to a {dtype} tile for the product",
+)
+E284 = code(
+    "E284", "output whose shape nothing gives", "{name} is an output, but nothing says its shape and element type",
+    hint="annotate it: {name}: T.Tensor((M, N), dtype), or pass the tensor",
+)
+E285 = code(
+    "E285", "access always out of bounds", "{name} is accessed outside along dimension {axis}: {place}, where its places are {size}",
+    hint=(
+        "reads there give the safe value and writes are dropped; only a negative constant such as {name}[-1] counts from the end, an "
+        "index known at run time does not"
+    ),
+)
+E296 = code(
+    "E296", "two points touch one element", "{element} is touched by {what} ({times})",
+    hint="give each point an element of its own, or use an atomic or a reducer",
+)
+E297 = code("E297", "undefined element is read", "{what} ({times})", hint="write it first, for example with T.clear or T.fill")
+E298 = code(
+    "E298", "access out of bounds", "{where} lies outside of {shape} ({times})",
+    hint="reads there give the safe value and writes are dropped; test the index first where that is not meant",
+)
+E299 = code(
+    "E299", "output is not written", "{element} is not written by any block, nor are in all {count} elements of the output {buffer}",
+    hint="check that the grid covers the whole output",
+)

@@ -1,0 +1,93 @@
+"""E701 to E799: plugins, targets, settings, cache and the command line.
+
+In: nothing. Out: a constant a code.
+"""
+
+from __future__ import annotations
+
+from zellige.diagnostics.codes.declaration import code
+
+E701 = code(
+    "E701",
+    "backend cannot be loaded",
+    "the backend {name!r} ({entry_point}) failed to load: {reason}",
+    hint="`zellige backends list --verbose` shows the whole traceback; other backends are not affected",
+)
+E702 = code(
+    "E702",
+    "backend speaks another version of the contract",
+    "the backend {name!r} was written for contract {theirs}, this zellige speaks {ours}",
+    hint="install a version of the backend that matches, or another zellige",
+)
+E703 = code(
+    "E703",
+    "backend breaks the contract",
+    "the backend {name!r} breaks the plugin contract: {reason}",
+    hint="zellige.plugin.contract describes every hook and its answer",
+)
+E704 = code(
+    "E704",
+    "two backends claim one target",
+    "the target {target!r} is claimed by several backends: {backends}",
+    hint="uninstall one of them or use a name that only one of them has",
+)
+E705 = code(
+    "E705",
+    "unknown target",
+    "no backend has a target {target!r}",
+    hint="known targets: {known}",
+)
+E706 = code(
+    "E706",
+    "target is not available",
+    "the target {target!r} is not available: {reason}",
+    hint="`zellige backends list` shows what is; `zellige doctor` shows why not",
+)
+E707 = code(
+    "E707",
+    "malformed target",
+    "{text!r} is not a target: {reason}",
+    hint="write `name`, `name:arch,flag,key=value` or `name -key=value`",
+)
+E708 = code(
+    "E708",
+    "automatic choice of the target is ambiguous",
+    "target 'auto' could be any of {candidates}",
+    hint="name the target",
+)
+E709 = code(
+    "E709",
+    "hook of a backend failed",
+    "the backend {name!r} raised in its hook {hook}: {reason}",
+    hint="this is a fault of the backend, not of the kernel; report it to {vendor}",
+)
+E741 = code(
+    "E741",
+    "environment variable has a wrong value",
+    "{variable}={value!r}: expected {expected}",
+    hint="set it to such a value, or unset it to get the default",
+)
+E742 = code(
+    "E742",
+    "file holds no such kernel",
+    "{file} {reason}",
+    hint="write FILE or FILE:NAME, where NAME is a prim_func or a compiled kernel at the top level of the file",
+)
+E743 = code(
+    "E743",
+    "unknown stage",
+    "there is no stage {stage!r}",
+    hint="stages: {stages}",
+)
+E744 = code(
+    "E744",
+    "cache cannot be used",
+    "the cache {folder}: {reason}",
+    hint="kernels are compiled anew each time; set ZELLIGE_CACHE_DIR to another folder, or ZELLIGE_CACHE=0 to do without",
+)
+E745 = code(
+    "E745",
+    "bundle refused",
+    "{file} {reason}",
+    hint="nothing was taken from it; `zellige cache export` makes bundles",
+)
