@@ -39,7 +39,7 @@ from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.ir.stmt import Kernel
 from zellige.kernel import JITKernel
 from zellige.options import CompileOptions, options as process_options
-from zellige.pass_configs import flags, option_fields
+from zellige.pass_configs import flags, option_fields, report_inert
 from zellige.plugin.registry import registry
 from zellige.runtime.arrays import UnusableArray, view_of
 from zellige.target import AUTO, Target, parse_target
@@ -73,12 +73,18 @@ class JITOptions:
         """The options of one compilation; what the kernel's body says gives way to what was given here."""
         configs = {**dict(settings.get("pass_configs", {})), **dict(self.pass_configs or {})}
         fields: dict[str, Any] = {}
+        asks = bool(configs or settings.get("compile_flags") or self.compile_flags)
+        if asks and target.name == AUTO:
+            target = registry().resolve(target)
         if configs:
-            fields = option_fields(configs, registry().resolve(target) if target.name == AUTO else target)
+            fields = option_fields(configs, target)
         inner = tuple(settings.get("compile_flags", ()))
         fields["compile_flags"] = (*inner, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
         root = self.debug_root_path
-        return CompileOptions(is_verbose=bool(self.verbose), debug_root=None if root is None else Path(root).absolute(), **fields)
+        chosen = CompileOptions(is_verbose=bool(self.verbose), debug_root=None if root is None else Path(root).absolute(), **fields)
+        if asks:
+            report_inert(chosen, target)
+        return chosen
 
 
 def _target_text(target: TargetLike) -> str | Target:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.warn import warn
+from zellige.options import CompileOptions
 from zellige.plugin.registry import registry
 from zellige.target import Target
 
@@ -39,7 +40,7 @@ class _BackendKeys(type):
 
 
 class PassConfigKey(metaclass=_BackendKeys):
-    """The keys that every target knows by name; those in :data:`ACTING` change the result, the others are accepted."""
+    """The keys that every target knows by name; those of :data:`OPTION_KEYS` become options, the others are accepted."""
 
     TL_ENABLE_FAST_MATH = ConfigName("tl.enable_fast_math")
     TL_DISABLE_WARP_SPECIALIZED = ConfigName("tl.disable_warp_specialized")
@@ -90,15 +91,25 @@ class PassConfigKey(metaclass=_BackendKeys):
     TIR_NOALIAS = ConfigName("tirx.noalias")
 
 
-ACTING: Final = frozenset(
-    (
-        PassConfigKey.TL_ENABLE_FAST_MATH,
-        PassConfigKey.TL_DISABLE_WARP_SPECIALIZED,
-        PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC,
-        PassConfigKey.TL_CONFIG_INDEX_BITWIDTH,
-        PassConfigKey.TL_DEVICE_COMPILE_FLAGS,
-    )
-)
+OPTION_KEYS: Final[Mapping[str, str]] = {
+    "fast_math": PassConfigKey.TL_ENABLE_FAST_MATH,
+    "specialise": PassConfigKey.TL_DISABLE_WARP_SPECIALIZED,
+    "synchronise_shared": PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC,
+    "index_bits": PassConfigKey.TL_CONFIG_INDEX_BITWIDTH,
+    "compile_flags": PassConfigKey.TL_DEVICE_COMPILE_FLAGS,
+}
+"""The keys that are options of a compilation, by the field of CompileOptions. A target's manifest says which of them it acts on."""
+
+
+def report_inert(chosen: CompileOptions, target: Target) -> None:
+    """E161 for each option that was set and that the backend of ``target`` does not act on. An unknown target is another's error."""
+    manifest = registry().manifest_of(target)
+    if manifest is None:
+        return
+    default = CompileOptions()
+    for name, key in OPTION_KEYS.items():
+        if getattr(chosen, name) != getattr(default, name) and name not in manifest.acts_on:
+            warn(catalogue.E161.diagnose(key=str(key), reason=f"nothing on the target {target} depends on it", severity="warning"))
 
 
 def known_keys() -> frozenset[str]:

@@ -522,6 +522,7 @@ def test_decorated_function_keeps_its_identity() -> None:
 def test_options_of_other_programs_are_accepted() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*E161", category=ZelligeWarning)
 
         @jit(
             out_idx=[-1],
@@ -582,6 +583,43 @@ def test_pass_config_without_effect_is_named(key: str, reason: str) -> None:
     with pytest.warns(ZelligeWarning, match="E161") as caught:
         option_fields({key: True}, Target(name="interp"))
     assert str(key) in str(caught[0].message) and reason in str(caught[0].message)
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"pass_configs": {PassConfigKey.TL_CONFIG_INDEX_BITWIDTH: 64}}, "tl.config_index_bitwidth"),
+        ({"pass_configs": {PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True}}, "tl.disable_warp_specialized"),
+        ({"pass_configs": {PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: True}}, "tl.disable_thread_storage_sync"),
+        ({"compile_flags": ["-O3"]}, "tl.device_compile_flags"),
+    ],
+)
+@pytest.mark.parametrize("target", ["cpu", "auto"])
+def test_an_option_that_the_target_does_not_act_on_is_named(options: dict[str, Any], key: str, target: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((3,), "int32")):
+        with T.Kernel(3) as bx:
+            A[bx] = 1
+
+    with pytest.warns(ZelligeWarning, match="E161") as caught:
+        compile(main, target=target, **options)
+    assert [str(w.message) for w in caught if key in str(w.message) and "nothing on the target cpu depends on it" in str(w.message)]
+
+
+def test_fast_arithmetic_acts_on_the_cpu() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(64):
+                B[i] = T.exp(A[i]) / 3.0 + A[i] * 2.0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exact = compile(main, target="cpu").get_kernel_source()
+        same = compile(main, target="cpu", pass_configs={PassConfigKey.TL_ENABLE_FAST_MATH: False}).get_kernel_source()
+        fast = compile(main, target="cpu", pass_configs={PassConfigKey.TL_ENABLE_FAST_MATH: True}).get_kernel_source()
+    assert exact == same != fast
+    assert "reassoc" in fast and "reassoc" not in exact
 
 
 def test_pass_config_names() -> None:

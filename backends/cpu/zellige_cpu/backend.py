@@ -79,6 +79,7 @@ class CpuBackend:
             framework_devices=("cpu",),
             dlpack_devices=(1,),
             requirements=("llvmlite",),
+            acts_on=("fast_math",),
             summary="this machine's cores, by LLVM",
         )
 

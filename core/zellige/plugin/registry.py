@@ -307,6 +307,11 @@ class Registry:
         """The main targets of the backends to which the keyword ``name`` of an operation is a hint."""
         return tuple(handle.manifest.targets[0] for handle in self.backends if name in handle.manifest.hints)
 
+    def manifest_of(self, target: Target) -> Manifest | None:
+        """The manifest of the backend that has ``target``; None for a target that no backend, or more than one, has."""
+        found = [handle.manifest for handle in self.backends if target.name in (*handle.manifest.targets, *dict(handle.manifest.aliases))]
+        return found[0] if len(found) == 1 else None
+
     def inspection_targets(self, name: str) -> tuple[str, ...]:
         """The main targets of the backends that add the method ``name`` to a compiled kernel."""
         return tuple(handle.manifest.targets[0] for handle in self.backends if name in handle.manifest.inspections)
