@@ -63,6 +63,7 @@ def family(name: str) -> tuple[Intrinsic, ...]:
 
 
 def all_intrinsics() -> Iterator[Intrinsic]:
+    """Every instruction of every family."""
     for name in FAMILIES:
         yield from family(name)
 

@@ -41,20 +41,24 @@ def copy(operands: Operands) -> dict[str, Array]:
 
 
 def power_of_two(operands: Operands) -> dict[str, Array]:
+    """2 to the power x, in float64."""
     return {"result": np.exp2(operands["x"].astype(np.float64))}
 
 
 def reciprocal(operands: Operands) -> dict[str, Array]:
+    """1 / x, in float64; infinity for 0."""
     with np.errstate(divide="ignore"):
         return {"result": 1.0 / operands["x"].astype(np.float64)}
 
 
 def reciprocal_root(operands: Operands) -> dict[str, Array]:
+    """1 / sqrt(x), in float64; infinity for 0, NaN below."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return {"result": 1.0 / np.sqrt(operands["x"].astype(np.float64))}
 
 
 def hyperbolic_tangent(operands: Operands) -> dict[str, Array]:
+    """tanh(x), in float64."""
     return {"result": np.tanh(operands["x"].astype(np.float64))}
 
 

@@ -44,10 +44,12 @@ def double_accumulator() -> Layout:
 
 
 def double_left() -> Layout:
+    """A (8 x 4) of float64 over the lanes, one element each."""
     return mixed({"register": [(1, {})], "lane": [(4, {K: 1}), (8, {M: 1})]}, {M: 8, K: 4})
 
 
 def double_right() -> Layout:
+    """B (4 x 8) of float64 over the lanes, one element each."""
     return mixed({"register": [(1, {})], "lane": [(4, {K: 1}), (8, {N: 1})]}, {K: 4, N: 8})
 
 

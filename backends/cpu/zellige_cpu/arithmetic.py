@@ -43,6 +43,7 @@ def normalised(fn: Function, value: Value, dtype: DType) -> Value:
 
 
 def unary(fn: Function, op: UnaryOp, value: Value, dtype: DType) -> Value:
+    """Emits not, invert or neg of a value of ``dtype``."""
     match op:
         case "not":
             return fn.binary("xor", value, constant("i1", True, value.lanes))

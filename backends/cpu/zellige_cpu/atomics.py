@@ -42,6 +42,7 @@ _REDUCE: Final[dict[ReduceOp, BinaryOp]] = {
 
 
 def emit_atomic(ctx: Context, statement: Atomic) -> None:
+    """Emits an atomic operation on one element, for each lane that is in bounds and active."""
     storage = ctx.storage(statement.buffer)
     value = None if statement.value is None else evaluate(ctx, statement.value)
     forms, guard = inside(ctx, storage, statement.indices, is_store=True)
@@ -172,6 +173,7 @@ def operand(ctx: Context, op: ReduceOp, value: Value, dtype: DType) -> Value:
 
 
 def emit_update(ctx: Context, statement: ReducerUpdate) -> None:
+    """Emits one update of a reducer's element."""
     fn = ctx.fn
     storage = ctx.storage(statement.buffer)
     dtype, op = storage.dtype, statement.op

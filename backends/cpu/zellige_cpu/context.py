@@ -89,6 +89,8 @@ class Way:
 
 @dataclass(slots=True)
 class LoopLabels:
+    """Where continue and break of a loop jump to."""
+
     following: str
     after: str
 
@@ -106,6 +108,8 @@ EmitBody: TypeAlias = "Callable[[Context, Sequence[Stmt]], None]"
 
 @dataclass(slots=True)
 class Context:
+    """All that the emitters of one launch share: the function, the scope of names, the memory, the lanes."""
+
     fn: Function
     evaluate: Callable[[Context, Expr], Value]
     """Emits an expression (:mod:`zellige_cpu.expressions`), here so that the modules below it can."""

@@ -23,6 +23,7 @@ from zellige_cpu.types import memory_type
 
 
 def emit_assert(ctx: Context, statement: Assert) -> None:
+    """Emits a run-time check that stops the launch with the number of its place."""
     fn = ctx.fn
     test = evaluate(ctx, statement.condition)
     ctx.sites.append(Site(kind="assert", message=statement.message, span=statement.span))
@@ -73,6 +74,7 @@ def poll(ctx: Context) -> None:
 
 
 def emit_print(ctx: Context, statement: Print) -> None:
+    """Emits the printing of a message, a value or the elements of a region."""
     fn = ctx.fn
     words: list[Value] = []
     match statement.value:

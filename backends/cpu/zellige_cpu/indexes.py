@@ -39,6 +39,7 @@ class Index:
 
 
 def i64(value: int) -> Value:
+    """A constant of 64 bits."""
     return constant("i64", value)
 
 

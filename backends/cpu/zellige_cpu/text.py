@@ -64,6 +64,7 @@ def undefined(llvm_type: str, lanes: int) -> Value:
 
 
 def zero(element: str, lanes: int = 1) -> Value:
+    """0 of an element type, or a vector of zeros."""
     return constant(element, 0, lanes)
 
 

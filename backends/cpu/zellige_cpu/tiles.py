@@ -81,6 +81,7 @@ def _write_back(ctx: Context, tile: Tile, region: Region, emit_body: EmitBody) -
 
 
 def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
+    """Emits a product: a leaf function where all sizes are known, loops otherwise."""
     regions = (statement.a, statement.b, statement.c)
     is_special = any(extra is not None for extra in (statement.scale_a, statement.scale_b, statement.metadata))
     if ctx.lanes is not None or is_special or any(constant_extents(region) is None for region in regions):
@@ -142,6 +143,7 @@ def emit_loop(ctx: Context, loop: For, emit_body: EmitBody) -> bool:
 
 
 def emit_reduce(ctx: Context, statement: Reduce, emit_body: EmitBody) -> None:
+    """Emits a reduction: a leaf function where all sizes are known, loops otherwise."""
     source, target = constant_extents(statement.src), constant_extents(statement.dst)
     if ctx.lanes is not None or source is None or target is None:
         emit_body(ctx, (tile_operations.reduce_as_map(statement),))
@@ -175,6 +177,7 @@ def _kept_strides(extents: tuple[int, ...], dst: Tile, axis: int) -> tuple[int, 
 
 
 def emit_scan(ctx: Context, statement: Scan, emit_body: EmitBody) -> None:
+    """Emits a scan: a leaf function where all sizes are known, loops otherwise."""
     if ctx.lanes is not None or constant_extents(statement.src) is None or constant_extents(statement.dst) is None:
         emit_body(ctx, (tile_operations.scan_as_map(statement),))
         return

@@ -54,6 +54,7 @@ def places_of(emitted: Emitted, kernel: Kernel) -> tuple[Any, ...]:
 
 
 def pack_artifact(artifact: Artifact) -> bytes:
+    """An artifact as the bytes of a cache entry."""
     header = {
         "kernel": artifact.kernel,
         "target": artifact.target,
@@ -81,6 +82,7 @@ def unpack_artifact(data: bytes) -> Artifact:
 
 
 def pack_binary(binary: Binary) -> bytes:
+    """A binary as the bytes of a cache entry."""
     return _packed({"format": binary.format, "assembly": binary.assembly, "log": binary.log}, binary.data)
 
 

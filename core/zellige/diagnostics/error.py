@@ -60,6 +60,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
+    """One thing that a user is told: a code, a message, a place, a hint, other places that explain it."""
+
     code: str
     message: str
     span: Span | None = None

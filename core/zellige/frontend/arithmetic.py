@@ -304,6 +304,7 @@ def truth(value: Any, span: Span | None = None) -> Expr:
 
 
 def unary(op: UnaryOp, value: Any, span: Span | None = None) -> Expr:
+    """``op value`` for neg, not and invert; a constant where the operand is one and its value fits. E204 for other dtypes."""
     expr = truth(value, span) if op == "not" else as_expr(value, span)
     if op == "neg" and expr.dtype.is_bool:
         expr = cast(expr, INT32, span)

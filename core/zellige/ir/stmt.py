@@ -312,6 +312,8 @@ class While(StmtNode):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class If(StmtNode):
+    """``then`` where the condition holds, else ``otherwise``."""
+
     condition: Expr
     then: tuple[Stmt, ...]
     otherwise: tuple[Stmt, ...] = ()

@@ -62,6 +62,7 @@ def span(vectors: Iterable[int]) -> Span:
 
 
 def rank(vectors: Iterable[int]) -> int:
+    """How many of the vectors are independent over the field of two elements."""
     return span(vectors).rank
 
 

@@ -39,6 +39,7 @@ Digits: TypeAlias = tuple[Digit, ...]
 
 
 def strided(extent: int, strides: Iterable[int]) -> Digit:
+    """A digit of ``extent`` values that moves each output by its stride, and flips nothing."""
     values = tuple(strides)
     return Digit(extent=extent, strides=values, flips=(0,) * len(values))
 

@@ -39,10 +39,12 @@ FLOAT64: Final = as_dtype("float64")
 
 
 def number(value: int) -> Const:
+    """A constant index."""
     return Const(value=value, dtype=INT64)
 
 
 def axis(name: str) -> Var:
+    """A fresh loop variable."""
     return Var(name=name, dtype=INT64, kind="loop")
 
 
@@ -54,6 +56,7 @@ def wide(expr: Expr) -> Expr:
 
 
 def added(left: Expr, right: Expr) -> Expr:
+    """The sum of two indices as int64; the right one alone where the left is 0."""
     left = wide(left)
     if constant_value(left) == 0:
         return right
@@ -61,6 +64,7 @@ def added(left: Expr, right: Expr) -> Expr:
 
 
 def converted(value: Expr, dtype: DType) -> Expr:
+    """``value`` cast to ``dtype`` where it has another."""
     return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
 
 
@@ -70,10 +74,12 @@ def element_at(region: Region, position: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def load_at(region: Region, position: Sequence[Expr]) -> Load:
+    """The element of a region at a position inside it."""
     return Load(buffer=region.buffer, indices=element_at(region, position), span=region.span)
 
 
 def store_at(region: Region, position: Sequence[Expr], value: Expr) -> Store:
+    """Stores to the element of a region at a position inside it."""
     return Store(buffer=region.buffer, indices=element_at(region, position), value=value, span=region.span)
 
 
@@ -122,6 +128,7 @@ def _paired(source: Region, target: Region) -> _Pairing:
 
 
 def copy_as_map(statement: Copy | Transpose) -> Map:
+    """A copy or transposition as independent points, one an element."""
     if isinstance(statement, Transpose):
         return _transpose_as_map(statement)
     pair = _paired(statement.src, statement.dst)
@@ -184,11 +191,13 @@ def fill_as_map(statement: Fill) -> tuple[Stmt, ...]:
 
 
 def reducer_fill(statement: ReducerInit) -> Fill:
+    """The start of a reducer: its tile filled with the operation's identity."""
     dtype = statement.buffer.dtype
     return Fill(dst=whole(statement.buffer), value=Const(value=identity(statement.op, dtype), dtype=dtype), span=statement.span)
 
 
 def atomic_as_map(statement: AtomicTile) -> Map:
+    """An atomic operation of tiles as one atomic operation a point."""
     pair = _paired(statement.src, statement.dst)
     value = converted(load_at(statement.src, pair.source), statement.dst.buffer.dtype)
     update = Atomic(
@@ -298,6 +307,7 @@ def _contribution(op: ReduceOp, value: Expr) -> Expr:
 
 
 def reduce_as_map(statement: Reduce) -> Map:
+    """A reduction as a point for each result, with a serial loop along the reduced axis in it."""
     source, target, op = statement.src, statement.dst, statement.op
     dtype = reduction_dtype(source.buffer.dtype, target.buffer.dtype)
     held = BOOL if op in ("any", "all") else dtype
@@ -367,6 +377,7 @@ def _aligned(source: Region, target: Region, position: tuple[Expr, ...], axis: i
 
 
 def scan_as_map(statement: Scan) -> Map:
+    """A scan as a point for each line, with a serial loop along the axis in it."""
     source, target = statement.src, statement.dst
     dtype = reduction_dtype(source.buffer.dtype, target.buffer.dtype)
     axes, extents, position = _over_all(source, statement.axis)

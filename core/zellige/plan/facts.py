@@ -262,6 +262,7 @@ def leaves_early(body: Body) -> bool:
 
 
 def has_lanes(launch: Launch) -> bool:
+    """Whether the launch asks who a lane is, or lets lanes wait for or exchange with each other."""
     return bool(launch.lane_vars) or any(isinstance(s, (Barrier, Shuffle, Vote)) for s in statements_in(launch.body))
 
 

@@ -14,6 +14,7 @@ from zellige.plan.weave import HeaderReadsShared, Weaver
 
 
 def queues(context: Context) -> Programs | None:
+    """The programs of a block whose engines take their work from queues; None where one engine does everything."""
     question = "which roles does a block have?"
     assignment = by_engine(context.facts, context.legal.products, context.spaces, context.machine)
     if len(assignment.roles) == 1:

@@ -71,6 +71,7 @@ def title_of(section: Section) -> str:
 
 
 def role_text(role: Role) -> str:
+    """A role in one line: its engine, its copies, its registers."""
     name = "the block" if role.name == BLOCK else role.name
     copies = f", {role.count} times: they share the rows" if role.count > 1 else ""
     registers = f", {role.registers} registers a lane" if role.registers is not None else ""

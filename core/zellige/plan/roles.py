@@ -95,6 +95,7 @@ def why_one_role(facts: LaunchFacts) -> str | None:
 
 
 def one_role(facts: LaunchFacts, machine: Machine) -> Assignment:
+    """Every operation belongs to the block, on the machine's main engine."""
     return Assignment(of={id(s): BLOCK for s in operations_of(facts.launch.body)}, engines={BLOCK: machine.main_engine})
 
 

@@ -24,6 +24,7 @@ from zellige.plan.roles import BLOCK, pipelined_loops
 
 
 def software(context: Context) -> Programs | None:
+    """The programs of a block that runs copies ahead of their loop by itself; None where none can."""
     question = "do copies run ahead of their loop?"
     ahead = candidates(context)
     context.decisions.take("which roles does a block have?", "one", "the target's roles cannot run programs of their own")

@@ -27,6 +27,7 @@ _MOST = 3
 
 
 def specialised(context: Context) -> Programs | None:
+    """The programs of a block with a role that only copies; None where nothing can run ahead."""
     question = "which roles does a block have?"
     ahead = candidates(context)
     chosen = [a.copy for a in ahead] + copies_before_loops(context, ahead)

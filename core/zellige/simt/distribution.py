@@ -230,6 +230,7 @@ def _part(wanted: int, extent: int) -> int:
 
 
 def number(value: int) -> Const:
+    """A constant int32."""
     return Const(value=value, dtype=INT32)
 
 
@@ -244,6 +245,7 @@ def digit_value(source: Expr, digit: Digit, count: int) -> Expr:
 
 
 def times(value: Expr, factor: int) -> Expr:
+    """``value * factor``, folded for a constant value and for 1."""
     if isinstance(value, Const):
         return number(int(value.value) * factor)
     return value if factor == 1 else Binary(op="mul", left=value, right=number(factor))

@@ -65,6 +65,7 @@ def _nearest(x: Lane, factor: float | None = None) -> tuple[Lane, Lane]:
 
 
 def exp2(x: Lane) -> Lane:
+    """2 to the power x: 2**n by the exponent's bits, times a polynomial of the rest."""
     x = _clamp(x, -160.0, 160.0)
     whole, exponent = _nearest(x)
     fraction = x - whole
@@ -78,16 +79,19 @@ def _reduced(x: Lane, per_unit: float, unit: float, rest: float) -> tuple[Lane, 
 
 
 def exp(x: Lane) -> Lane:
+    """e to the power x, by 2**n times a polynomial of the rest."""
     rest, exponent = _reduced(_clamp(x, -110.0, 110.0), _LOG2_E, _LN2, _LN2_REST)
     return _power(rest, (1.0, *EXP), exponent)
 
 
 def exp10(x: Lane) -> Lane:
+    """10 to the power x, as :func:`exp` in units of log10(2)."""
     rest, exponent = _reduced(_clamp(x, -48.0, 48.0), 1.0 / _LOG10_2, _LOG10_2, _LOG10_2_REST)
     return _power(rest, EXP10, exponent)
 
 
 def expm1(x: Lane) -> Lane:
+    """exp(x) - 1 without the loss of digits for small x."""
     rest, exponent = _reduced(_clamp(x, -30.0, 89.0), _LOG2_E, _LN2, _LN2_REST)
     small = (rest * rest).fma(polynomial(rest, EXPM1), rest)
     half_power = ((exponent << 23) + (_ONE - (1 << 23))).to_float()  # 2**(n - 1), which stays finite
@@ -112,6 +116,7 @@ def sigmoid(x: Lane) -> Lane:
 
 
 def erf(x: Lane) -> Lane:
+    """The error function: a polynomial near 0, 1 - exp(polynomial) beyond."""
     square = x * x
     near = x.fma(polynomial(square, ERF_SMALL), x)
     t = x.magnitude
@@ -145,18 +150,21 @@ def _log_edges(x: Lane, result: Lane) -> Lane:
 
 
 def log(x: Lane) -> Lane:
+    """The natural logarithm, from the exponent and a polynomial of the fraction."""
     f, e = _decompose(x)
     small = e.fma(_LN2_REST, _log_tail(f)) + f
     return _log_edges(x, e.fma(_LN2, small))
 
 
 def log2(x: Lane) -> Lane:
+    """The logarithm to base 2; exact for powers of two."""
     f, e = _decompose(x)
     small = f.fma(_LOG2_E, _log_tail(f).fma(_LOG2_E, f * _LOG2_E_REST))
     return _log_edges(x, e + small)
 
 
 def log10(x: Lane) -> Lane:
+    """The logarithm to base 10."""
     f, e = _decompose(x)
     small = f.fma(_LOG10_E, _log_tail(f).fma(_LOG10_E, f.fma(_LOG10_E_REST, e * _LOG10_2_REST)))
     return _log_edges(x, e.fma(_LOG10_2, small))

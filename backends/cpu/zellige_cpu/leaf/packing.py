@@ -36,6 +36,7 @@ _PREFETCHED = 1024
 
 
 def round_up(size: int, multiple: int) -> int:
+    """The least multiple of ``multiple`` that is not below ``size``."""
     return -(-size // multiple) * multiple
 
 

@@ -21,6 +21,7 @@ _BITS: Final = frozenset(("int", "uint", "bool"))
 
 
 def check_word(context: Context, statement: Stmt, word: object, words: frozenset[Any], what: str) -> bool:
+    """Invariant 31: a word of a field is one of those that its type lists. Says whether it is."""
     if word in words:
         return True
     context.report(31, statement.span, f"{word!r} is not {what}")
@@ -28,17 +29,20 @@ def check_word(context: Context, statement: Stmt, word: object, words: frozenset
 
 
 def check_value(context: Context, value: Expr, wanted: DType, what: str) -> None:
+    """Invariant 18: a value has the dtype of what takes it; checks the value itself too."""
     check(context, value)
     if isinstance(value, ExprNode) and not same(value.dtype, wanted):
         context.report(18, place(value), f"{what} is {wanted} but the value is {value.dtype}")
 
 
 def check_kind(context: Context, var: Var, kinds: Sequence[str], what: str) -> None:
+    """Invariant 3: a variable is of one of these kinds."""
     if var.kind not in kinds:
         context.report(3, var.span, f"{what} {var.name} is a {var.kind} variable, not {' or '.join(kinds)}")
 
 
 def check_result(context: Context, var: Var, wanted: DType | None, what: str) -> None:
+    """Invariants 3 and 18 of a variable that a statement gives its result; declares it."""
     check_kind(context, var, ("value", "mutable"), what)
     if wanted is not None and not same(var.dtype, wanted):
         context.report(18, var.span, f"{what} {var.name} is {var.dtype} but its value is {wanted}")
@@ -46,6 +50,7 @@ def check_result(context: Context, var: Var, wanted: DType | None, what: str) ->
 
 
 def check_operator(context: Context, s: Stmt, op: str, words: frozenset[Any], what: str, dtype: DType) -> None:
+    """Invariants 31 and 20: an operator exists and is defined for the dtype."""
     if not check_word(context, s, op, words, what):
         return
     if op in ("any", "all"):
