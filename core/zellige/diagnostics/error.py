@@ -106,12 +106,12 @@ class ZelligeError(Exception):
         return self.diagnostics[0].hint
 
 
-class CompileError(ZelligeError):
-    """A kernel cannot be compiled as written (E1xx to E5xx) or a plugin is wrong (E7xx)."""
+class CompileError(ZelligeError, ValueError):
+    """A kernel cannot be compiled as written (E1xx to E5xx) or a plugin is wrong (E7xx). Also a ValueError, as programs expect it."""
 
 
-class Unsupported(CompileError):
-    """The target lacks a capability that the kernel asks for (E4xx)."""
+class Unsupported(CompileError, NotImplementedError):
+    """The target lacks a capability that the kernel asks for (E4xx). Also a NotImplementedError, hence a RuntimeError."""
 
 
 class LaunchError(ZelligeError, ValueError):

@@ -68,6 +68,7 @@ from zellige.language.hints import (
     use_swizzle,
 )
 from zellige.language.integers import (
+    Not,
     align_up,
     bitwise_and,
     bitwise_not,
@@ -115,6 +116,7 @@ from zellige.language.lanes import (
     syncthreads_and,
     syncthreads_count,
     syncthreads_or,
+    thread_binding,
     warp_reduce_bitand,
     warp_reduce_bitor,
     warp_reduce_max,

@@ -111,6 +111,14 @@ def bitwise_not(x: Any) -> Any:
 
 
 @without("dtype", "span")
+def Not(a: Any) -> Any:
+    """``not a``: a bool. E202 for a whole tile."""
+    if is_number(a):
+        return not a
+    return Scalar(arithmetic.unary("not", a, here()))
+
+
+@without("dtype", "span")
 def clz(x: Any) -> Any:
     """The number of leading zero bits (int32). E230: not an integer."""
     return call("clz", x)

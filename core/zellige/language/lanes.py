@@ -37,6 +37,22 @@ def get_thread_binding(dim: int = 0) -> Scalar:
     return get_thread_bindings()[_axis(dim, _DIMENSIONS, "thread dimension")]
 
 
+def thread_binding(extent: Any, thread: str = "threadIdx.x") -> list[Scalar]:
+    """``for tx in T.thread_binding(128, "threadIdx.x")``: each lane runs the body once, with its own number.
+
+    E258: no such dimension, or another extent than the launch's ``threads`` along it.
+    """
+    known = {f"threadIdx.{axis}": dim for dim, axis in enumerate("xyz")}
+    if thread not in known:
+        wanted = "one of " + ", ".join(known)
+        raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=arithmetic.describe(thread))
+    lanes = get_thread_extents()[known[thread]]
+    if getattr(extent, "constant", extent) != lanes:
+        wanted = f"the extent {lanes} that T.Kernel's threads have along {thread}"
+        raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=arithmetic.describe(extent))
+    return [get_thread_binding(known[thread])]
+
+
 def get_thread_bindings() -> list[Scalar]:
     """The lane's numbers along the three dimensions of ``threads``."""
     lanes = [Scalar(var) for var in _launch("T.get_thread_binding").lanes()]

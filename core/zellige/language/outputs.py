@@ -67,7 +67,8 @@ def make_tensor(pointer: Any, shape: Any, dtype: Any = None, strides: Any = None
     """A tensor of the given shape, element type and strides over the memory of a ``T.ptr`` parameter. E126 where it is none."""
     builder = current_builder("T.make_tensor")
     if not isinstance(pointer, PendingTensor):
-        raise catalogue.E126.error(builder.span, name=arithmetic.describe(pointer), reason="is no T.ptr parameter")
+        hint = "an address that is loaded says neither size nor owner: pass each tensor of a table as a parameter"
+        raise catalogue.E126.error(builder.span, name=arithmetic.describe(pointer), reason="is no T.ptr parameter", hint=hint)
     element = element_type("float32" if dtype is None else dtype)
     layout = None if strides is None else shape_tuple(strides)
     return place(pointer, TensorSpec(shape=shape_tuple(shape), dtype=as_dtype(element.name), strides=layout))

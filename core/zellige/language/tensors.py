@@ -66,6 +66,8 @@ class TensorFactory:
             strides = items.pop(0)
         if items and dtype is None:
             dtype = items.pop(0)
+        if items and data is None and isinstance(items[0], Tile):
+            data = items.pop(0)
         if items:
             raise catalogue.E218.error(here(), reason=f"T.{self._name} takes a shape and a dtype, {len(rest) + 1} arguments are given")
         element = element_type("float32" if dtype is None else dtype)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numbers
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -226,8 +226,9 @@ class Signature:
         except UnusableArray as error:
             raise catalogue.E616.error(name=tensor.name, reason=str(error)) from error
         if view is None:
-            raise catalogue.E603.error(name=tensor.name, expected=tensor.text, given=_described(value))
-        return view
+            hint = "an address alone says neither size nor type: pass the array itself" if isinstance(value, int) else None
+            raise catalogue.E603.error(name=tensor.name, expected=tensor.text, given=_described(value), hint=hint)
+        return _of_vectors(view, tensor.buffer.dtype)
 
     def _check_alone(self, tensor: TensorArgument, view: ArrayView, place: Place, first: ArrayView | None) -> None:
         """What needs no sizes: rank, element type, device, read-only memory."""
@@ -426,6 +427,16 @@ def _accepted(dtype: DType) -> frozenset[tuple[str, int]]:
     return frozenset((name, 1) for name in names)
 
 
+def _of_vectors(view: ArrayView, dtype: DType) -> ArrayView:
+    """A tensor of vectors: an array of scalars whose last dimension holds the lanes. Any other array as it is."""
+    lanes = dtype.lanes
+    has_lanes = lanes > 1 and view.packing == 1 and view.dtype == dtype.scalar and view.shape[-1:] == (lanes,)
+    if not has_lanes or view.strides[-1] != 1 or any(stride % lanes for stride in view.strides[:-1]):
+        return view
+    strides = tuple(stride // lanes for stride in view.strides[:-1])
+    return replace(view, shape=view.shape[:-1], strides=strides, dtype=dtype)
+
+
 def _carries(dtype: DType, view: ArrayView) -> bool:
     """Whether torch has no type of that name, so that its tensors carry the bits as uint8."""
     if view.framework != "torch" or view.dtype.name != "uint8" or dtype.storage_bits != 8 or not dtype.is_float:
@@ -434,6 +445,9 @@ def _carries(dtype: DType, view: ArrayView) -> bool:
 
 
 def _packing_hint(tensor: TensorArgument) -> str:
+    if tensor.buffer.dtype.lanes > 1:
+        dtype = tensor.buffer.dtype
+        return f"{dtype} is {dtype.lanes} elements of {dtype.scalar}: pass an array of those with a last dimension of {dtype.lanes}"
     if tensor.per_cell == 1:
         return ""
     return (

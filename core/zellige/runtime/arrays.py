@@ -260,10 +260,13 @@ def as_numpy(view: ArrayView) -> np.ndarray[Any, Any]:
 
 
 def cell_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a tensor of ``dtype`` as an array framework sees it: 4-bit elements lie two to a byte along the last dimension.
+    """The shape of a tensor of ``dtype`` as an array framework sees it: 4-bit elements lie two to a byte along the last dimension, the
+    lanes of a vector along one more.
 
     Raises :class:`NoSuchArray` where the last dimension of a packed type is odd or missing.
     """
+    if dtype.lanes > 1:
+        return cell_shape(dtype.scalar, (*shape, dtype.lanes))
     if dtype.storage_bits >= 8:
         return shape
     per_byte = 8 // dtype.storage_bits
@@ -283,7 +286,7 @@ def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None) -> An
     torch = sys.modules.get("torch")
     if torch is not None and (like is None or like.framework == "torch"):
         device = "cpu" if like is None else like.owner.device  # type: ignore[attr-defined]
-        kind = _torch_carrier(dtype, torch)
+        kind = _torch_carrier(dtype.scalar, torch)
         try:
             return torch.empty(cells, dtype=kind, device=device)
         except RuntimeError as error:
@@ -311,7 +314,7 @@ def byte_size(dtype: DType, shape: tuple[int, ...]) -> int:
 @lru_cache(maxsize=128)
 def carrier(dtype: DType, torch: Any = None) -> Any:
     """The dtype of NumPy, or of torch where its module is given, that holds elements of ``dtype``. Raises :class:`NoSuchArray`."""
-    return _numpy_carrier(dtype) if torch is None else _torch_carrier(dtype, torch)
+    return _numpy_carrier(dtype.scalar) if torch is None else _torch_carrier(dtype.scalar, torch)
 
 
 def _numpy_carrier(dtype: DType) -> np.dtype[Any]:

@@ -77,13 +77,16 @@ class QuickLaunch:
             if shapes is None:
                 return []
         first = args[self._first] if 0 <= self._first < len(args) else None
-        if first is None or type(first) is np.ndarray:
-            return [np.empty(shape, carrier(dtype)) for shape, dtype in zip(shapes, self._dtypes)]
-        torch = self._torch
-        if torch is None or not isinstance(first, torch.Tensor):
+        try:
+            if first is None or type(first) is np.ndarray:
+                return [np.empty(shape, carrier(dtype)) for shape, dtype in zip(shapes, self._dtypes)]
+            torch = self._torch
+            if torch is None or not isinstance(first, torch.Tensor):
+                return []
+            device = first.device
+            return [torch.empty(shape, dtype=carrier(dtype, torch), device=device) for shape, dtype in zip(shapes, self._dtypes)]
+        except (MemoryError, RuntimeError, ValueError):  # no such array: the slow way says why
             return []
-        device = first.device
-        return [torch.empty(shape, dtype=carrier(dtype, torch), device=device) for shape, dtype in zip(shapes, self._dtypes)]
 
     def _solved_shapes(self, args: tuple[Any, ...]) -> list[tuple[int, ...]] | None:
         assert self._sizes_pack is not None, "shapes that change have a table for their sizes"
@@ -115,7 +118,10 @@ def _constant_shapes(signature: Signature) -> list[tuple[int, ...]] | None:
     shapes = [tensor.buffer.shape for tensor in signature.made]
     if not all(isinstance(extent, Const) for shape in shapes for extent in shape):
         return None
-    return [cell_shape(t.buffer.dtype, tuple(evaluate_size(e, {}) for e in t.buffer.shape)) for t in signature.made]
+    try:
+        return [cell_shape(t.buffer.dtype, tuple(evaluate_size(e, {}) for e in t.buffer.shape)) for t in signature.made]
+    except NoSuchArray:  # said by each call
+        return None
 
 
 def quick_launch(
