@@ -250,10 +250,15 @@ def test_results_that_cannot_be_made() -> None:
 
     with pytest.raises(NoSuchArray, match="gadget:0"):
         allocate(dtype("float32"), (1,), seen(OnDevice()))
-    with pytest.raises(NoSuchArray, match="float32x4"):
-        allocate(dtype("float32x4"), (1,), None)
-    with pytest.raises(NoSuchArray, match="float32x4"):
-        allocate(dtype("float32x4"), (1,), seen(torch.zeros(1)))
+    with pytest.raises(NoSuchArray, match="int4 lies 2 to a byte"):
+        allocate(dtype("int4"), (3,), None)
+
+
+def test_the_lanes_of_vectors_are_one_more_dimension() -> None:
+    for like in (None, seen(np.zeros(1)), seen(torch.zeros(1))):
+        made = allocate(dtype("float32x4"), (3, 2), like)
+        assert tuple(made.shape) == (3, 2, 4)
+        assert str(made.dtype).endswith("float32")
 
 
 def test_numpy_arrays_need_no_torch() -> None:
