@@ -1,7 +1,8 @@
 """Layouts as a kernel author writes them: index maps of tiles, for T.annotate_layout.
 
 A :class:`Layout` maps a tile's indices to indices of its storage, a :class:`Fragment` to a lane and an index within the lane. They are
-hints: a target serves them, or says why not. What a layout does is computed by evaluating its function on all indices.
+hints: a target serves them, or says why not. What a layout does is computed by evaluating its function on all indices;
+:meth:`Layout.as_map` gives it in the compiler's algebra (:mod:`zellige.layouts`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zellige import layouts
 
 Indices = tuple[int, ...]
 
@@ -132,6 +136,25 @@ class Layout:
             raise ValueError("the layout has no inverse: it is not one to one onto its storage")
         return Layout(shape, lambda *indices: back[tuple(int(i) for i in indices)])
 
+    def as_map(self, names: Sequence[str]) -> layouts.Layout:
+        """The layout as a value of the algebra: from dimensions of these names to "offset", row-major in the storage.
+
+        ValueError as :meth:`table`; CompileError E321 where the function is no layout of the algebra.
+        """
+        import numpy as np
+
+        from zellige.layouts import OFFSET, fitted
+
+        extents = self.get_output_shape()
+        offsets = []
+        for image in self.table().values():
+            offset = 0
+            for index, extent in zip(image, extents):
+                offset = offset * extent + index
+            offsets.append(offset)
+        sizes = dict(zip(names, self._constant_shape()))
+        return fitted(sizes, {OFFSET: math.prod(extents)}, {OFFSET: np.array(offsets).reshape(tuple(sizes.values()))})
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape}, {self.kind})"
 
@@ -142,6 +165,9 @@ def _unflattened(flat: Any, shape: Sequence[Any]) -> list[Any]:
         indices.insert(0, flat % size)
         flat = flat // size
     return [flat, *indices]
+
+
+_COPY = "copy"
 
 
 class Fragment(Layout):
@@ -210,6 +236,25 @@ class Fragment(Layout):
             return lane + copy // old * lanes, index
 
         return Fragment(self.shape, forward, replicate=old * factor)
+
+    def as_map(self, names: Sequence[str]) -> layouts.Layout:
+        """The fragment as a value of the algebra: from (register, lane) to dimensions of these names.
+
+        ValueError where registers are several numbers; CompileError E321 or E322 where the function is no layout of the algebra, or a lane
+        or a register of one holds nothing.
+        """
+        import numpy as np
+
+        from zellige.layouts import LANE, REGISTER, fitted, invert, sliced
+
+        shape = (*self._constant_shape(), self.copies)
+        placed = [self.place(*point[:-1], copy=point[-1]) for point in product(*(range(n) for n in shape))]
+        if not all(isinstance(register, int) for _, register in placed):
+            raise ValueError("the fragment gives several numbers for a place within a lane")
+        table = {name: np.array([place[n] for place in placed]).reshape(shape) for n, name in ((1, REGISTER), (0, LANE))}
+        outputs = {name: int(array.max()) + 1 for name, array in table.items()}
+        inputs = dict(zip((*names, _COPY), shape))
+        return sliced(invert(fitted(inputs, outputs, table)), [_COPY])
 
     def _with_copy(self, function: Callable[..., Any], indices: tuple[Any, ...], copy: Any) -> tuple[Any, ...]:
         parameters = inspect.signature(function).parameters.values()

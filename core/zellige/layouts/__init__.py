@@ -38,7 +38,9 @@ from zellige.layouts.build import (
 from zellige.layouts.convert import Conversion, Rename, Round, Shuffle, ThroughMemory, convert, holder_map
 from zellige.layouts.digits import Digit
 from zellige.layouts.distribute import LANE, REGISTER, Distribution, distribute, tiled
+from zellige.layouts.fit import fitted
 from zellige.layouts.layout import Axis, Dimension, Layout, is_same_map, layout
+from zellige.layouts.reduction import Reduction, reduction
 
 __all__ = [
     "LANE",
@@ -53,6 +55,7 @@ __all__ = [
     "Distribution",
     "FreeDigit",
     "Layout",
+    "Reduction",
     "Rename",
     "Round",
     "Shuffle",
@@ -70,6 +73,7 @@ __all__ = [
     "distribute",
     "divide",
     "divided_axis",
+    "fitted",
     "free_digits",
     "from_bases",
     "holder_map",
@@ -81,6 +85,7 @@ __all__ = [
     "mixed",
     "padded",
     "product",
+    "reduction",
     "renamed",
     "reordered",
     "resized",
