@@ -50,6 +50,12 @@ CASES = {
     "T.copy(A, np.zeros(4))": "E222",
     "sizes + 1": "E202",
     "T.alloc_shared((sizes,), 'int8')": "E202",
+    "locals()": "E111",
+    "globals()": "E111",
+    "eval('1 + 1')": "E111",
+    "exec('B[bx] = 1')": "E111",
+    "breakpoint()": "E111",
+    "vars()": "E111",
 }
 
 
@@ -72,6 +78,19 @@ def test_a_wrong_expression_in_the_words_of_the_language(expression: str, tmp_pa
     assert message.startswith(f"error {CASES[expression]}: "), text
     assert in_users_words(message) == message, text
     assert "^" in text and "hint: " in text
+
+
+def test_a_compiled_kernel_called_in_another(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import zellige as zl, zellige.language as T\n@zl.jit(target='interp')\ndef inner(A: T.Tensor((4,), 'float32')):\n"
+        "    with T.Kernel(1):\n        A[0] = 1\n"
+        "@T.prim_func\ndef outer(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1):\n        inner(A)\n"
+    )
+    with pytest.raises(ZelligeError) as caught:
+        runpy.run_path(str(program))
+    text = str(caught.value)
+    assert "got A, a global float32 tile of shape (4,)" in text and "@T.macro" in text and "program.py:9" in text
 
 
 def test_every_class_that_a_kernel_can_meet_has_words() -> None:

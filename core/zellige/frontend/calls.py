@@ -200,6 +200,16 @@ def _arithmetic(frame: Frame, node: ast.Call, positional: list[Any], named: dict
     return evaluate(frame, node.func)(*positional, **named)
 
 
+@_builtin(builtins.locals, builtins.globals, builtins.vars, builtins.dir, builtins.eval, builtins.exec, builtins.breakpoint)
+def _names_of_the_caller(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
+    """What looks at the frame of its caller would see the compiler's; ``vars(x)`` and ``dir(x)`` do not."""
+    function = evaluate(frame, node.func)
+    if function in (builtins.vars, builtins.dir) and positional:
+        return function(*positional)
+    instead = "write the code itself, or compute it outside of the kernel"
+    raise catalogue.E111.error(frame.builder.span, what=f"{function.__name__}()", instead=instead)
+
+
 @_builtin(builtins.hash)
 def _hash(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
     if any(run_time(value) for value in positional):

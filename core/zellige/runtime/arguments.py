@@ -227,6 +227,8 @@ class Signature:
             raise catalogue.E616.error(name=tensor.name, reason=str(error)) from error
         if view is None:
             hint = "an address alone says neither size nor type: pass the array itself" if isinstance(value, int) else None
+            if hasattr(value, "described"):
+                hint = "a compiled kernel cannot be called inside of another: write it as a @T.macro"
             raise catalogue.E603.error(name=tensor.name, expected=tensor.text, given=_described(value), hint=hint)
         return _of_vectors(view, tensor.buffer.dtype)
 
@@ -499,6 +501,9 @@ def _described(value: object) -> str:
     """A value in a message: short values by themselves, others by their type."""
     if value is None:
         return "None"
+    words = getattr(value, "described", None)
+    if isinstance(words, str):  # what a kernel's author sees while it is compiled
+        return words
     text = repr(value)
     kind = type(value).__name__
     return f"{kind} {text}" if len(text) <= 40 and "\n" not in text else f"an object of type {kind}"
