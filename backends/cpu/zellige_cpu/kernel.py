@@ -16,7 +16,7 @@ from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.plugin.contract import Binary, Emitted
 from zellige_cpu import jit
 from zellige_cpu.host import Host, running_host
-from zellige_cpu.pool import Worker, own_worker, run_cells, worker_count
+from zellige_cpu.pool import own_worker, run_grid
 from zellige_cpu.program import STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
 
 if TYPE_CHECKING:
@@ -74,16 +74,13 @@ class CpuKernel:
         status: ctypes.Array[ctypes.c_int64],
         cells: int,
     ) -> None:
-        printer = _printer(launch.sites) if launch.prints else None
-        slots[self._slots + 1] = printer.address if printer is not None else 0
-        workers = 1 if launch.prints else worker_count(self._host.cores, cells)
-
-        def chunk(begin: int, end: int, worker: Worker) -> None:
-            if not status[0]:
-                run(args, begin, end, worker.scratch, worker.leaf)
-
-        run_cells(chunk, cells, workers, launch.scratch_bytes, launch.leaf_bytes)
-        if printer is not None:
+        if not launch.prints:
+            run_grid(run, args, 8 * self._slots, cells, self._host, launch.scratch_bytes, launch.leaf_bytes)
+        else:  # in the order of the program, so by this thread
+            printer = _printer(launch.sites)
+            slots[self._slots + 1] = printer.address
+            worker = own_worker(launch.scratch_bytes, launch.leaf_bytes)
+            run(args, 0, cells, worker.scratch, worker.leaf)
             printer.raise_error()
         if status[0]:
             raise _failure(launch.sites[status[0] - 1], list(status)[1:])
@@ -103,19 +100,10 @@ class CpuKernel:
                 worker = own_worker(launch.scratch_bytes, launch.leaf_bytes)
                 run(words, 0, 1, worker.scratch, worker.leaf)
             elif cells > 1:
-                self._run_packed(launch, run, words, cells)
+                run_grid(run, words, 8 * self._slots, cells, self._host, launch.scratch_bytes, launch.leaf_bytes)
             if words[self._status] or words[self._status + 1]:
                 status = struct.unpack_from(f"<{1 + STATUS_WORDS}q", words, self._status)
                 raise _failure(launch.sites[status[0] - 1], list(status[1:]))
-
-    def _run_packed(self, launch: LaunchProgram, run: Any, words: bytes, cells: int) -> None:
-        status = self._status
-
-        def chunk(begin: int, end: int, worker: Worker) -> None:
-            if not (words[status] or words[status + 1]):
-                run(words, begin, end, worker.scratch, worker.leaf)
-
-        run_cells(chunk, cells, worker_count(self._host.cores, cells), launch.scratch_bytes, launch.leaf_bytes)
 
     def source(self) -> str:
         """The LLVM IR."""

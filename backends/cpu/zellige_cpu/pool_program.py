@@ -1,0 +1,215 @@
+"""The thread pool's machine code: what a worker does between launches and in one, as LLVM IR.
+
+In: the host. Out: the text of a module with two functions.
+
+``ptr pool_worker(ptr own)`` is a thread's whole life; ``own`` holds the address of the pool's control block and the worker's number.
+``void pool_launch(ptr control, ptr args, ptr job)`` runs one grid: it copies the job into the control block, moves the generation on, takes
+part as worker 0 and returns when every worker has said that it is done. Cells are handed out in chunks by one atomic counter, and none are
+once the launch's status word is not 0.
+
+Nobody is lost between looking and sleeping: a worker counts itself among the sleepers before it sleeps *on the generation it has seen*, and
+the launch looks at that count after it moved the generation on, all in one order (seq_cst). The same holds for the launch that waits for
+the last worker. A futex is the kernel's wait on a 32-bit word, futex(2).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zellige_cpu.host import Host
+
+# Offsets in the control block in bytes: words that different threads write lie on cache lines of their own.
+GENERATION: Final = 0
+SLEEPERS: Final = 64
+JOB: Final = 128  # what pool_launch copies there, and the address of the arguments
+TICKETS: Final = 256
+REMAINING: Final = 320
+IS_WAITING: Final = 384
+QUITS: Final = 448
+WORKERS: Final = 456
+SPINS: Final = 464
+BLOCK_BYTES: Final = 512
+
+JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "active", "scratch", "stride", "leaf")
+"""8-byte words of a job: the launch function, the offset in the arguments of the slot with the address of the status words, the number of
+cells, cells a ticket, workers that take part, the memory of worker 0, its distance to the next worker's, where the leaf's part begins."""
+
+_FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98}
+_PAUSE: Final = {"x86_64": ("llvm.x86.sse2.pause", "", ""), "aarch64": ("llvm.aarch64.hint", "i32", "i32 1")}
+_WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, each with FUTEX_PRIVATE_FLAG
+
+
+def is_supported(host: Host) -> bool:
+    """Whether the pool's code can run there: Linux on a processor whose system call number is known."""
+    return "linux" in host.triple and _processor(host) in _FUTEX_CALL
+
+
+def _processor(host: Host) -> str:
+    return host.triple.split("-")[0]
+
+
+def pool_text(host: Host) -> str:
+    """The module's text."""
+    number = _FUTEX_CALL[_processor(host)]
+    pause, kind, operand = _PAUSE[_processor(host)]
+
+    def place(name: str, offset: int) -> str:
+        return f"%{name} = getelementptr i8, ptr %control, i64 {offset}"
+
+    def wait(word: str, value: str) -> str:
+        return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAIT}, i32 {value}, ptr null, ptr null, i64 0)"
+
+    def wake(word: str, count: int) -> str:
+        return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAKE}, i32 {count}, ptr null, ptr null, i64 0)"
+
+    fields = "\n".join(
+        f"  {place(f'{name}_at', JOB + 8 * i)}\n  %{name} = load {'ptr' if name == 'function' else 'i64'}, ptr %{name}_at, align 8"
+        for i, name in enumerate(JOB_FIELDS)
+    )
+    return f"""target triple = "{host.triple}"
+declare i64 @syscall(i64, ...)
+declare void @{pause}({kind})
+
+define internal void @drain(ptr %control, ptr %args, i64 %worker) {{
+entry:
+{fields}
+  {place("tickets", TICKETS)}
+  %status_slot = getelementptr i8, ptr %args, i64 %status
+  %status_words = load ptr, ptr %status_slot, align 8
+  %distance = mul i64 %worker, %stride
+  %base = inttoptr i64 %scratch to ptr
+  %own = getelementptr i8, ptr %base, i64 %distance
+  %own_leaf = getelementptr i8, ptr %own, i64 %leaf
+  br label %next
+next:
+  %state = load atomic i64, ptr %status_words monotonic, align 8
+  %has_failed = icmp ne i64 %state, 0
+  br i1 %has_failed, label %done, label %take
+take:
+  %begin = atomicrmw add ptr %tickets, i64 %chunk monotonic
+  %is_left = icmp slt i64 %begin, %cells
+  br i1 %is_left, label %work, label %done
+work:
+  %reach = add i64 %begin, %chunk
+  %is_inside = icmp slt i64 %reach, %cells
+  %end = select i1 %is_inside, i64 %reach, i64 %cells
+  call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf)
+  br label %next
+done:
+  ret void
+}}
+
+define ptr @pool_worker(ptr %mine) {{
+entry:
+  %control = load ptr, ptr %mine, align 8
+  %number_at = getelementptr i8, ptr %mine, i64 8
+  %number = load i64, ptr %number_at, align 8
+  {place("sleepers", SLEEPERS)}
+  {place("active_at", JOB + 8 * JOB_FIELDS.index("active"))}
+  {place("args_at", JOB + 8 * len(JOB_FIELDS))}
+  {place("remaining", REMAINING)}
+  {place("is_waiting", IS_WAITING)}
+  {place("quits", QUITS)}
+  {place("spins_at", SPINS)}
+  %spins = load i64, ptr %spins_at, align 8
+  br label %idle
+idle:
+  %seen = phi i32 [ 0, %entry ], [ %now, %acknowledge ], [ %now, %wake ]
+  br label %look
+look:
+  %count = phi i64 [ 0, %idle ], [ %count_next, %spin ], [ %spins, %sleep ]
+  %now = load atomic i32, ptr %control seq_cst, align 4
+  %is_new = icmp ne i32 %now, %seen
+  br i1 %is_new, label %go, label %patience
+patience:
+  %may_spin = icmp slt i64 %count, %spins
+  br i1 %may_spin, label %spin, label %sleep
+spin:
+  call void @{pause}({operand})
+  %count_next = add i64 %count, 1
+  br label %look
+sleep:
+  %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %slept = {wait("%control", "%seen")}
+  %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  br label %look
+go:
+  %end = load atomic i32, ptr %quits seq_cst, align 4
+  %is_over = icmp ne i32 %end, 0
+  br i1 %is_over, label %over, label %choose
+choose:
+  %active = load i64, ptr %active_at, align 8
+  %takes_part = icmp slt i64 %number, %active
+  br i1 %takes_part, label %work, label %acknowledge
+work:
+  %args = load ptr, ptr %args_at, align 8
+  call void @drain(ptr %control, ptr %args, i64 %number)
+  br label %acknowledge
+acknowledge:
+  %were = atomicrmw sub ptr %remaining, i32 1 seq_cst
+  %was_last = icmp eq i32 %were, 1
+  %waiting = load atomic i32, ptr %is_waiting seq_cst, align 4
+  %someone_waits = icmp ne i32 %waiting, 0
+  %must_wake = and i1 %was_last, %someone_waits
+  br i1 %must_wake, label %wake, label %idle
+wake:
+  %woken = {wake("%remaining", 1)}
+  br label %idle
+over:
+  ret ptr null
+}}
+
+define void @pool_launch(ptr %control, ptr %args, ptr %job) {{
+entry:
+  {place("sleepers", SLEEPERS)}
+  {place("job_at", JOB)}
+  {place("args_at", JOB + 8 * len(JOB_FIELDS))}
+  {place("tickets", TICKETS)}
+  {place("remaining", REMAINING)}
+  {place("is_waiting", IS_WAITING)}
+  {place("workers_at", WORKERS)}
+  {place("spins_at", SPINS)}
+  %spins = load i64, ptr %spins_at, align 8
+  %words = load <{len(JOB_FIELDS)} x i64>, ptr %job, align 1
+  store <{len(JOB_FIELDS)} x i64> %words, ptr %job_at, align 64
+  store ptr %args, ptr %args_at, align 8
+  store i64 0, ptr %tickets, align 8
+  %workers = load i32, ptr %workers_at, align 4
+  store i32 %workers, ptr %remaining, align 4
+  store i32 0, ptr %is_waiting, align 4
+  %generation = atomicrmw add ptr %control, i32 1 seq_cst
+  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
+  %must_wake = icmp ne i32 %asleep, 0
+  br i1 %must_wake, label %wake, label %work
+wake:
+  %woken = {wake("%control", 0x7FFFFFFF)}
+  br label %work
+work:
+  call void @drain(ptr %control, ptr %args, i64 0)
+  br label %look
+look:
+  %count = phi i64 [ 0, %work ], [ %count_next, %spin ]
+  %left = load atomic i32, ptr %remaining seq_cst, align 4
+  %is_done = icmp eq i32 %left, 0
+  br i1 %is_done, label %done, label %patience
+patience:
+  %may_spin = icmp slt i64 %count, %spins
+  br i1 %may_spin, label %spin, label %announce
+spin:
+  call void @{pause}({operand})
+  %count_next = add i64 %count, 1
+  br label %look
+announce:
+  store atomic i32 1, ptr %is_waiting seq_cst, align 4
+  br label %again
+again:
+  %still = load atomic i32, ptr %remaining seq_cst, align 4
+  %is_finished = icmp eq i32 %still, 0
+  br i1 %is_finished, label %done, label %sleep
+sleep:
+  %slept = {wait("%remaining", "%still")}
+  br label %again
+done:
+  ret void
+}}
+"""
