@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import BOOL, INT64, Binary, BinaryOp, Cast, Compare, Const, Expr, Load, Math, Region, Select, Var, constant_value
+from zellige.ir.expr import BOOL, INT64, Binary, BinaryOp, Cast, Compare, Const, Expr, Load, Math, Region, Select, Unary, Var, constant_value
 from zellige.ir.reductions import identity, reduction_dtype
 from zellige.ir.stmt import (
     Assign,
@@ -66,6 +66,12 @@ def added(left: Expr, right: Expr) -> Expr:
 def converted(value: Expr, dtype: DType) -> Expr:
     """``value`` cast to ``dtype`` where it has another."""
     return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
+
+
+def logical_not(value: Expr) -> Expr:
+    if isinstance(value, Const):
+        return Const(value=not value.value, dtype=BOOL)
+    return Unary(op="not", value=value)
 
 
 def element_at(region: Region, position: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -287,18 +293,20 @@ def _sparse_column(metadata: Region, row: Expr, kept: Expr) -> Expr:
 # -- reductions and scans ------------------------------------------------------------------------------------------------
 
 
-_COMBINE: dict[ReduceOp, BinaryOp] = {
+COMBINE: dict[ReduceOp, BinaryOp] = {
     "sum": "add", "abssum": "add", "prod": "mul", "max": "max", "absmax": "max", "min": "min",
     "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor", "any": "or", "all": "and",
 }  # fmt: skip
 
 
-def _combiner(op: ReduceOp, *, nan_propagate: bool) -> BinaryOp:
-    word = _COMBINE[op]
+def combiner(op: ReduceOp, *, nan_propagate: bool) -> BinaryOp:
+    """The operation that combines two partial results."""
+    word = COMBINE[op]
     return f"{word}_nan" if nan_propagate and word in ("max", "min") else word  # type: ignore[return-value]
 
 
-def _contribution(op: ReduceOp, value: Expr) -> Expr:
+def contribution(op: ReduceOp, value: Expr) -> Expr:
+    """What one element adds to a partial result."""
     if op in ("absmax", "abssum"):
         return Math(function="abs", args=(value,), dtype=value.dtype)
     if op in ("any", "all"):
@@ -311,18 +319,18 @@ def reduce_as_map(statement: Reduce) -> Map:
     source, target, op = statement.src, statement.dst, statement.op
     dtype = reduction_dtype(source.buffer.dtype, target.buffer.dtype)
     held = BOOL if op in ("any", "all") else dtype
-    combine = _combiner(op, nan_propagate=statement.nan_propagate)
+    combine = combiner(op, nan_propagate=statement.nan_propagate)
     axes, extents, position = _over_all(source, statement.axis)
     step = axis("r")
-    value = _contribution(op, converted(load_at(source, (*position[: statement.axis], step, *position[statement.axis :])), dtype))
+    value = contribution(op, converted(load_at(source, (*position[: statement.axis], step, *position[statement.axis :])), dtype))
     length = wide(source.extents[statement.axis])
     total = Var(name="total", dtype=held, kind="mutable")
     result: Expr = total
-    spread = _aligned(source, target, position, statement.axis)
+    spread = aligned(source, target, position, statement.axis)
     if not statement.clear:
         result = Binary(op=combine, left=_held(load_at(target, spread), held, dtype), right=total)
     body: tuple[Stmt, ...] = (
-        Bind(var=total, value=_start(op, held, length, nan_propagate=statement.nan_propagate)),
+        Bind(var=total, value=start_of(op, held, length, nan_propagate=statement.nan_propagate)),
         For(
             var=step, start=number(0), stop=length, step=number(1), kind=Serial(),
             body=(Assign(var=total, value=Binary(op=combine, left=total, right=value)),),
@@ -336,7 +344,7 @@ def _held(value: Expr, held: DType, dtype: DType) -> Expr:
     return converted(converted(value, dtype), held)
 
 
-def _start(op: ReduceOp, held: DType, length: Expr, *, nan_propagate: bool) -> Expr:
+def start_of(op: ReduceOp, held: DType, length: Expr, *, nan_propagate: bool) -> Expr:
     """What the accumulation begins with. A maximum that skips NaN begins with NaN, so that only a row without numbers gives NaN."""
     neutral = Const(value=identity(op, held), dtype=held)
     if not held.is_float or op not in ("max", "min", "absmax") or nan_propagate:
@@ -363,7 +371,7 @@ def _keeps_axis(source: Region, target: Region, axis: int) -> bool:
     return all(s == t or s is None or t is None for s, t in pairs)
 
 
-def _aligned(source: Region, target: Region, position: tuple[Expr, ...], axis: int) -> tuple[Expr, ...]:
+def aligned(source: Region, target: Region, position: tuple[Expr, ...], axis: int) -> tuple[Expr, ...]:
     """A position in the source without its axis as one in ``target``, which may keep an extent of 1 there and add or drop others."""
     if _keeps_axis(source, target, axis):
         return (*position[:axis], number(0), *position[axis:])
@@ -388,13 +396,13 @@ def scan_as_map(statement: Scan) -> Map:
         at = Binary(op="sub", left=Binary(op="sub", left=length, right=number(1)), right=step)
     place = (*position[: statement.axis], at, *position[statement.axis :])
     total = Var(name="total", dtype=dtype, kind="mutable")
-    start = _start(statement.op, dtype, number(1), nan_propagate=False)
+    start = start_of(statement.op, dtype, number(1), nan_propagate=False)
     body: tuple[Stmt, ...] = (
         Bind(var=total, value=start),
         For(
             var=step, start=number(0), stop=length, step=number(1), kind=Serial(),
             body=(
-                Assign(var=total, value=Binary(op=_COMBINE[statement.op], left=total, right=converted(load_at(source, place), dtype))),
+                Assign(var=total, value=Binary(op=COMBINE[statement.op], left=total, right=converted(load_at(source, place), dtype))),
                 store_at(target, place, converted(total, target.buffer.dtype)),
             ),
         ),

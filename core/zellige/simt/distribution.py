@@ -42,17 +42,15 @@ class Distribution:
     """A tile of ``shape`` elements spread over registers, lanes and warps.
 
     The digits of one source count it in full, those of one dimension cover it without gaps; what they cover beyond ``shape`` is nobody's
-    element and must be predicated. Digits stand in the order register, lane, warp, each by rising divisor, and digits of radix 1 are
-    left out, so that equal distributions compare equal.
+    element and must be predicated. Digits stand in the order register, lane, warp, each by rising divisor; digits of radix 1 are left
+    out, and neighbours among those of lanes or warps that move on as one made one, so that equal distributions compare equal.
     """
 
     shape: tuple[int, ...]
     digits: tuple[Digit, ...]
 
     def __post_init__(self) -> None:
-        kept = [d for d in self.digits if d.radix != 1]
-        kept.sort(key=lambda d: (SOURCES.index(d.source), d.divisor))
-        object.__setattr__(self, "digits", tuple(kept))
+        object.__setattr__(self, "digits", _merged(self.digits))
         for source in SOURCES:
             expected = 1
             for digit in self.of_source(source):
@@ -123,9 +121,7 @@ class Distribution:
     def coordinate(self, dimension: int, *, register: Expr, lane: Expr, warp: Expr) -> Expr:
         """The coordinate along a dimension of what ``register`` of this lane holds, as an int32 expression."""
         numbers = {"register": register, "lane": lane, "warp": warp}
-        return added(
-            times(digit_value(numbers[d.source], d, self.count(d.source)), d.stride) for d in self.of_dimension(dimension)
-        )
+        return added(times(digit_value(numbers[d.source], d, self.count(d.source)), d.stride) for d in self.of_dimension(dimension))
 
     def register_at(self, target: Distribution, dimensions: Sequence[int], register: Expr) -> Expr:
         """The register of ``target`` that holds the element of ``register`` of this distribution, where ``target`` is this one's
@@ -152,7 +148,7 @@ class Distribution:
             if d.source != "register":
                 kept = dimensions.index(d.dimension) if d.dimension in dimensions else None
                 digits.append(replace(d, dimension=kept, stride=0 if kept is None else d.stride))
-        return Distribution(shape=tuple(self.shape[d] for d in dimensions), digits=_merged(digits))
+        return Distribution(shape=tuple(self.shape[d] for d in dimensions), digits=tuple(digits))
 
     def with_shape(self, shape: Sequence[int]) -> Distribution:
         """The same digits over a tile of other extents that they cover."""

@@ -1,0 +1,105 @@
+"""Plan statements: the slots of channels, operations in flight, and where other lanes may see what landed.
+
+In: Acquire, Put, Get, Release, Issue, Wait and Slotted of one role, and the context. Out: thread-level statements. The order between lanes
+that a channel stands for becomes a touch of a name of its own: what has landed needs a barrier before it is read, what has been read
+needs one before its slot is filled again, and one barrier may serve several of both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zellige.diagnostics import InternalError
+from zellige.ir.expr import INT32, Binary, Compare, Expr, Select, Var
+from zellige.ir.stmt import Assign, Bind, Copy
+from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
+from zellige.simt import copies
+from zellige.simt.context import ChannelState, Context
+from zellige.simt.distribution import number
+from zellige.simt.ir import CommitCopies, WaitCopies
+
+
+def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait | Turn | Slotted) -> None:
+    """One plan statement."""
+    match statement:
+        case Acquire(channel=channel):
+            state = _state(ctx, channel)
+            ctx.code.touch(writes=(("free", id(channel)),), span=statement.span)
+            _advance(ctx, state.acquired_slot, channel)
+            _use_slot(ctx, channel, state.acquired_slot)
+        case Put():
+            return
+        case Get(channel=channel):
+            state = _state(ctx, channel)
+            ctx.code.touch(reads=(("landed", id(channel)),), span=statement.span)
+            _advance(ctx, state.got_slot, channel)
+        case Release(channel=channel):
+            ctx.code.touch(reads=(("free", id(channel)),), span=statement.span)
+        case Issue(operation=operation):
+            _issue(ctx, operation)
+        case Wait(leave_in_flight=leave):
+            ctx.code.emit(WaitCopies(leave=leave, span=statement.span))
+            ctx.code.touch(writes=tuple(("landed", id(channel)) for channel in ctx.channels))
+        case Slotted(operation=operation, lags=lags):
+            _slotted(ctx, operation, lags)
+        case Turn():
+            raise InternalError("turns between roles are not lowered yet")
+        case _:
+            raise InternalError(f"{type(statement).__name__} is not lowered")
+
+
+def declare(ctx: Context, channels: tuple[Channel, ...]) -> None:
+    """Counters of the slots of every channel, before the first statement of the role."""
+    for channel in channels:
+        if channel.scope != "role":
+            raise InternalError("channels between roles are not lowered yet")
+        acquired = Var(name=ctx.fresh("filling"), dtype=INT32, kind="mutable")
+        got = Var(name=ctx.fresh("holding"), dtype=INT32, kind="mutable")
+        for var in (acquired, got):
+            ctx.code.emit(Bind(var=var, value=number(channel.depth - 1)))
+        ctx.channels[channel] = ChannelState(acquired_slot=acquired, got_slot=got)
+        _use_slot(ctx, channel, acquired)
+
+
+def _state(ctx: Context, channel: Channel) -> ChannelState:
+    state = ctx.channels.get(channel)
+    if state is None:
+        raise InternalError(f"the channel {channel.name} was not declared")
+    return state
+
+
+def _advance(ctx: Context, slot: Var, channel: Channel) -> None:
+    following = Binary(op="add", left=slot, right=number(1))
+    last = Compare(op="eq", left=slot, right=number(channel.depth - 1))
+    ctx.code.emit(Assign(var=slot, value=Select(condition=last, then=number(0), otherwise=following)))
+
+
+def _use_slot(ctx: Context, channel: Channel, slot: Expr) -> None:
+    for buffer in channel.buffers:
+        ctx.slots[buffer.root] = slot
+
+
+def _issue(ctx: Context, operation: Any) -> None:
+    """An asynchronous copy, a group of its own; one that cannot land later is done at once and leaves an empty group."""
+    if not isinstance(operation, Copy):
+        raise InternalError(f"{type(operation).__name__} in flight is not lowered yet")
+    with ctx.code.quiet():
+        if not copies.emit_copy(ctx, operation, is_async=True):
+            ctx.notes.append(f"the copy to {operation.dst.buffer.name} is done through registers")
+            ctx.emit_body(ctx, (operation,))
+    ctx.code.emit(CommitCopies(span=operation.span))
+
+
+def _slotted(ctx: Context, operation: Any, lags: tuple[tuple[Channel, int], ...]) -> None:
+    """The operation on slots that were got earlier."""
+    before = dict(ctx.slots)
+    for channel, lag in lags:
+        state = _state(ctx, channel)
+        slot: Expr = state.got_slot
+        if lag:
+            moved = Binary(op="add", left=slot, right=number(channel.depth - lag))
+            slot = ctx.value("slot", Binary(op="truncmod", left=moved, right=number(channel.depth)))
+        _use_slot(ctx, channel, slot)
+    ctx.emit_body(ctx, (operation,))
+    ctx.slots.clear()
+    ctx.slots.update(before)

@@ -1,0 +1,158 @@
+"""The program under construction: nested lists of statements, and where barriers must stand in them.
+
+In: statements, and before each the memory that the lanes are about to touch together. Out: bodies in which a barrier of the block stands
+before every touch that would meet another lane's unfinished one. Which barriers are needed is a dataflow question: what may have been
+read, written or changed atomically since the last barrier on any path, loops included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from zellige.ir.stmt import Barrier, For, If, Stmt as TileStmt, While
+from zellige.ir.traverse import rebuilt
+
+Resource = object
+"""Something that lanes share: a buffer of the tile IR, or a name for the free or filled slots of a channel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """What the statements up to the next Touch read, write and change atomically."""
+
+    reads: frozenset[Resource] = frozenset()
+    writes: frozenset[Resource] = frozenset()
+    atomics: frozenset[Resource] = frozenset()
+    span: Any = None
+
+
+class Code:
+    """A stack of lists: statements go to the innermost one."""
+
+    def __init__(self) -> None:
+        self._stack: list[list[Any]] = [[]]
+        self._is_quiet = 0
+
+    def emit(self, *statements: Any) -> None:
+        self._stack[-1].extend(statements)
+
+    def touch(
+        self, *, reads: Iterable[Resource] = (), writes: Iterable[Resource] = (), atomics: Iterable[Resource] = (), span: Any = None
+    ) -> None:
+        """The lanes are about to touch these. Inside :meth:`quiet` code the touch around it has said so."""
+        touch = Touch(reads=frozenset(reads), writes=frozenset(writes), atomics=frozenset(atomics), span=span)
+        if not self._is_quiet and (touch.reads or touch.writes or touch.atomics):
+            self._stack[-1].append(touch)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Code that only some lanes reach, or each at its own pace: no barrier may stand in it."""
+        self._is_quiet += 1
+        try:
+            yield
+        finally:
+            self._is_quiet -= 1
+
+    @contextmanager
+    def nested(self) -> Iterator[list[Any]]:
+        """Statements emitted meanwhile go to the list given, for the caller to put into a statement."""
+        body: list[Any] = []
+        self._stack.append(body)
+        try:
+            yield body
+        finally:
+            self._stack.pop()
+
+    @property
+    def statements(self) -> list[Any]:
+        """The outermost list."""
+        return self._stack[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """What may have been touched since the last barrier."""
+
+    reads: frozenset[Resource] = frozenset()
+    writes: frozenset[Resource] = frozenset()
+    atomics: frozenset[Resource] = frozenset()
+
+    def joined(self, other: _Pending) -> _Pending:
+        return _Pending(self.reads | other.reads, self.writes | other.writes, self.atomics | other.atomics)
+
+    def after(self, touch: Touch) -> _Pending:
+        return _Pending(self.reads | touch.reads, self.writes | touch.writes, self.atomics | touch.atomics)
+
+    def conflicts(self, touch: Touch) -> bool:
+        plain = self.reads | self.writes
+        return bool((touch.writes & (plain | self.atomics)) or (touch.reads & (self.writes | self.atomics)) or (touch.atomics & plain))
+
+
+_NOTHING = _Pending()
+
+
+@dataclass(slots=True)
+class _Placement:
+    """Finds the touches that need a barrier before them."""
+
+    needed: set[int] = field(default_factory=set)
+
+    def run(self, body: Iterable[Any], pending: _Pending) -> _Pending:
+        for item in body:
+            match item:
+                case Touch():
+                    if id(item) in self.needed or pending.conflicts(item):
+                        self.needed.add(id(item))
+                        pending = _NOTHING
+                    pending = pending.after(item)
+                case Barrier(scope="block" | "cluster" | "grid"):
+                    pending = _NOTHING
+                case If():
+                    pending = self.run(item.then, pending).joined(self.run(item.otherwise, pending))
+                case For() | While():
+                    pending = self._loop(item.body, pending)
+                case _:
+                    pass
+        return pending
+
+    def _loop(self, body: Iterable[Any], pending: _Pending) -> _Pending:
+        """Up to the fixed point: what the end of an iteration leaves meets the next one's beginning."""
+        while True:
+            count = len(self.needed)
+            after = pending.joined(self.run(body, pending))
+            if after == pending and len(self.needed) == count:
+                return after
+            pending = after
+
+
+def with_barriers(body: Iterable[Any]) -> tuple[Any, ...]:
+    """The statements with a block barrier before every touch that needs one, and without the touches."""
+    items = tuple(body)
+    placement = _Placement()
+    placement.run(items, _NOTHING)
+    return _placed(items, lambda touch: id(touch) in placement.needed)
+
+
+def without_barriers(body: Iterable[Any]) -> tuple[Any, ...]:
+    """The statements without the touches, for programs whose author synchronises."""
+    return _placed(tuple(body), lambda touch: False)
+
+
+def _placed(items: tuple[Any, ...], is_needed: Callable[[Touch], bool]) -> tuple[Any, ...]:
+    out: list[Any] = []
+    for item in items:
+        if isinstance(item, Touch):
+            if is_needed(item):
+                out.append(Barrier(scope="block", span=item.span))
+            continue
+        changes = {name: _placed(getattr(item, name), is_needed) for name in getattr(type(item), "BODIES", ())}
+        out.append(rebuilt(item, **changes) if changes else item)
+    return tuple(out)
+
+
+def bodies_of(statement: TileStmt) -> tuple[str, ...]:
+    """The names of the fields that nest statements."""
+    return type(statement).BODIES

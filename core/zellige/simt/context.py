@@ -1,0 +1,196 @@
+"""What lowering knows at a place of the program: where buffers live, what is proven about numbers, the point of a Map at hand.
+
+In: the plan of a launch and a machine. Out: :class:`Context`, which the other modules of lowering pass around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from zellige.analysis.bounds import Scope
+from zellige.diagnostics.span import Span
+from zellige.dtypes import DType, dtype as as_dtype
+from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Var
+from zellige.ir.lanes import LaneDependence
+from zellige.ir.stmt import Alloc, Bind, For, If, Kernel, Map, Serial, Stmt, Unrolled
+from zellige.plan.nodes import Channel, Choice, PlannedLaunch
+from zellige.simt.code import Code
+from zellige.simt.distribution import Distribution, digit_value, number
+from zellige.simt.homes import GlobalHome, Home, SharedHome
+from zellige.simt.ir import LANE, WARP, Memory
+from zellige.simt.machine import LaneMachine
+from zellige.simt.warps import WarpTiling
+
+SCRATCH_ALIGNMENT = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The point of a Map that the code at hand is for: ``register`` of the Map's distribution on this lane. ``hoisted`` are values of
+    global or shared elements that were loaded together, by the Load they stand for. ``owner``: whether this lane is the one of several
+    with the same point that changes what lanes share (None: it is)."""
+
+    axes: tuple[Var, ...]
+    distribution: Distribution
+    register: Expr
+    hoisted: Mapping[Load, Expr] = field(default_factory=dict)
+    owner: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelState:
+    """The slot acquired last and the slot got last of a channel inside one role."""
+
+    acquired_slot: Var
+    got_slot: Var
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity."""
+
+    kernel: Kernel
+    planned: PlannedLaunch
+    machine: LaneMachine
+    threads: int
+    homes: dict[Buffer, Home]
+    maps: dict[int, Distribution]
+    code: Code
+    scope: Scope
+    safe_values: dict[Buffer, Expr]
+    written_tensors: frozenset[Buffer]
+    choices: dict[int, Choice]
+    has_lanes: bool
+    emit_body: Callable[[Context, Sequence[Stmt]], None]
+    tilings: dict[int, WarpTiling] = field(default_factory=dict)
+    as_maps: dict[int, Map] = field(default_factory=dict)
+    dependence: LaneDependence | None = None
+    channels: dict[Channel, ChannelState] = field(default_factory=dict)
+    point: Point | None = None
+    memories: list[Memory] = field(default_factory=list)
+    shared_bytes: int = 0
+    scratch_bytes: int = 0
+    scratch: Buffer | None = None
+    slots: dict[Buffer, Expr] = field(default_factory=dict)
+    serial: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lanes(self) -> int:
+        return self.machine.lanes
+
+    @property
+    def warps(self) -> int:
+        return self.threads // self.machine.lanes
+
+    def is_shared_by_lanes(self, root: Buffer) -> bool:
+        """Whether lanes may meet at the buffer: shared memory, and tensors that the kernel writes. Slots of a channel are ordered by it."""
+        if any(root in channel.buffers for channel in self.channels):
+            return False
+        match self.homes.get(root):
+            case SharedHome():
+                return True
+            case GlobalHome():
+                return root in self.written_tensors
+            case _:
+                return False
+
+    # ---- names and small declarations ----
+
+    def fresh(self, name: str) -> str:
+        self.serial += 1
+        return f"{name}_{self.serial}"
+
+    def value(self, name: str, expr: Expr) -> Expr:
+        """A name for a value, unless it is one or a constant."""
+        if isinstance(expr, (Var, Const)):
+            return expr
+        var = Var(name=self.fresh(name), dtype=expr.dtype, kind="value")
+        self.code.emit(Bind(var=var, value=expr))
+        return var
+
+    def registers(self, name: str, dtype: DType, count: int) -> Buffer:
+        """An array of this lane's registers, declared here."""
+        buffer = Buffer(name=self.fresh(name), dtype=dtype, shape=(number(count),), space="registers")
+        self.code.emit(Alloc(buffer=buffer))
+        return buffer
+
+    def view(self, memory: Buffer, dtype: DType) -> Buffer:
+        """The same bytes as elements of another dtype."""
+        if memory.dtype == dtype:
+            return memory
+        return Buffer(name=memory.name, dtype=dtype, shape=memory.shape, space=memory.space, alias=memory.root)
+
+    def scratch_memory(self, dtype: DType, elements: int) -> Buffer:
+        """Shared memory for one operation, the same bytes for all of them."""
+        self.scratch_bytes = max(self.scratch_bytes, elements * dtype.bytes)
+        if self.scratch is None:
+            self.scratch = Buffer(name="scratch", dtype=as_dtype("uint8"), shape=(number(0),), space="shared")
+        return Buffer(name="scratch", dtype=dtype, shape=(number(elements),), space="shared", alias=self.scratch)
+
+    # ---- structure ----
+
+    @contextmanager
+    def inner_scope(self) -> Iterator[Scope]:
+        before = self.scope
+        self.scope = before.inner()
+        try:
+            yield self.scope
+        finally:
+            self.scope = before
+
+    @contextmanager
+    def at(self, point: Point | None) -> Iterator[None]:
+        before = self.point
+        self.point = point
+        try:
+            yield
+        finally:
+            self.point = before
+
+    @contextmanager
+    def loop(self, name: str, count: int, *, is_unrolled: bool, span: Span | None = None) -> Iterator[Expr]:
+        """A counted loop of this lane; of one iteration, no loop."""
+        if count == 1:
+            yield number(0)
+            return
+        var = Var(name=self.fresh(name), dtype=INT32, kind="loop")
+        with self.code.nested() as body:
+            yield var
+        kind = Unrolled() if is_unrolled else Serial()
+        self.code.emit(For(var=var, start=number(0), stop=number(count), step=number(1), kind=kind, body=tuple(body), span=span))
+
+    @contextmanager
+    def when(self, condition: Expr | None, span: Span | None = None) -> Iterator[None]:
+        """Code under a condition (None: always)."""
+        if condition is None:
+            yield
+            return
+        with self.code.nested() as body:
+            yield
+        if body:
+            self.code.emit(If(condition=condition, then=tuple(body), span=span))
+
+    def coordinate(self, distribution: Distribution, dimension: int, register: Expr) -> Expr:
+        """The coordinate of what ``register`` holds on this lane."""
+        return distribution.coordinate(dimension, register=register, lane=LANE, warp=WARP)
+
+    def is_owner(self, distribution: Distribution) -> Expr | None:
+        """Whether this lane is the one of those that hold the same elements that acts for them; None where each holds its own."""
+        conditions: list[Expr] = []
+        for digit in distribution.replicated:
+            source: Expr = LANE if digit.source == "lane" else WARP
+            count = distribution.count(digit.source)
+            value = digit_value(source, digit, count)
+            conditions.append(Compare(op="eq", left=value, right=number(0)))
+        return conjunction(conditions)
+
+
+def conjunction(conditions: Sequence[Expr]) -> Expr | None:
+    """All of them; None of none."""
+    total: Expr | None = None
+    for condition in conditions:
+        total = condition if total is None else Binary(op="and", left=total, right=condition)
+    return total

@@ -1,0 +1,78 @@
+"""The lane extension: barriers, shuffles and votes that the author writes, and which code the lanes do not run together.
+
+In: lane statements and the context. Out: thread-level statements. Where the lanes of a block may part, no barrier is inserted: what the
+code there touches is said before it, and after it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from zellige.ir.expr import Buffer, Expr, Load, Var
+from zellige.ir.lanes import PRIVATE, is_collective, tile_regions
+from zellige.ir.stmt import Atomic, Barrier, Map, ReducerUpdate, Shuffle, Stmt, StmtNode, Vote
+from zellige.ir.traverse import rebuilt, walk
+from zellige.simt import elements
+from zellige.simt.context import Context
+
+
+def emit(ctx: Context, statement: Barrier | Shuffle | Vote) -> None:
+    """The statement, with its operands read from where they live."""
+    match statement:
+        case Barrier():
+            ctx.code.emit(statement)
+        case Shuffle():
+            value, operand = elements.value_of(ctx, statement.value), elements.value_of(ctx, statement.operand)
+            ctx.code.emit(rebuilt(statement, value=value, operand=operand))
+        case Vote():
+            ctx.code.emit(rebuilt(statement, predicate=elements.value_of(ctx, statement.predicate)))
+
+
+def is_private(ctx: Context, statement: Stmt) -> bool:
+    """Whether each lane runs a tile operation for itself."""
+    if not ctx.has_lanes or ctx.dependence is None:
+        return bool(tile_regions(statement)) and all(r.buffer.root.space in PRIVATE for r in tile_regions(statement))
+    if isinstance(statement, Map):
+        return ctx.dependence.is_private_map(statement)
+    return not is_collective(statement)
+
+
+def may_differ(ctx: Context, expr: Expr) -> bool:
+    """Whether lanes may see different values of an expression."""
+    if ctx.point is not None:
+        return True
+    if ctx.dependence is None:
+        return False
+    for node in walk(expr):
+        if isinstance(node, Var) and (node.kind == "lane" or ctx.dependence.is_lane_dependent(node)):
+            return True
+        if isinstance(node, Load) and ctx.dependence.is_lane_dependent(node.buffer):
+            return True
+    return False
+
+
+@contextmanager
+def maybe_divergent(ctx: Context, statement: Stmt, condition: Expr) -> Iterator[None]:
+    """Code whose reach depends on ``condition``: where lanes may part, its touches stand before it and no barrier in it."""
+    if not may_differ(ctx, condition):
+        yield
+        return
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    atomics: set[Buffer] = set()
+    for node in walk(statement):
+        if isinstance(node, Load):
+            reads.add(node.buffer.root)
+        elif isinstance(node, (Atomic, ReducerUpdate)):
+            atomics.add(node.buffer.root)
+        elif isinstance(node, StmtNode):
+            writes.update(r.buffer.root for r in node.writes())
+            reads.update(r.buffer.root for r in node.reads())
+    shared = ctx.is_shared_by_lanes
+    ctx.code.touch(
+        reads=[b for b in reads if shared(b)], writes=[b for b in writes - atomics if shared(b)],
+        atomics=[b for b in atomics if shared(b)], span=statement.span,
+    )  # fmt: skip
+    with ctx.code.quiet():
+        yield

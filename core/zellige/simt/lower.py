@@ -1,0 +1,317 @@
+"""From a plan to thread-level programs: one function a launch.
+
+In: a :class:`~zellige.plan.nodes.PlannedKernel` and a :class:`~zellige.simt.machine.LaneMachine`. Out: a :class:`~zellige.simt.ir.Module`.
+Raises Unsupported (E410) for what the family does not lower, E301 where shared memory is too small.
+
+Order: lanes of a block -> warps of products -> who holds fragments (:mod:`zellige.simt.solve`) -> where shared tiles lie -> statements
+(:mod:`zellige.simt.control`) -> barriers (:mod:`zellige.simt.code`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zellige.analysis.bounds import Scope
+from zellige.analysis.forms import Form, is_index_dtype
+from zellige.diagnostics import InternalError, catalogue
+from zellige.dtypes import dtype as as_dtype
+from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, constant_value
+from zellige.ir.lanes import lane_dependence
+from zellige.ir.sizes import size_vars
+from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, NamedHint, ScalarParam, StmtNode, TensorParam
+from zellige.ir.traverse import walk
+from zellige.plan.capabilities import Machine
+from zellige.plan.nodes import PlannedKernel, PlannedLaunch
+from zellige.plan.products import choose_product
+from zellige.simt import channels, control
+from zellige.simt.code import Code, with_barriers, without_barriers
+from zellige.simt.context import Context
+from zellige.simt.distribution import number
+from zellige.simt.homes import GlobalHome, RegisterHome, SharedHome, choose_swizzle
+from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar
+from zellige.simt.machine import LaneMachine
+from zellige.simt.products import sizes
+from zellige.simt.solve import Solution, Solver, statements_of
+from zellige.simt.warps import WarpTiling, tile_warps
+
+UINT8 = as_dtype("uint8")
+GRID_AXES = 3
+
+
+def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = True) -> Module:
+    """The thread-level programs of a planned kernel. ``synchronises`` False: the author places every barrier of lane code."""
+    functions = tuple(
+        _Lowering(planned.kernel, launch, machine, index, synchronises=synchronises).function()
+        for index, launch in enumerate(planned.launches)
+    )
+    return Module(name=planned.kernel.name, functions=functions)
+
+
+class _Lowering:
+    """One launch."""
+
+    def __init__(self, kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool) -> None:
+        if len(planned.roles) != 1:
+            raise InternalError("a launch of several roles is not lowered yet")
+        self._kernel = kernel
+        self._planned = planned
+        self._launch: Launch = planned.launch
+        self._machine = machine
+        self._index = index
+        self._synchronises = synchronises
+        self._folded = Var(name="rest", dtype=INT32, kind="grid")
+        self._name = kernel.name if index == 0 else f"{kernel.name}_{index}"
+
+    def function(self) -> Function:
+        launch = self._launch
+        has_lanes = bool(launch.lane_vars)
+        threads = self._threads(has_lanes)
+        warps = -(-threads // self._machine.lanes)
+        is_whole = threads % self._machine.lanes == 0
+        tilings = self._tilings(warps) if is_whole else {}
+        solver = Solver(self._planned, tilings, lanes=self._machine.lanes, warps=warps)
+        solution = solver.solve()
+        if not is_whole:
+            raise catalogue.E410.error(
+                launch.span, target=self._machine.capabilities.target, operation=f"a block of {threads} lanes, not whole warps"
+            )
+        context = self._context(solution, tilings, threads, has_lanes)
+        params = self._parameters(context)
+        self._shared_tiles(context, solution)
+        role = self._planned.roles[0]
+        self._head(context)
+        channels.declare(context, self._planned.channels)
+        self._fragments(context, solution)
+        control.emit_body(context, role.body)
+        body = context.code.statements
+        placed = with_barriers(body) if self._synchronises or not has_lanes else without_barriers(body)
+        memories, total = self._memories(context)
+        return Function(
+            name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=threads, lanes=self._machine.lanes,
+            body=placed, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=_min_blocks(launch),
+            header=self._header(context, solution), span=launch.span,
+        )  # fmt: skip
+
+    # ---- the block ----
+
+    def _threads(self, has_lanes: bool) -> int:
+        wanted = 1
+        for extent in self._launch.threads or ():
+            value = constant_value(extent)
+            if value is None:
+                raise catalogue.E410.error(
+                    self._launch.span, target=self._machine.capabilities.target, operation="a number of threads that is not constant"
+                )
+            wanted *= int(value)
+        if self._launch.threads is None:
+            wanted = self._machine.default_lanes
+        if has_lanes:
+            return wanted
+        lanes = self._machine.lanes
+        return min(max(lanes, -(-wanted // lanes) * lanes), self._machine.block_lanes)
+
+    def _tilings(self, warps: int) -> dict[int, WarpTiling]:
+        found: dict[int, WarpTiling] = {}
+        machine = Machine(capabilities=self._machine.capabilities)
+        for role in self._planned.roles:
+            for statement in statements_of(role.body):
+                if isinstance(statement, Gemm):
+                    tiling = self._tiling(statement, machine, warps)
+                    if tiling is not None:
+                        found[id(statement)] = tiling
+        return found
+
+    def _tiling(self, gemm: Gemm, machine: Machine, warps: int) -> WarpTiling | None:
+        product = choose_product(gemm, machine)
+        if product.unit is None or any(s is None for s in product.sizes) or gemm.metadata or gemm.scale_a or gemm.scale_b:
+            return None
+        form = self._machine.products.get(product.unit.name)
+        if form is None:
+            return None
+        m, n, _ = sizes(gemm)
+        return tile_warps(form, m, n, warps, gemm.policy)
+
+    # ---- names that stand for the launch ----
+
+    def _context(self, solution: Solution, tilings: dict[int, WarpTiling], threads: int, has_lanes: bool) -> Context:
+        launch = self._launch
+        written = {r.buffer.root for s in walk(launch) if isinstance(s, StmtNode) for r in s.writes() if r.buffer.root.space == "global"}
+        return Context(
+            kernel=self._kernel, planned=self._planned, machine=self._machine, threads=threads, homes={}, maps=dict(solution.maps),
+            code=Code(), scope=Scope(), safe_values={s.buffer: s.value for s in launch.safe_values}, written_tensors=frozenset(written),
+            choices={id(c.operation): c for c in self._planned.choices}, has_lanes=has_lanes, emit_body=control.emit_body, tilings=tilings,
+            as_maps=dict(solution.as_maps), dependence=lane_dependence(launch) if has_lanes else None,
+        )  # fmt: skip
+
+    def _parameters(self, context: Context) -> tuple[Parameter, ...]:
+        params: list[Parameter] = []
+        for param in self._kernel.params:
+            if isinstance(param, ScalarParam):
+                params.append(Scalar(var=param.var))
+                if is_index_dtype(param.var.dtype):
+                    context.scope.add_variable(param.var, Form.of(0) if param.var.kind == "size" else None, None)
+        given = {p.var for p in params if isinstance(p, Scalar)}
+        for var in size_vars(self._kernel):
+            context.scope.add_variable(var, Form.of(0), None)
+            if var not in given:
+                params.append(Scalar(var=var))
+        for param in self._kernel.params:
+            if isinstance(param, TensorParam):
+                params.append(self._tensor(context, param.buffer))
+        return tuple(params)
+
+    def _tensor(self, context: Context, tensor: Buffer) -> Pointer:
+        strides = tensor.strides if tensor.strides is not None else _dense(context.scope, tensor.shape)
+        span = Form.of(1)
+        for extent, stride in zip(tensor.shape, strides):
+            span = span + (context.scope.form(extent) - 1) * context.scope.form(stride)
+        dtype = tensor.dtype
+        if dtype.storage_bits < 8:
+            dtype = UINT8
+            per_byte = 8 // tensor.dtype.storage_bits
+            size: Expr = Binary(
+                op="floordiv", left=(span + (per_byte - 1)).expression(), right=Const(value=per_byte, dtype=as_dtype("int64"))
+            )
+        else:
+            size = span.expression()
+        memory = Buffer(name=tensor.name, dtype=dtype, shape=(size,), space="global", span=tensor.span)
+        context.homes[tensor] = GlobalHome(memory=memory, extents=tensor.shape, strides=tuple(strides))
+        return Pointer(buffer=memory, tensor=tensor, alignment=16, is_written=tensor in context.written_tensors)
+
+    def _shared_tiles(self, context: Context, solution: Solution) -> None:
+        """Shared buffers, and fragments that live in shared memory, one after the other."""
+        slots = {b.root: c.depth for c in self._planned.channels for b in c.buffers}
+        named = (getattr(n, "buffer", None) for n in walk(self._launch))
+        viewed = {b.root for b in named if isinstance(b, Buffer) and b.alias is not None}
+        operands = {r.buffer.root for n in walk(self._launch) if isinstance(n, Gemm) for r in (n.a, n.b)}
+        for node in walk(self._launch):
+            if not isinstance(node, Alloc) or node.buffer in context.homes:
+                continue
+            buffer = node.buffer
+            if buffer.space == "shared" or buffer in solution.shared:
+                self._shared_tile(context, buffer, slots.get(buffer, 1), can_move=buffer not in viewed and buffer in operands)
+
+    def _shared_tile(self, context: Context, buffer: Buffer, slots: int, *, can_move: bool) -> None:
+        values = [constant_value(e) for e in buffer.shape]
+        if not all(isinstance(v, int) for v in values):
+            raise catalogue.E410.error(
+                buffer.span, target=self._machine.capabilities.target, operation=f"the tile {buffer.name} of a size that is not constant"
+            )
+        extents = tuple(int(v or 0) for v in values) or (1,)
+        element = max(1, buffer.dtype.bytes)
+        swizzle = None
+        pitch = _dense_constant(extents)
+        if can_move:
+            moved, swizzle = choose_swizzle(extents, element, banks=self._machine.banks, bank_bytes=self._machine.bank_bytes)
+            pitch = list(moved)
+        elements = pitch[0] * extents[0] if extents else 1
+        per_slot = -(-elements * element // 128) * 128 // element
+        memory = Buffer(name=buffer.name, dtype=buffer.dtype, shape=(number(per_slot * slots),), space="shared", span=buffer.span)
+        context.memories.append(Memory(buffer=memory, offset=context.shared_bytes))
+        context.shared_bytes += -(-per_slot * slots * element // 128) * 128
+        context.homes[buffer] = SharedHome(
+            memory=memory, extents=extents, pitch=tuple(pitch), swizzle=swizzle, slots=slots, slot_elements=per_slot
+        )
+
+    def _fragments(self, context: Context, solution: Solution) -> None:
+        for buffer, distribution in solution.distributions.items():
+            extents = tuple(int(constant_value(e) or 0) for e in buffer.shape)
+            memory = Buffer(
+                name=buffer.name, dtype=buffer.dtype, shape=(number(distribution.registers),), space="registers", span=buffer.span
+            )
+            context.homes[buffer] = RegisterHome(memory=memory, extents=extents, distribution=distribution)
+
+    def _head(self, context: Context) -> None:
+        """Grid variables with their ranges, lane variables from the number of the lane."""
+        launch = self._launch
+        for var, extent in zip(launch.grid_vars, launch.grid):
+            context.scope.add_variable(var, Form.of(0), context.scope.form(extent) - 1)
+        if len(launch.grid_vars) > GRID_AXES:
+            self._fold_grid(context)
+        rest: Expr = THREAD
+        for place, var in enumerate(launch.lane_vars):
+            extent = (launch.threads or ())[place] if launch.threads else number(context.threads)
+            size = int(constant_value(extent) or 1)
+            value = rest if place == len(launch.lane_vars) - 1 else Binary(op="truncmod", left=rest, right=number(size))
+            rest = Binary(op="truncdiv", left=rest, right=number(size))
+            context.scope.add_variable(var, Form.of(0), Form.of(size - 1))
+            context.code.emit(Bind(var=var, value=value if var.dtype == INT32 else Cast(value=value, dtype=var.dtype)))
+
+    def _fold_grid(self, context: Context) -> None:
+        launch = self._launch
+        folded = self._grid_vars()[-1]
+        rest: Expr = folded
+        for var, extent in list(zip(launch.grid_vars, launch.grid))[GRID_AXES - 1 :]:
+            size = extent if extent.dtype == rest.dtype else Cast(value=extent, dtype=rest.dtype)
+            value: Expr = Binary(op="truncmod", left=rest, right=size)
+            rest = Binary(op="truncdiv", left=rest, right=size)
+            context.code.emit(Bind(var=var, value=value if var.dtype == value.dtype else Cast(value=value, dtype=var.dtype)))
+
+    def _grid_vars(self) -> tuple[Var, ...]:
+        found = self._launch.grid_vars
+        if len(found) <= GRID_AXES:
+            return found
+        return (*found[: GRID_AXES - 1], self._folded)
+
+    def _grid(self) -> tuple[Expr, ...]:
+        grid = self._launch.grid
+        if len(grid) <= GRID_AXES:
+            return grid
+        total: Expr = grid[GRID_AXES - 1]
+        for extent in grid[GRID_AXES:]:
+            total = Binary(op="mul", left=total, right=extent if extent.dtype == total.dtype else Cast(value=extent, dtype=total.dtype))
+        return (*grid[: GRID_AXES - 1], total)
+
+    # ---- the end ----
+
+    def _memories(self, context: Context) -> tuple[tuple[Memory, ...], int]:
+        memories = list(context.memories)
+        total = context.shared_bytes
+        if context.scratch is not None:
+            memories.append(Memory(buffer=context.scratch, offset=total))
+            total += -(-context.scratch_bytes // 128) * 128
+        limit = self._machine.shared_bytes
+        if total > limit:
+            raise self._too_large(memories, total, limit, context)
+        return tuple(memories), total
+
+    def _too_large(self, memories: Sequence[Memory], total: int, limit: int, context: Context) -> Exception:
+        parts = []
+        ends = [m.offset for m in memories[1:]] + [total]
+        slots = {h.memory: h.slots for h in context.homes.values() if isinstance(h, SharedHome)}
+        for memory, end in zip(memories, ends):
+            count = slots.get(memory.buffer, 1)
+            each = (end - memory.offset) // count
+            parts.append(f"{memory.buffer.name} {count} x {each} bytes" if count > 1 else f"{memory.buffer.name} {each} bytes")
+        return catalogue.E301.error(
+            self._launch.span, space="shared", needed=total, limit=limit, tiles=", ".join(parts),
+            fits=f"make the tiles smaller or use fewer stages: {total - limit} bytes are too many",
+        )  # fmt: skip
+
+    def _header(self, context: Context, solution: Solution) -> tuple[str, ...]:
+        lines = [f"{self._name}: {context.threads} lanes, {context.shared_bytes} bytes of shared memory"]
+        lines += [f"{d.question} {d.chosen}" for d in self._planned.decisions]
+        lines += [f"{buffer.name} lives in shared memory: {reason}" for buffer, reason in solution.shared.items()]
+        lines += context.notes
+        return tuple(lines)
+
+
+def _min_blocks(launch: Launch) -> int | None:
+    for hint in launch.hints:
+        if isinstance(hint, NamedHint) and hint.name == "min_blocks_per_core":
+            return int(hint.value)
+    return None
+
+
+def _dense(scope: Scope, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    strides: list[Form] = [Form.of(1)]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * scope.form(extent))
+    return tuple(form.expression() for form in reversed(strides))[: len(shape)] if shape else ()
+
+
+def _dense_constant(extents: Sequence[int]) -> list[int]:
+    strides = [1]
+    for extent in reversed(extents[1:]):
+        strides.append(strides[-1] * extent)
+    return strides[::-1]

@@ -1,0 +1,37 @@
+"""What lowering asks of a machine with lanes, beyond what planning asks.
+
+In: a target's capabilities and, from its backend, the products and mechanisms it has in the family's terms. Out: a :class:`LaneMachine`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zellige.dtypes import DType
+from zellige.plugin.contract import Capabilities
+from zellige.simt.ir import ProductForm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneMachine:
+    """``products`` by the name of the capability's unit. ``matrix_loads`` counts of :class:`~zellige.simt.ir.MatrixLoad` that the target
+    has (empty: none), ``async_copy_bytes`` sizes of :class:`~zellige.simt.ir.AsyncCopy` in bytes. ``access_bytes`` is the widest memory
+    access of a lane; shared memory has ``banks`` of ``bank_bytes``. ``shared_bytes`` is what a block may have, ``block_lanes`` how many
+    lanes."""
+
+    capabilities: Capabilities
+    products: dict[str, ProductForm] = field(default_factory=dict)
+    matrix_loads: tuple[int, ...] = ()
+    async_copy_bytes: tuple[int, ...] = ()
+    access_bytes: int = 16
+    banks: int = 32
+    bank_bytes: int = 4
+    shared_bytes: int = 48 * 1024
+    block_lanes: int = 1024
+    default_lanes: int = 128
+    atomic_dtypes: tuple[DType, ...] = ()
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a warp."""
+        return self.capabilities.lanes

@@ -1,0 +1,357 @@
+"""Maps: the points of a T.Parallel, and every elementwise tile operation, shared out among the lanes of a block.
+
+In: a Map and the context. Out: loops over this lane's registers or points. Elements of global and shared memory that neighbouring points
+use one after the other are read and written by accesses as wide as alignment is proven for; where fragments decide which lane has which
+point, their distribution is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zellige.analysis.forms import Form
+from zellige.dtypes import DType
+from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
+from zellige.ir.stmt import Assign, Atomic, Bind, For, Map, Serial, Stmt, Store
+from zellige.ir.traverse import substitute, walk
+from zellige.simt import elements
+from zellige.simt.context import Context, Point, conjunction
+from zellige.simt.distribution import Distribution, distribute, number, times
+from zellige.simt.homes import GlobalHome, RegisterHome, SharedHome
+from zellige.simt.ir import THREAD
+
+UNROLLED_REGISTERS = 64
+"""Points a lane up to which the loop over them is written out even where no fragment needs it."""
+
+
+def emit_map(ctx: Context, statement: Map, *, identity: int | None = None, distribution: Distribution | None = None) -> None:
+    """The Map. ``identity`` is the id of the statement that it stands for, by which distributions were decided, unless one is given."""
+    extents = [constant_value(e) for e in statement.extents]
+    decided = distribution or ctx.maps.get(identity if identity is not None else id(statement))
+    if decided is None and not all(isinstance(e, int) for e in extents):
+        _emit_dynamic(ctx, statement)
+        return
+    sizes = [int(e) for e in extents if e is not None]
+    if any(size <= 0 for size in sizes):
+        return
+    if decided is None:
+        vector = _widest(ctx, statement, sizes)
+        decided = distribute(sizes, lanes=ctx.lanes, warps=ctx.warps, vector=vector)
+    else:
+        decided = decided.with_shape(sizes)
+    _emit_distributed(ctx, statement, decided)
+
+
+# ---- extents known at run time ----
+
+
+def _emit_dynamic(ctx: Context, statement: Map) -> None:
+    """Lane after lane takes the next point, counted row-major."""
+    total = Form.of(1)
+    for extent in statement.extents:
+        total = total * ctx.scope.form(elements.value_of(ctx, extent))
+    wide = Var(name=ctx.fresh("points"), dtype=INT64, kind="value")
+    ctx.code.emit(Bind(var=wide, value=total.expression(), span=statement.span))
+    counter = Var(name=ctx.fresh("point"), dtype=INT64, kind="loop")
+    with ctx.inner_scope() as scope, ctx.code.nested() as body:
+        rest: Expr = counter
+        for position in reversed(range(len(statement.axes))):
+            axis, extent = statement.axes[position], elements.value_of(ctx, statement.extents[position])
+            size = extent if extent.dtype == INT64 else Cast(value=extent, dtype=INT64)
+            place: Expr = rest if position == 0 else Binary(op="truncmod", left=rest, right=size)
+            rest = Binary(op="truncdiv", left=rest, right=size)
+            ctx.code.emit(Bind(var=axis, value=_as(place, axis.dtype)))
+            scope.add_variable(axis, Form.of(0), scope.form(extent) - 1)
+        ctx.emit_body(ctx, statement.body)
+    step = Const(value=ctx.threads, dtype=INT64)
+    start = Cast(value=THREAD, dtype=INT64)
+    ctx.code.emit(For(var=counter, start=start, stop=wide, step=step, kind=Serial(), body=tuple(body), span=statement.span))
+
+
+# ---- extents known now ----
+
+
+def _emit_distributed(ctx: Context, statement: Map, distribution: Distribution) -> None:
+    inner = len(distribution.shape) - 1
+    vector = _neighbours(distribution, inner)
+    wide = _wide_accesses(ctx, statement, distribution, vector) if vector > 1 else _Wide(1, (), ())
+    groups = distribution.registers // wide.vector
+    touches_registers = any(isinstance(ctx.homes.get(b.root), RegisterHome) for b in _buffers(statement))
+    is_unrolled = touches_registers or groups <= UNROLLED_REGISTERS // max(1, wide.vector)
+    owner = ctx.is_owner(distribution) if _has_outer_effect(ctx, statement) else None
+    with ctx.inner_scope() as scope:
+        for axis, extent in zip(statement.axes, distribution.shape):
+            scope.add_variable(axis, Form.of(0), Form.of(extent - 1))
+        is_shared_out = not _writes_registers(ctx, statement)
+        with (
+            ctx.when(owner if is_shared_out else None, statement.span),
+            ctx.loop("r", groups, is_unrolled=is_unrolled, span=statement.span) as group,
+        ):
+            _emit_group(ctx, statement, distribution, wide, group, None if is_shared_out else owner)
+
+
+def _emit_group(ctx: Context, statement: Map, distribution: Distribution, wide: _Wide, group: Expr, owner: Expr | None) -> None:
+    """``wide.vector`` neighbouring points: wide reads, the points one by one, wide writes."""
+    first = scaled(group, wide.vector)
+    if wide.vector == 1:
+        bind_axes(ctx, statement.axes, distribution, first)
+        point = Point(axes=statement.axes, distribution=distribution, register=first, owner=owner)
+        with ctx.when(inside(statement.axes, distribution), statement.span), ctx.inner_scope(), ctx.at(point):
+            ctx.emit_body(ctx, statement.body)
+        return
+    bind_axes(ctx, statement.axes, distribution, first)
+    with ctx.when(inside(statement.axes, distribution), statement.span):
+        hoisted = {load: _read_wide(ctx, load, wide.vector) for load in wide.loads}
+        kept = {store.buffer: ctx.registers(f"{store.buffer.name}_out", store.buffer.dtype, wide.vector) for store in wide.stores}
+        with ctx.loop("e", wide.vector, is_unrolled=True) as part:
+            last = statement.axes[-1]
+            moved = Var(name=last.name, dtype=last.dtype, kind="value")
+            ctx.code.emit(Bind(var=moved, value=Binary(op="add", left=last, right=_as(part, last.dtype))))
+            body = [substitute(_into_registers(s, kept, part), {last: moved}) for s in statement.body]
+            hoisted_here = {substitute(load, {last: moved}): Load(buffer=array, indices=(part,)) for load, array in hoisted.items()}
+            ctx.scope.add_variable(moved, Form.of(0), Form.of(distribution.shape[-1] - 1))
+            register = Binary(op="add", left=first, right=part)
+            axes = (*statement.axes[:-1], moved)
+            point = Point(axes=axes, distribution=distribution, register=register, hoisted=hoisted_here, owner=owner)
+            with ctx.inner_scope(), ctx.at(point):
+                ctx.emit_body(ctx, body)
+        for store in wide.stores:
+            with ctx.when(owner, store.span):
+                _write_wide(ctx, store, kept[store.buffer], wide.vector)
+
+
+def scaled(value: Expr, factor: int) -> Expr:
+    """An int32 times a constant."""
+    return times(value, factor)
+
+
+def bind_axes(ctx: Context, axes: Sequence[Var], distribution: Distribution, register: Expr) -> None:
+    """Give the axes the coordinates of a register of this lane."""
+    for dimension, axis in enumerate(axes):
+        ctx.code.emit(Bind(var=axis, value=_as(ctx.coordinate(distribution, dimension, register), axis.dtype)))
+
+
+def inside(axes: Sequence[Var], distribution: Distribution) -> Expr | None:
+    """Whether the coordinates are of an element, where the digits reach further."""
+    tests: list[Expr] = []
+    for dimension, (axis, extent) in enumerate(zip(axes, distribution.shape)):
+        if distribution.covered(dimension) != extent:
+            tests.append(Compare(op="lt", left=axis, right=Const(value=extent, dtype=axis.dtype)))
+    return conjunction(tests)
+
+
+def _as(value: Expr, dtype: DType) -> Expr:
+    if isinstance(value, Const):
+        return Const(value=value.value, dtype=dtype)
+    return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
+
+
+# ---- wide accesses ----
+
+
+@dataclass(frozen=True, slots=True)
+class _Wide:
+    """``vector`` neighbours at once: the loads that are read so, and the stores that are written so."""
+
+    vector: int
+    loads: tuple[Load, ...]
+    stores: tuple[Store, ...]
+
+
+def _neighbours(distribution: Distribution, dimension: int) -> int:
+    """How many successive registers hold neighbours along a dimension."""
+    digits = distribution.of_source("register")
+    if not digits or digits[0].dimension != dimension or digits[0].stride != 1:
+        return 1
+    return digits[0].radix
+
+
+def _widest(ctx: Context, statement: Map, sizes: Sequence[int]) -> int:
+    """How many neighbours a lane should take: as many as the widest access that some memory of the Map allows."""
+    best = 1
+    for vector in (16, 8, 4, 2):
+        if sizes[-1] % vector:
+            continue
+        total = 1
+        for size in sizes:
+            total *= size
+        if total // vector < ctx.threads // 2:
+            continue
+        if any(is_wide(ctx, node, statement.axes, vector) for node in _accesses(statement)):
+            best = vector
+            break
+    return best
+
+
+def _accesses(statement: Map) -> list[Load | Store]:
+    """Element accesses of the Map's own statements that every point makes, at indices that are known before its statements run."""
+    inside = {node.var for node in walk(statement) if isinstance(node, (Bind, Assign, For))}
+    return [
+        access
+        for access in _every_access(statement)
+        if not any(node in inside for i in access.indices for node in walk(i) if isinstance(node, Var))
+    ]
+
+
+def _every_access(statement: Map) -> list[Load | Store]:
+    found: list[Load | Store] = []
+    for s in statement.body:
+        if isinstance(s, (Store, Bind)):
+            found.extend(_unconditional_loads(s.value))
+            for index in s.indices if isinstance(s, Store) else ():
+                found.extend(_unconditional_loads(index))
+        if isinstance(s, Store):
+            found.append(s)
+    return found
+
+
+def _unconditional_loads(expr: Expr) -> list[Load]:
+    """Loads that are evaluated whatever the values are: not those in a branch of a Select or behind and / or."""
+    found: list[Load] = []
+    pending: list[ExprNode] = [expr]
+    while pending:
+        top = pending.pop()
+        match top:
+            case Load():
+                found.append(top)
+            case Select():
+                pending.append(top.condition)
+                continue
+            case Binary(op="and" | "or"):
+                pending.append(top.left)
+                continue
+            case _:
+                pass
+        for name in top.CHILDREN:
+            child = getattr(top, name)
+            pending.extend(child if isinstance(child, tuple) else (child,))
+    return found
+
+
+def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int) -> bool:
+    """Whether ``vector`` neighbours along the last axis are one aligned access that is inside or outside as a whole."""
+    buffer = access.buffer
+    home = ctx.homes.get(buffer.root)
+    size = buffer.dtype.storage_bits * vector // 8
+    if not isinstance(home, (GlobalHome, SharedHome)) or buffer.alias is not None or buffer.dtype.storage_bits % 8:
+        return False
+    if size > ctx.machine.access_bytes or size < 2 or not access.indices:
+        return False
+    last = axes[-1]
+    if any(_mentions(index, last) for index in access.indices[:-1]):
+        return False
+    form = ctx.scope.form(access.indices[-1])
+    parts = form.split(last)
+    if parts is None or parts[0].constant != 1 or not _is_multiple(parts[1], vector):
+        return False
+    if isinstance(home, SharedHome):
+        aligned = all(p % vector == 0 for p in home.pitch[:-1]) and home.pitch[-1] == 1 and home.slot_elements % vector == 0
+        within = home.swizzle is None or vector <= 1 << home.swizzle.base
+        return aligned and within and home.extents[-1] % vector == 0
+    alignment = _alignment(ctx, home)
+    strides = all(_is_multiple(ctx.scope.form(s), vector) for s in home.strides[:-1])
+    is_unit = constant_value(home.strides[-1]) == 1
+    return alignment % size == 0 and strides and is_unit and _is_multiple(ctx.scope.form(home.extents[-1]), vector)
+
+
+def _alignment(ctx: Context, home: GlobalHome) -> int:
+    return 16
+
+
+def _mentions(expr: Expr, var: Var) -> bool:
+    return any(node is var for node in walk(expr))
+
+
+def _is_multiple(form: Form, factor: int) -> bool:
+    return all(c % factor == 0 for c in form.terms.values())
+
+
+def _wide_accesses(ctx: Context, statement: Map, distribution: Distribution, neighbours: int) -> _Wide:
+    """The widest accesses that the distribution's neighbours allow."""
+    vector = neighbours
+    while vector > 1:
+        if neighbours % vector == 0 and distribution.shape[-1] % vector == 0:
+            accesses = [a for a in _accesses(statement) if is_wide(ctx, a, statement.axes, vector)]
+            if accesses:
+                written = {a.buffer.root for a in accesses if isinstance(a, Store)}
+                stores = tuple(a for a in accesses if isinstance(a, Store) and _stands_alone(statement, a))
+                read = {n.buffer.root for n in walk(statement) if isinstance(n, Load)}
+                loads = tuple(dict.fromkeys(a for a in accesses if isinstance(a, Load) and (a.buffer.root not in _stored(statement))))
+                stores = tuple(s for s in stores if s.buffer.root not in read or s.buffer.root in written)
+                if loads or stores:
+                    return _Wide(vector, loads, stores)
+        vector -= 1
+    return _Wide(1, (), ())
+
+
+def _stored(statement: Map) -> set[Buffer]:
+    return {n.buffer.root for n in walk(statement) if isinstance(n, (Store, Atomic))}
+
+
+def _stands_alone(statement: Map, store: Store) -> bool:
+    """Whether the buffer is touched by this store alone: then its elements may be written together after the points."""
+    others = [n for n in walk(statement) if isinstance(n, (Load, Store, Atomic)) and n.buffer.root is store.buffer.root]
+    return len(others) == 1 and any(s is store for s in statement.body)
+
+
+def _into_registers(statement: Stmt, kept: dict[Buffer, Buffer], part: Expr) -> Stmt:
+    """A store that is written together later goes to registers now."""
+    if isinstance(statement, Store) and statement.buffer in kept:
+        return Store(buffer=kept[statement.buffer], indices=(part,), value=statement.value, span=statement.span)
+    return statement
+
+
+def _vector_view(ctx: Context, memory: Buffer, dtype: DType, vector: int) -> Buffer:
+    return ctx.view(memory, dtype.with_lanes(vector))
+
+
+def _read_wide(ctx: Context, load: Load, vector: int) -> Buffer:
+    """``vector`` neighbours from where ``load`` points, zeros (the safe value) where they are outside; the registers that hold them."""
+    array = ctx.registers(load.buffer.name, load.buffer.dtype, vector)
+    indices = tuple(elements.value_of(ctx, i) for i in load.indices)
+    place = elements.place_of(ctx, load.buffer, indices)
+    wide = _vector_view(ctx, place.memory, load.buffer.dtype, vector)
+    into = _vector_view(ctx, array, load.buffer.dtype, vector)
+    value: Expr = Load(buffer=wide, indices=(_divided(place.index, vector),))
+    if place.condition is not None:
+        safe = ctx.safe_values.get(load.buffer, elements.zero(load.buffer.dtype))
+        value_of_safe = Cast(value=safe, dtype=load.buffer.dtype.with_lanes(vector))
+        value = Select(condition=place.condition, then=value, otherwise=value_of_safe)
+    ctx.code.emit(Store(buffer=into, indices=(number(0),), value=value, span=load.span))
+    return array
+
+
+def _write_wide(ctx: Context, store: Store, array: Buffer, vector: int) -> None:
+    indices = tuple(elements.value_of(ctx, i) for i in store.indices)
+    place = elements.place_of(ctx, store.buffer, indices)
+    wide = _vector_view(ctx, place.memory, store.buffer.dtype, vector)
+    out = _vector_view(ctx, array, store.buffer.dtype, vector)
+    with ctx.when(place.condition, store.span):
+        value = Load(buffer=out, indices=(number(0),))
+        ctx.code.emit(Store(buffer=wide, indices=(_divided(place.index, vector),), value=value, span=store.span))
+
+
+def _divided(index: Expr, vector: int) -> Expr:
+    if isinstance(index, Const):
+        return Const(value=int(index.value) // vector, dtype=index.dtype)
+    return Binary(op="truncdiv", left=index, right=Const(value=vector, dtype=index.dtype))
+
+
+# ---- effects ----
+
+
+def _buffers(statement: Map) -> list[Buffer]:
+    return [n.buffer for n in walk(statement) if isinstance(n, (Load, Store, Atomic))]
+
+
+def _writes_registers(ctx: Context, statement: Map) -> bool:
+    return any(isinstance(n, Store) and isinstance(ctx.homes.get(n.buffer.root), RegisterHome) for n in walk(statement))
+
+
+def _has_outer_effect(ctx: Context, statement: Map) -> bool:
+    """Whether points change memory that lanes share, so that lanes which hold the same point must not all act."""
+    for node in walk(statement):
+        if isinstance(node, (Store, Atomic)) and isinstance(ctx.homes.get(node.buffer.root), (GlobalHome, SharedHome)):
+            return True
+    return False
