@@ -178,6 +178,6 @@ def test_an_unknown_stage_lists_the_stages(one: Path) -> None:
 
 
 def test_a_target_that_is_not_built_says_so(one: Path) -> None:
-    error = refused(str(one), "--target", "cuda:sm_90")
+    error = refused(str(one), "--target", "hip:gfx942")
     assert error.code == "E706"
     assert "not built yet" in str(error)

@@ -346,6 +346,5 @@ def test_the_installed_backends_are_found() -> None:
     assert registry().resolve("auto").name == "cpu"
     assert registry().resolve("cuda -arch=sm_90a") == Target(name="cuda", arch="sm_90a")
     assert registry().resolve("hip -mcpu=gfx942") == Target(name="hip", arch="gfx942")
-    for name in ("cuda", "hip"):
-        with pytest.raises(CompileError, match="not built yet"):
-            registry().backend(Target(name=name))
+    with pytest.raises(CompileError, match="not built yet"):
+        registry().backend(Target(name="hip"))

@@ -1,20 +1,32 @@
-"""The backend's object: manifest, and one answer to every other question, that it is not built yet.
+"""The backend's object: what it says about itself, and how a planned kernel becomes CUDA C++, a cubin and a launch.
 
-In: the registry's questions. Out: :data:`backend`.
+In: the registry's questions. Out: :data:`backend`. cuda-python is loaded when a device is asked for or a text compiled.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from zellige.diagnostics import catalogue
-from zellige.plugin.contract import API, Capabilities, ConfigKey, Device, Manifest, Unavailable
+from zellige.plugin.contract import (
+    API,
+    Binary,
+    Capabilities,
+    CompileContext,
+    ConfigKey,
+    Device,
+    Emitted,
+    Manifest,
+    Runtime,
+    Unavailable,
+)
 from zellige.plugin.dialect import read_dialect
 from zellige.plugin.hooks import hookimpl
 from zellige.target import Target
 from zellige.version import __version__
 
-_STATE: Final = Unavailable(code="not-built", reason="the CUDA backend is not built yet")
+if TYPE_CHECKING:
+    from zellige.plan.nodes import PlannedKernel
 
 _CONFIG_KEYS: Final = (
     ConfigKey(name="CUDA_KERNELS_OUTPUT_DIR", key="cuda.kernels_output_dir"),
@@ -49,17 +61,67 @@ class CudaBackend:
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
             inspections=("export_ptx", "export_sass", "show_ptx", "show_sass"),
             timers=("cudagraph", "cupti"),
-            state=_STATE,
             summary="CUDA C++ through NVRTC and the driver",
         )
 
     @hookimpl
     def probe(self) -> tuple[Device, ...] | Unavailable:
-        return _STATE
+        from zellige_cuda import device
+
+        return device.devices()
 
     @hookimpl
     def describe(self, target: Target) -> Capabilities:
-        raise catalogue.E706.error(target=str(target), reason=_STATE.reason)
+        from zellige_cuda.architectures import architecture
+        from zellige_cuda.describe import capabilities
+
+        return capabilities(architecture(self._with_arch(target)), str(target))
+
+    @staticmethod
+    def _with_arch(target: Target) -> Target:
+        """The target, with the architecture of the first device where it names none and there is one."""
+        if target.arch:
+            return target
+        from zellige_cuda import device
+
+        found = device.devices()
+        if isinstance(found, Unavailable):
+            return target
+        return replace(target, arch=found[0].target.split(":")[1])
+
+    @hookimpl
+    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+        from zellige.passes.expand_vectors import expand_vectors
+        from zellige.plan.planner import plan
+        from zellige.simt.lower import lower
+        from zellige.simt.printer import print_module
+        from zellige_cuda.architectures import architecture
+        from zellige_cuda.describe import lane_machine
+        from zellige_cuda.kernel import facts_of
+        from zellige_cuda.spelling import CudaSpelling
+
+        arch = architecture(self._with_arch(ctx.target))
+        expanded = expand_vectors(planned.kernel)
+        if expanded is not planned.kernel:
+            planned = plan(expanded, ctx.capabilities)
+        module = lower(planned, lane_machine(arch, ctx.capabilities))
+        text = print_module(module, CudaSpelling(arch.number, is_fast=ctx.options.fast_math))
+        return Emitted(text=text, format="CUDA C++", facts=facts_of(module, planned.kernel))
+
+    @hookimpl
+    def compile(self, emitted: Emitted, ctx: CompileContext) -> Binary:
+        from zellige_cuda.architectures import architecture
+        from zellige_cuda.compiler import compile_cubin
+
+        arch = architecture(self._with_arch(ctx.target))
+        cubin, log = compile_cubin(emitted.text, "kernel", arch.name)
+        return Binary(data=cubin, format="cubin", log=log)
+
+    @hookimpl
+    def runtime(self, ctx: CompileContext) -> Runtime:
+        from zellige_cuda.kernel import CudaRuntime
+
+        return CudaRuntime()
 
 
 backend: Final = CudaBackend()

@@ -83,6 +83,11 @@ def _corners(a: Interval, b: Interval) -> list[tuple[int, int]]:
     return [(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
 
 
+def _natural(a: Interval) -> tuple[int, int] | None:
+    """The ends of an interval that is bounded and has no negative number."""
+    return (a.low, a.high) if a.low is not None and a.low >= 0 and a.high is not None else None
+
+
 def _binary(op: str, a: Interval, b: Interval) -> Interval:
     corners = _corners(a, b)
     match op:
@@ -100,6 +105,19 @@ def _binary(op: str, a: Interval, b: Interval) -> Interval:
             if a.low is not None and a.high is not None and a.low >= 0 and a.high < b.low:
                 return a
             return Interval(0, b.high - 1)
+        case "truncdiv" if a.low is not None and a.low >= 0 and corners and b.low is not None and b.low > 0:
+            values = [x // y for x, y in corners]
+            return Interval(min(values), max(values))
+        case "truncmod" if a.low is not None and a.low >= 0 and b.low is not None and b.low > 0 and b.high is not None:
+            return a if a.high is not None and a.high < b.low else Interval(0, b.high - 1)
+        case "bitand" if b.low is not None and b.low >= 0:
+            return Interval(0, b.high)
+        case "shr" | "shl" if (ends := _natural(a)) and (counts := _natural(b)) and counts[1] < 64:
+            if op == "shr":
+                return Interval(ends[0] >> counts[1], ends[1] >> counts[0])
+            return Interval(ends[0] << counts[0], ends[1] << counts[1])
+        case "bitxor" | "bitor" if (left := _natural(a)) and (right := _natural(b)):
+            return Interval(0, (1 << max(left[1].bit_length(), right[1].bit_length())) - 1)
         case "min" | "min_nan":
             highs = [h for h in (a.high, b.high) if h is not None]
             low = None if a.low is None or b.low is None else min(a.low, b.low)

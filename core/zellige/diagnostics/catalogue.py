@@ -16,6 +16,7 @@ from zellige.diagnostics.codes.launch import *  # noqa: F403
 from zellige.diagnostics.codes.lint import *  # noqa: F403
 from zellige.diagnostics.codes.planning import *  # noqa: F403
 from zellige.diagnostics.codes.plugins import *  # noqa: F403
+from zellige.diagnostics.codes.toolchain import *  # noqa: F403
 from zellige.diagnostics.codes.verifier import *  # noqa: F403
 
 __all__ = ["CODES", "_code"]

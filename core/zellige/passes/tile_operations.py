@@ -11,7 +11,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import BOOL, INT64, Binary, BinaryOp, Cast, Compare, Const, Expr, Load, Math, Region, Select, Unary, Var, constant_value
+from zellige.ir.expr import (
+    BOOL,
+    INT64,
+    Binary,
+    BinaryOp,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Math,
+    Region,
+    Select,
+    Unary,
+    Var,
+    constant_value,
+)
 from zellige.ir.reductions import identity, reduction_dtype
 from zellige.ir.stmt import (
     Assign,

@@ -7,11 +7,13 @@ needs one before its slot is filled again, and one barrier may serve several of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import INT32, Binary, Compare, Expr, Select, Var
-from zellige.ir.stmt import Assign, Bind, Copy
+from zellige.ir.stmt import Assign, Bind, Copy, For
+from zellige.ir.traverse import rebuilt
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
 from zellige.simt import copies
 from zellige.simt.context import ChannelState, Context
@@ -24,28 +26,58 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
     match statement:
         case Acquire(channel=channel):
             state = _state(ctx, channel)
-            ctx.code.touch(writes=(("free", id(channel)),), span=statement.span)
+            ctx.code.wait(("free", channel), span=statement.span)
             _advance(ctx, state.acquired_slot, channel)
             _use_slot(ctx, channel, state.acquired_slot)
         case Put():
             return
         case Get(channel=channel):
             state = _state(ctx, channel)
-            ctx.code.touch(reads=(("landed", id(channel)),), span=statement.span)
+            ctx.code.wait(("landed", channel), span=statement.span)
             _advance(ctx, state.got_slot, channel)
         case Release(channel=channel):
-            ctx.code.touch(reads=(("free", id(channel)),), span=statement.span)
+            ctx.code.mark(("free", channel))
         case Issue(operation=operation):
             _issue(ctx, operation)
         case Wait(leave_in_flight=leave):
             ctx.code.emit(WaitCopies(leave=leave, span=statement.span))
-            ctx.code.touch(writes=tuple(("landed", id(channel)) for channel in ctx.channels))
+            ctx.code.mark(*(("landed", channel) for channel in ctx.channels))
         case Slotted(operation=operation, lags=lags):
             _slotted(ctx, operation, lags)
         case Turn():
             raise InternalError("turns between roles are not lowered yet")
         case _:
             raise InternalError(f"{type(statement).__name__} is not lowered")
+
+
+def filled_late(ctx: Context, body: Sequence[Any]) -> tuple[Any, ...]:
+    """A step of a software pipeline with the copies for a later iteration after the waits of this one: the barrier that shows what has
+    landed then also frees the slot to fill. As many fewer operations are left in flight as are issued later.
+
+    A step is two loops of one iteration each, the first of copies, the second beginning with waits.
+    """
+    match body:
+        case (For() as filling, For() as working) if _runs_once(ctx, filling) and _runs_once(ctx, working):
+            pass
+        case _:
+            return tuple(body)
+    issued = sum(isinstance(s, Issue) for s in filling.body)
+    if not issued or not all(isinstance(s, (Acquire, Issue, Put)) for s in filling.body):
+        return tuple(body)
+    waits: list[Any] = []
+    rest: list[Any] = list(working.body)
+    while rest and isinstance(rest[0], (Wait, Put, Get)):
+        statement = rest.pop(0)
+        if isinstance(statement, Wait):
+            if statement.leave_in_flight < issued:
+                return tuple(body)
+            statement = rebuilt(statement, leave_in_flight=statement.leave_in_flight - issued)
+        waits.append(statement)
+    return (*waits, filling, rebuilt(working, body=tuple(rest)))
+
+
+def _runs_once(ctx: Context, loop: For) -> bool:
+    return (ctx.scope.form(loop.stop) - ctx.scope.form(loop.start)).constant == 1
 
 
 def declare(ctx: Context, channels: tuple[Channel, ...]) -> None:

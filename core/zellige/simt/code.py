@@ -21,11 +21,14 @@ Resource = object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """What the statements up to the next Touch read, write and change atomically."""
+    """What the statements up to the next Touch read, write and change atomically. ``marks`` are noted without needing a barrier, and
+    ``waits`` need one where they were noted since the last: what has landed, which slots are free."""
 
     reads: frozenset[Resource] = frozenset()
     writes: frozenset[Resource] = frozenset()
     atomics: frozenset[Resource] = frozenset()
+    marks: frozenset[Resource] = frozenset()
+    waits: frozenset[Resource] = frozenset()
     span: Any = None
 
 
@@ -46,6 +49,14 @@ class Code:
         touch = Touch(reads=frozenset(reads), writes=frozenset(writes), atomics=frozenset(atomics), span=span)
         if not self._is_quiet and (touch.reads or touch.writes or touch.atomics):
             self._stack[-1].append(touch)
+
+    def mark(self, *names: Resource) -> None:
+        """Note that other lanes see what the names stand for after a barrier only."""
+        self._stack[-1].append(Touch(marks=frozenset(names)))
+
+    def wait(self, *names: Resource, span: Any = None) -> None:
+        """What the names stand for is needed from here on."""
+        self._stack[-1].append(Touch(waits=frozenset(names), span=span))
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -79,16 +90,22 @@ class _Pending:
     reads: frozenset[Resource] = frozenset()
     writes: frozenset[Resource] = frozenset()
     atomics: frozenset[Resource] = frozenset()
+    marks: frozenset[Resource] = frozenset()
 
     def joined(self, other: _Pending) -> _Pending:
-        return _Pending(self.reads | other.reads, self.writes | other.writes, self.atomics | other.atomics)
+        return _Pending(self.reads | other.reads, self.writes | other.writes, self.atomics | other.atomics, self.marks | other.marks)
 
     def after(self, touch: Touch) -> _Pending:
-        return _Pending(self.reads | touch.reads, self.writes | touch.writes, self.atomics | touch.atomics)
+        return _Pending(self.reads | touch.reads, self.writes | touch.writes, self.atomics | touch.atomics, self.marks | touch.marks)
 
     def conflicts(self, touch: Touch) -> bool:
         plain = self.reads | self.writes
-        return bool((touch.writes & (plain | self.atomics)) or (touch.reads & (self.writes | self.atomics)) or (touch.atomics & plain))
+        return bool(
+            touch.waits & self.marks
+            or touch.writes & (plain | self.atomics)
+            or touch.reads & (self.writes | self.atomics)
+            or touch.atomics & plain
+        )
 
 
 _NOTHING = _Pending()

@@ -356,7 +356,7 @@ def _for(ctx: Context, statement: For) -> None:
             scope.add_variable(statement.var, scope.form(statement.stop) + 1, scope.form(statement.start))
         else:
             scope.add_variable(statement.var, None, None)
-        emit_body(ctx, statement.body)
+        emit_body(ctx, channels.filled_late(ctx, statement.body))
     kind = statement.kind if isinstance(statement.kind, (Unrolled, Serial)) else Serial()
     if isinstance(statement.kind, Pipelined):
         kind = Serial()

@@ -103,7 +103,9 @@ def place_of(ctx: Context, buffer: Buffer, indices: Sequence[Expr]) -> Place:
     memory = _memory(ctx, home.memory, buffer.dtype, is_global=isinstance(home, GlobalHome))
     if isinstance(home, GlobalHome):
         return _global_place(ctx, memory, form, conditions, buffer.dtype)
-    flat = swizzled(form_expression(form, is_wide=False), swizzle)
+    flat = form_expression(form, is_wide=False)
+    if swizzle is not None:
+        flat = swizzled(ctx.value("at", flat), swizzle)
     slot = ctx.slots.get(buffer.root)
     if isinstance(home, SharedHome) and home.slots > 1 and slot is not None:
         per_slot = home.slot_elements * home.memory.dtype.bytes // max(1, buffer.dtype.bytes)

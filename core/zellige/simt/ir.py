@@ -133,7 +133,7 @@ class MatrixLoad(ThreadStmt):
     into: Registers
     buffer: Buffer
     source: Expr
-    count: Literal[1, 2, 4]
+    count: int
     is_transposed: bool = False
     CHILDREN: ClassVar[tuple[str, ...]] = ("into", "source")
 
@@ -145,7 +145,7 @@ class MatrixStore(ThreadStmt):
     buffer: Buffer
     target: Expr
     registers: Registers
-    count: Literal[1, 2, 4]
+    count: int
     is_transposed: bool = False
     CHILDREN: ClassVar[tuple[str, ...]] = ("target", "registers")
 

@@ -360,7 +360,7 @@ def _by_matrix(
         ctx.code.emit(
             MatrixLoad(
                 into=into, buffer=home.memory, source=address, count=count, is_transposed=how == "transposed", span=operand.region.span
-            )  # type: ignore[arg-type]
+            )
         )
 
 
@@ -374,7 +374,7 @@ def _shared_offset(ctx: Context, operand: _Operand, home: SharedHome, indices: S
         if d >= lead:
             place = added((place, indices[d - lead]))
         parts.append(times(place, home.pitch[d]))
-    flat = swizzled(added(parts), home.swizzle)
+    flat = swizzled(ctx.value("at", added(parts)), home.swizzle)
     slot = ctx.slots.get(operand.region.buffer.root)
     if home.slots > 1 and slot is not None:
         flat = added((flat, Binary(op="mul", left=slot, right=number(home.slot_elements))))

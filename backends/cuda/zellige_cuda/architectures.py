@@ -1,0 +1,64 @@
+"""Facts of CUDA architectures that planning and lowering use: one row an architecture.
+
+Source: CUDA C++ Programming Guide 13, "Compute Capabilities", tables of technical specifications (shared memory a block with opt-in,
+registers, processors do not follow from the architecture); PTX ISA 8.8 for which instruction needs which architecture.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.diagnostics import catalogue
+from zellige.target import Target
+
+KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """``number`` is the compute capability times ten, ``shared_bytes`` what one block may have, ``name`` NVRTC's word."""
+
+    number: int
+    name: str
+    shared_bytes: int
+    processors: int
+
+    @property
+    def has_async_copies(self) -> bool:
+        return self.number >= 80
+
+    @property
+    def has_matrix_loads(self) -> bool:
+        return self.number >= 75
+
+
+_ROWS: Final = (
+    Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40),
+    Architecture(number=80, name="sm_80", shared_bytes=163 * KIB, processors=108),
+    Architecture(number=86, name="sm_86", shared_bytes=99 * KIB, processors=84),
+    Architecture(number=87, name="sm_87", shared_bytes=163 * KIB, processors=16),
+    Architecture(number=89, name="sm_89", shared_bytes=99 * KIB, processors=128),
+    Architecture(number=90, name="sm_90", shared_bytes=227 * KIB, processors=132),
+    Architecture(number=90, name="sm_90a", shared_bytes=227 * KIB, processors=132),
+    Architecture(number=100, name="sm_100", shared_bytes=227 * KIB, processors=148),
+    Architecture(number=100, name="sm_100a", shared_bytes=227 * KIB, processors=148),
+    Architecture(number=120, name="sm_120", shared_bytes=99 * KIB, processors=170),
+    Architecture(number=120, name="sm_120a", shared_bytes=99 * KIB, processors=170),
+)
+
+ARCHITECTURES: Final = {row.name: row for row in _ROWS}
+
+DEFAULT: Final = "sm_80"
+"""The architecture meant where a target names none and no device is there."""
+
+
+def architecture(target: Target) -> Architecture:
+    """The architecture of a target. Raises E405 for one that is not known."""
+    wanted = target.arch or DEFAULT
+    name = wanted if wanted.startswith("sm_") else f"sm_{wanted}" if re.fullmatch(r"\d+a?", wanted) else wanted
+    found = ARCHITECTURES.get(name)
+    if found is None:
+        raise catalogue.E706.error(target=str(target), reason=f"the architectures known are {', '.join(ARCHITECTURES)}")
+    return found

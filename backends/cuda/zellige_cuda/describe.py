@@ -1,0 +1,74 @@
+"""What an architecture can do, in the contract's terms, and the same for lowering.
+
+In: an architecture. Out: :class:`~zellige.plugin.contract.Capabilities` and :class:`~zellige.simt.machine.LaneMachine`.
+"""
+
+from __future__ import annotations
+
+from zellige.dtypes import all_dtypes, dtype as as_dtype
+from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
+from zellige.simt.machine import LaneMachine
+from zellige_cuda.architectures import KIB, Architecture
+from zellige_cuda.forms import forms_of
+
+WARP = 32
+ASYNC_COPY = "cp.async"
+COUNTED_WAIT = "cp.async groups"
+
+
+def capabilities(arch: Architecture, target: str) -> Capabilities:
+    """The capabilities of an architecture under the text of a target."""
+    copies = [CopyPath(source="*", destination="*", mechanism="loads and stores", engine="lanes")]
+    engines = [Engine(name="lanes", kind="vector", count=4)]
+    synchronisation = [Synchronisation(mechanism="bar.sync", scope="block", count=16)]
+    if arch.has_async_copies:
+        engines.append(Engine(name="async copies", kind="copy", is_asynchronous=True))
+        copies.insert(
+            0,
+            CopyPath(
+                source="global", destination="shared", mechanism=ASYNC_COPY, engine="async copies", is_asynchronous=True, alignment=4,
+                granule=4, fills_out_of_bounds=True, casts=False,
+            ),
+        )  # fmt: skip
+        synchronisation.append(Synchronisation(mechanism=COUNTED_WAIT, scope="token"))
+    units = tuple(
+        MatmulUnit(
+            name=form.name, engine="lanes", a=form.a.name, b=form.b.name, c=form.c.name, m=form.m, n=form.n, k=form.k,
+            a_spaces=("shared", "registers"), b_spaces=("shared", "registers"), c_space="registers",
+        )
+        for form in forms_of(arch)
+    )  # fmt: skip
+    names = tuple(t.name for t in all_dtypes())
+    arithmetic = tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64"))
+    return Capabilities(
+        target=target,
+        lanes=WARP,
+        threads=arch.processors,
+        vector_bytes=16,
+        cache_line_bytes=128,
+        spaces=(
+            Space(name="global", role="global", alignment=16),
+            Space(name="shared", role="shared", bytes=arch.shared_bytes, alignment=128),
+            Space(name="registers", role="register", bytes=256 * KIB, alignment=4),
+        ),
+        dtypes=names,
+        compute_dtypes=(*arithmetic, "float16", "bfloat16"),
+        matmul=units,
+        engines=tuple(engines),
+        copies=tuple(copies),
+        synchronisation=tuple(synchronisation),
+        registers=RegisterFile(per_lane=255),
+        block_lanes=1024,
+    )
+
+
+def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
+    """The same for lowering."""
+    return LaneMachine(
+        capabilities=caps,
+        products={form.name: form for form in forms_of(arch)},
+        matrix_loads=(1, 2, 4) if arch.has_matrix_loads else (),
+        async_copy_bytes=(4, 8, 16) if arch.has_async_copies else (),
+        shared_bytes=arch.shared_bytes,
+        atomic_dtypes=tuple(as_dtype(n) for n in ("int32", "uint32", "int64", "uint64", "float32", "float64")),
+    )

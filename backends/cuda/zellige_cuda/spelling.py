@@ -1,0 +1,298 @@
+"""CUDA C++ as a language of the family: types, registers, conversions, mathematics and instructions, without any header.
+
+In: nodes of thread-level programs. Out: text for :mod:`zellige.simt.printer`. Instructions are inline PTX; their operands' layouts are
+facts of :mod:`zellige_cuda.forms`. Source of instruction syntax: PTX ISA 8.8, sections 9.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zellige.diagnostics import InternalError, catalogue
+from zellige.dtypes import DType
+from zellige.ir.expr import Binary, Cast, Math, Var
+from zellige.ir.stmt import Assert, Atomic, Barrier, Print, Shuffle, Vote
+from zellige.simt.distribution import Distribution
+from zellige.simt.ir import (
+    LANE,
+    THREAD,
+    WARP,
+    AsyncCopy,
+    CommitCopies,
+    Fence,
+    Function,
+    MatrixLoad,
+    MatrixStore,
+    NamedBarrier,
+    Product,
+    ProductForm,
+    Registers,
+    WaitCopies,
+)
+from zellige.simt.printer import Printer, is_narrow
+from zellige_cuda.helpers import helper_text
+
+_AXES = ("x", "y", "z")
+
+_MATH32 = {
+    "exp": "expf", "exp2": "exp2f", "exp10": "exp10f", "expm1": "expm1f", "log": "logf", "log2": "log2f", "log10": "log10f",
+    "log1p": "log1pf", "sqrt": "sqrtf", "rsqrt": "rsqrtf", "cbrt": "cbrtf", "sin": "sinf", "cos": "cosf", "tan": "tanf", "asin": "asinf",
+    "acos": "acosf", "atan": "atanf", "sinh": "sinhf", "cosh": "coshf", "tanh": "tanhf", "asinh": "asinhf", "acosh": "acoshf",
+    "atanh": "atanhf", "erf": "erff", "erfc": "erfcf", "floor": "floorf", "ceil": "ceilf", "trunc": "truncf", "round": "rintf",
+    "abs": "fabsf", "pow": "powf", "atan2": "atan2f", "hypot": "hypotf", "fmod": "fmodf", "copysign": "copysignf",
+    "nextafter": "nextafterf", "fma": "fmaf",
+}  # fmt: skip
+_FAST32 = {"exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log2f", "log10": "__log10f", "sin": "__sinf", "cos": "__cosf",
+           "tan": "__tanf", "pow": "__powf"}  # fmt: skip
+
+
+class CudaSpelling:
+    """``arch`` is the compute capability times ten: 80, 89, 90."""
+
+    def __init__(self, arch: int, *, is_fast: bool = False) -> None:
+        self.arch = arch
+        self.is_fast = is_fast
+
+    # ---- the unit and its kernels ----
+
+    def opening(self) -> str:
+        return (
+            "typedef unsigned char wide1;\ntypedef unsigned short wide2;\ntypedef unsigned int wide4;\n"
+            "struct alignas(8) wide8 { unsigned int x, y; };\nstruct alignas(16) wide16 { unsigned int x, y, z, w; };"
+        )
+
+    def reserved(self) -> frozenset[str]:
+        return frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", *_MATH32, *_MATH32.values()))
+
+    def signature(self, function: Function, params: Sequence[str]) -> str:
+        blocks = f", {function.min_blocks}" if function.min_blocks else ""
+        return f'extern "C" __global__ void __launch_bounds__({function.threads}{blocks}) {function.name}({", ".join(params)})'
+
+    def shared(self, function: Function) -> str:
+        return "extern __shared__ __align__(1024) unsigned char shared[];"
+
+    def special(self, var: Var, function: Function) -> str:
+        if var is THREAD:
+            return "(int)threadIdx.x"
+        if var is LANE:
+            return f"(int)threadIdx.x % {function.lanes}"
+        if var is WARP:
+            return f"__shfl_sync(0xffffffffu, (int)threadIdx.x / {function.lanes}, 0)"
+        place = function.grid_vars.index(var)
+        return f"(int)blockIdx.{_AXES[place]}"
+
+    def helper(self, name: str) -> tuple[str, tuple[str, ...]]:
+        return helper_text(name, self.arch)
+
+    # ---- values ----
+
+    def converted(self, printer: Printer, cast: Cast, value: str) -> str:
+        source, target = cast.value.dtype, cast.dtype
+        if cast.rounding != "nearest_even" and target.is_float:
+            raise catalogue.E410.error(cast.span, target="cuda", operation=f"rounding {cast.rounding.replace('_', ' ')}")
+        if target.is_integer:
+            return self._to_integer(printer, source, target, value)
+        saturating = "_saturated" if cast.saturate else ""
+        if not is_narrow(target):
+            if is_narrow(source):
+                wide = printer.widened(value, source)
+                return f"(double){wide}" if target.name == "float64" else wide
+            return f"({printer.type(target)}){value}"
+        if source.name == "float64" or (source.is_integer and source.bits >= 32):
+            if source.is_integer:
+                value = f"(double){value}" if source.bits == 32 else f"{printer.need('float64_of_int64_odd')}({value})"
+            value = f"{printer.need('float32_of_float64_odd')}({value})"
+        elif is_narrow(source):
+            value = printer.widened(value, source)
+        else:
+            value = f"(float){value}"
+        return f"{printer.need(f'{target.name}_of_float32{saturating}')}({value})"
+
+    def _to_integer(self, printer: Printer, source: DType, target: DType, value: str) -> str:
+        if is_narrow(source):
+            value = printer.widened(value, source)
+        wide = "float64" if source.name == "float64" else "float32"
+        return f"{printer.need(f'{target.name}_of_{wide}_saturated')}({value})"
+
+    def binary(self, printer: Printer, node: Binary, left: str, right: str) -> str | None:
+        return None
+
+    def math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
+        name, operand = node.function, node.args[0].dtype
+        if operand.is_integer:
+            return self._integer_math(printer, node, args)
+        is_double = operand.name == "float64"
+        if name in ("isnan", "isinf", "isfinite"):
+            return f"{printer.need(name)}({args[0]})"
+        one = "1.0" if is_double else "1.0f"
+        match name:
+            case "rcp":
+                return f"({one} / {args[0]})"
+            case "sigmoid":
+                exponential = "exp" if is_double else "__expf" if self._may_be_fast(node) else "expf"
+                return f"({one} / ({one} + {exponential}(-({args[0]}))))"
+            case "ldexp":
+                return f"{printer.need('scaled64' if is_double else 'scaled32')}({args[0]}, {args[1]})"
+            case "abs" if is_double:
+                return f"fabs({args[0]})"
+            case "round" if is_double:
+                return f"rint({args[0]})"
+            case _:
+                pass
+        if is_double:
+            return f"{name}({', '.join(args)})"
+        table = _FAST32 if self._may_be_fast(node) and name in _FAST32 else _MATH32
+        if name not in table:
+            raise catalogue.E410.error(node.span, target="cuda", operation=f"the function {name}")
+        return f"{table[name]}({', '.join(args)})"
+
+    def _may_be_fast(self, node: Math) -> bool:
+        return node.precision == "fast" or (self.is_fast and node.precision == "default")
+
+    def _integer_math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
+        t = node.args[0].dtype
+        kind = printer.type(t)
+        match node.function:
+            case "abs":
+                return f"({kind})({args[0]} < 0 ? 0u - (unsigned long long){args[0]} : {args[0]})"
+            case "popcount":
+                return f"__popcll((unsigned long long){args[0]} & {(1 << t.bits) - 1}ull)"
+            case "clz":
+                return f"(__clzll((long long)((unsigned long long){args[0]} & {(1 << t.bits) - 1}ull)) - {64 - t.bits})"
+            case "powi":
+                return f"({kind}){printer.need('integer_power')}({args[0]}, {args[1]})"
+            case _:
+                raise catalogue.E410.error(node.span, target="cuda", operation=f"the function {node.function} of integers")
+
+    # ---- lanes ----
+
+    def shuffle(self, printer: Printer, node: Shuffle, value: str, operand: str) -> str:
+        word = {"xor": "__shfl_xor_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync", "index": "__shfl_sync"}[node.mode]
+        t = node.value.dtype
+        is_small = t.is_bool or t.bits < 32
+        given = f"(int){value}" if is_small else value
+        text = f"{word}(0xffffffffu, {given}, (int)({operand}), {node.width})"
+        return f"({printer.type(t)}){text}" if is_small else text
+
+    def vote(self, printer: Printer, node: Vote, predicate: str) -> str:
+        t = printer.type(node.result.dtype)
+        if node.scope == "warp":
+            mask = "__activemask()"
+            text = {
+                "any": f"__any_sync({mask}, {predicate})", "all": f"__all_sync({mask}, {predicate})",
+                "count": f"__popc(__ballot_sync({mask}, {predicate}))", "ballot": f"__ballot_sync({mask}, {predicate})",
+            }[node.mode]  # fmt: skip
+        elif node.scope == "block" and node.mode != "ballot":
+            word = {"any": "__syncthreads_or", "all": "__syncthreads_and", "count": "__syncthreads_count"}[node.mode]
+            text = f"{word}({predicate})"
+        else:
+            raise catalogue.E410.error(node.span, target="cuda", operation=f"a vote of the {node.scope}")
+        return f"({t})({text} != 0)" if node.result.dtype.is_bool else f"({t}){text}"
+
+    # ---- statements ----
+
+    def statement(self, printer: Printer, statement: Any) -> str:
+        match statement:
+            case Barrier(scope="block"):
+                return "__syncthreads();"
+            case Barrier(scope="warp"):
+                return "__syncwarp();"
+            case Barrier():
+                raise catalogue.E410.error(statement.span, target="cuda", operation=f"a barrier of the {statement.scope}")
+            case Atomic():
+                return self._atomic(printer, statement)
+            case MatrixLoad():
+                return self._matrix_load(printer, statement)
+            case MatrixStore():
+                return self._matrix_store(printer, statement)
+            case Product():
+                return self._product(printer, statement)
+            case AsyncCopy():
+                return self._async_copy(printer, statement)
+            case CommitCopies():
+                return f"{printer.need('cp_async_commit')}();"
+            case WaitCopies(leave=leave):
+                return f"{printer.need('cp_async_wait')}<{leave}>();"
+            case NamedBarrier(mode="join"):
+                return f'asm volatile("bar.sync %0, {statement.lanes};" :: "r"({printer.value(statement.number)}) : "memory");'
+            case Fence(to="grid"):
+                return "__threadfence();"
+            case Print():
+                return self._print(printer, statement)
+            case Assert():
+                return f"if (!({printer.value(statement.condition)})) __trap();"
+            case _:
+                raise InternalError(f"{type(statement).__name__} has no spelling yet")
+
+    def _print(self, printer: Printer, statement: Print) -> str:
+        message = statement.message.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+        if statement.value is None:
+            return f'printf("{message}\\n");'
+        value = statement.value
+        t = value.dtype  # type: ignore[union-attr]
+        text = printer.value(value)  # type: ignore[arg-type]
+        lead = f"{message}: " if message else ""
+        if t.is_float:
+            wide = printer.widened(text, t) if is_narrow(t) else text
+            return f'printf("{lead}%g\\n", (double){wide});'
+        kind, form = ("long long", "%lld") if t.is_bool or t.is_signed else ("unsigned long long", "%llu")
+        return f'printf("{lead}{form}\\n", ({kind}){text});'
+
+    def _atomic(self, printer: Printer, statement: Atomic) -> str:
+        t = statement.buffer.dtype
+        address = printer.address(statement.buffer, statement.indices[0])
+        kind = printer.type(t)
+        op = statement.op
+        before = "__threadfence(); " if statement.order in ("release", "acq_rel", "seq_cst") else ""
+        after = " __threadfence();" if statement.order in ("acquire", "acq_rel", "seq_cst") else ""
+        if op == "load":
+            text = f"*(volatile {kind}*){address}"
+        elif op == "store":
+            assert statement.value is not None
+            return f"{before}*(volatile {kind}*){address} = {printer.value(statement.value)};{after}"
+        else:
+            assert statement.value is not None
+            name = printer.need(f"atomic_{op}_{t.name}")
+            text = f"{name}({address}, {printer.value(statement.value)})"
+        if statement.result is None:
+            return f"{before}{text};{after}"
+        declared = printer.declared(statement.result)
+        return f"{before}{declared}{printer.name(statement.result)} = {text};{after}"
+
+    def _registers(self, printer: Printer, registers: Registers) -> str:
+        """The address of consecutive registers."""
+        return f"{printer.name(registers.buffer.root)} + {printer.value(registers.start)}"
+
+    def _matrix_load(self, printer: Printer, node: MatrixLoad) -> str:
+        name = printer.need(f"ldmatrix_x{node.count}{'_trans' if node.is_transposed else ''}")
+        return f"{name}({self._registers(printer, node.into)}, {printer.address(node.buffer, node.source)});"
+
+    def _matrix_store(self, printer: Printer, node: MatrixStore) -> str:
+        name = printer.need(f"stmatrix_x{node.count}{'_trans' if node.is_transposed else ''}")
+        return f"{name}({printer.address(node.buffer, node.target)}, {self._registers(printer, node.registers)});"
+
+    def _product(self, printer: Printer, node: Product) -> str:
+        form = node.form
+        counts = "_".join(f"{layout.registers * t.bits // _word_bits(t)}{_kind(t)}" for layout, t in _operands_of(form))
+        name = printer.need(f"{form.name.replace('.', '_').replace('::', '__')}__{counts}")
+        a, b, c = (self._registers(printer, r) for r in (node.a, node.b, node.c))
+        return f"{name}({c}, {a}, {b});"
+
+    def _async_copy(self, printer: Printer, node: AsyncCopy) -> str:
+        target, source = printer.address(node.target, node.target_index), printer.address(node.source, node.source_index)
+        if node.is_valid is None:
+            return f"{printer.need(f'cp_async_{node.size}')}({target}, {source});"
+        return f"{printer.need(f'cp_async_{node.size}_if')}({target}, {source}, {printer.value(node.is_valid)});"
+
+
+def _operands_of(form: ProductForm) -> tuple[tuple[Distribution, DType], ...]:
+    return (form.c_layout, form.c), (form.a_layout, form.a), (form.b_layout, form.b)
+
+
+def _word_bits(t: DType) -> int:
+    return 64 if t.name == "float64" else 32
+
+
+def _kind(t: DType) -> str:
+    return "d" if t.name == "float64" else "f" if t.name == "float32" else "r"

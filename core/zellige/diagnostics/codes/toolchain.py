@@ -1,0 +1,14 @@
+"""E501-E549: toolchains. In: nothing. Out: module constants, each in :data:`zellige.diagnostics.codes.declaration.CODES`."""
+
+from __future__ import annotations
+
+from zellige.diagnostics.codes.declaration import code as _code
+
+E501 = _code(
+    "E501", "a tool is missing", "{tool} is needed and not there: {reason}",
+    hint="install it; `zellige doctor` lists what each target needs",
+)  # fmt: skip
+E502 = _code(
+    "E502", "a tool refused the generated program", "{tool} refused what was generated:\n{log}",
+    hint="this is a fault of the backend, not of the kernel: please report it with the generated source (get_kernel_source)",
+)  # fmt: skip

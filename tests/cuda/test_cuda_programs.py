@@ -1,0 +1,121 @@
+"""Programs for CUDA devices compiled without one: what the machine code holds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import zellige.language as T
+from zellige.diagnostics import CompileError, LaunchError
+from zellige.driver import dump
+from zellige.plan.planner import plan
+from zellige.simt.lower import lower
+from zellige_cuda import compiler, device, kernel as cuda_kernel
+from zellige_cuda.architectures import ARCHITECTURES
+from zellige_cuda.describe import capabilities, lane_machine
+from zellige_cuda.helpers import helper_text
+
+
+def gemm(rows: int, columns: int, depth: int, dtype: str, stages: int) -> Any:
+    @T.prim_func
+    def product(A: T.Tensor((1024, 512), dtype), B: T.Tensor((512, 1024), dtype), C: T.Tensor((1024, 1024), "float32")):
+        with T.Kernel(1024 // columns, 1024 // rows, threads=128) as (bx, by):
+            a = T.alloc_shared((rows, depth), dtype)
+            b = T.alloc_shared((depth, columns), dtype)
+            c = T.alloc_fragment((rows, columns), "float32")
+            T.clear(c)
+            for k in T.Pipelined(512 // depth, num_stages=stages):
+                T.copy(A[by * rows, k * depth], a)
+                T.copy(B[k * depth, bx * columns], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * rows, bx * columns])
+
+    return product
+
+
+def instructions(sass: str) -> Counter[str]:
+    """How often each instruction stands in the machine code, without its suffixes."""
+    return Counter(re.findall(r"\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)", sass))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_pipelined_product_uses_the_instructions_of_its_path(arch: str, dtype: str) -> None:
+    found = instructions(dump(gemm(64, 64, 32, dtype, 3).kernel, f"cuda:{arch}", "asm"))
+    assert found["HMMA"] > 0
+    assert found["LDSM"] > 0
+    assert found["LDGSTS"] > 0
+    assert found["LDL"] == found["STL"] == 0
+
+
+def test_copies_wait_once_a_step() -> None:
+    """One barrier serves what has landed and the slot to fill."""
+    text = dump(gemm(64, 64, 32, "float16", 3).kernel, "cuda:sm_80", "source")
+    step = text[text.index("k_step") : text.index("k_drain")]
+    assert step.count("__syncthreads();") == 1
+    assert step.count("cp_async_wait") == 1
+
+
+def test_the_source_names_the_users_lines() -> None:
+    text = dump(gemm(64, 64, 32, "float16", 2).kernel, "cuda:sm_80", "source")
+    assert f'"{__file__}"' in text
+    assert "// what executes the product" in text
+
+
+def test_stages_that_do_not_fit_are_fewer() -> None:
+    machine = lane_machine(ARCHITECTURES["sm_86"], capabilities(ARCHITECTURES["sm_86"], "cuda:sm_86"))
+    module = lower(plan(gemm(128, 128, 64, "float16", 4).kernel, machine.capabilities), machine)
+    assert module.functions[0].shared_bytes <= machine.shared_bytes
+
+
+def test_an_unknown_architecture_is_refused() -> None:
+    with pytest.raises(CompileError) as raised:
+        dump(gemm(64, 64, 32, "float16", 1).kernel, "cuda:sm_13", "source")
+    assert raised.value.code == "E706"
+    assert "sm_80" in str(raised.value)
+
+
+def test_what_the_compiler_refuses_is_said() -> None:
+    with pytest.raises(CompileError) as raised:
+        compiler.compile_cubin('extern "C" __global__ void f() { nonsense; }', "f", "sm_80")
+    assert raised.value.code == "E502"
+    assert "nonsense" in str(raised.value)
+
+
+def test_a_missing_tool_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_kernel, "_tool", lambda name: None)
+    with pytest.raises(CompileError) as raised:
+        cuda_kernel.disassembled(b"")
+    assert raised.value.code == "E501"
+
+
+def test_a_refusal_of_the_driver_is_said() -> None:
+    class Status(int):
+        name = "CUDA_ERROR_INVALID_VALUE"
+
+    with pytest.raises(LaunchError) as raised:
+        device.call((Status(1),))
+    assert raised.value.code == "E642"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["float8_e4m3fn_of_float32", "float8_e5m2_of_float32_saturated", "float32_of_float6_e2m3fn", "int8_of_float64_saturated",
+     "atomic_add_float16", "atomic_max_int8", "atomic_min_float64", "float_floordiv32", "float_floormod64", "splat16_unsigned_short"],
+)  # fmt: skip
+def test_helpers_compile(name: str) -> None:
+    texts: dict[str, str] = {}
+
+    def visit(wanted: str) -> None:
+        text, needs = helper_text(wanted, 80)
+        for other in needs:
+            visit(other)
+        texts.setdefault(wanted, text)
+
+    visit(name)
+    opening = "struct alignas(8) wide8 { unsigned int x, y; }; struct alignas(16) wide16 { unsigned int x, y, z, w; };\n"
+    cubin, _ = compiler.compile_cubin(opening + "\n".join(texts.values()), "helpers", "sm_80")
+    assert cubin.startswith(b"\x7fELF")
