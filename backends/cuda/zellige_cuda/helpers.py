@@ -156,7 +156,10 @@ def _float_op(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
         "min_nan": f"return a != a || b != b ? a + b : fmin{f}(a, b);",
         "truncdiv": f"return trunc{f}(a / b);",
         "truncmod": f"return fmod{f}(a, b);",
-        "floormod": (f"const {t} r = fmod{f}(a, b);\n  if (r != 0) return (b < 0) != (r < 0) ? r + b : r;\n  return copysign{f}(({t})0, b);"),
+        "floormod": (
+            f"const {t} r = fmod{f}(a, b);\n  if (r != 0) return (b < 0) != (r < 0) ? r + b : r;\n"
+            f"  return copysign{f}(({t})0, b);"
+        ),
         "floordiv": (
             f"if (b == 0) return a / b;\n  {t} r = fmod{f}(a, b);\n  {t} q = (a - r) / b;\n  if (r != 0 && (b < 0) != (r < 0)) q -= 1;\n"
             f"  if (q == 0) return copysign{f}(({t})0, a / b);\n  {t} d = floor{f}(q);\n  return q - d > ({t})0.5 ? d + 1 : d;"
