@@ -169,7 +169,7 @@ E641 = code(
     "E641", "value differs between lanes", "{what} differs between the lanes or points that share it",
     hint="give every lane or point the same value, or make the tile local",
 )
-E642 = _code(
+E642 = code(
     "E642", "the device refused", "the device's driver answers: {what}",
     hint="the launch before may have failed: its error can show up here; `zellige doctor` says what works",
 )
