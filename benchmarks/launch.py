@@ -2,14 +2,13 @@
 
 ``python benchmarks/launch.py [--write]``. The kernel is one grid cell over 16 elements, so that a call is nothing but checks, packing and
 the way into machine code. Each figure is the least of many runs; first calls are measured in processes of their own, in processor time,
-after their imports. ``--write`` puts the table into ``benchmarks/results/launch.md``.
+after their imports. ``--write`` puts the tables into ``benchmarks/results/launch.md`` and ``.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recording import page, table, write
 
 import zellige as zl
 import zellige.language as T
 from zellige.runtime.native import SLOW
 
-RESULTS = Path(__file__).parent / "results" / "launch.md"
 SIZE = 16
 
 FIRST_CALL = """
@@ -138,18 +137,16 @@ def _as_file(folder: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/launch.md and .json")
     chosen = parser.parse_args()
-    lines = ["# What a call costs", "", f"{platform.processor() or platform.machine()}, Python {platform.python_version()}", ""]
-    lines += ["| call of a kernel of one cell | microseconds |", "| --- | ---: |"]
-    lines += [f"| {name} | {value:.2f} |" for name, value in calls().items()]
-    lines += ["", "| first call of a matrix product, after imports | processor time, ms |", "| --- | ---: |"]
-    lines += [f"| {name} | {value:.0f} |" for name, value in first_calls().items()]
-    text = "\n".join(lines) + "\n"
+    a_call, a_first_call = calls(), first_calls()
+    body = table(("call of a kernel of one cell", "microseconds"), [(name, f"{value:.2f}") for name, value in a_call.items()])
+    head = ("first call of a matrix product, after imports", "processor time, ms")
+    body += ["", *table(head, [(name, f"{value:.0f}") for name, value in a_first_call.items()])]
+    text = page("What a call costs", body)
     print(text, end="")
     if chosen.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(text)
+        write("launch", text, {"microseconds of a call": a_call, "milliseconds of a first call": a_first_call})
 
 
 if __name__ == "__main__":

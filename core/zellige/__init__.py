@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zellige.autotune import AutoTuner, autotune
     from zellige.cache import cache_statistics, clear_cache, disable_cache, enable_cache, is_cache_enabled
     from zellige.diagnostics import CompileError, InternalError, LaunchError, Unsupported, ZelligeError, ZelligeWarning
-    from zellige.dtypes import DType, dtype
+    from zellige.dtypes import DType, dtype, dtype as DataType
     from zellige.explain import Explanation, explain
     from zellige.jit import JITFunction, compile, jit, par_compile
     from zellige.kernel import JITKernel
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from zellige.target import Target
 
 __all__ = [
-    "AutoTuner", "CompileError", "DType", "Explanation", "Fragment", "InternalError", "JITFunction", "JITKernel", "LaunchError", "Layout",
-    "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning", "__version__",
-    "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench", "dtype", "dtypes",
-    "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2", "par_compile", "profiler",
-    "set_log_level", "testing", "transform",
+    "AutoTuner", "CompileError", "DType", "DataType", "Explanation", "Fragment", "InternalError", "JITFunction", "JITKernel",
+    "LaunchError", "Layout", "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning",
+    "__version__", "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench",
+    "dtype", "dtypes", "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2",
+    "par_compile", "profiler", "set_log_level", "testing", "transform",
 ]  # fmt: skip
 
 _MODULES: Final[dict[str, str]] = {
@@ -47,7 +47,7 @@ _NAMES: Final[dict[str, str]] = {
         "autotune": ("AutoTuner", "autotune"),
         "cache": ("cache_statistics", "clear_cache", "disable_cache", "enable_cache", "is_cache_enabled"),
         "diagnostics": ("CompileError", "InternalError", "LaunchError", "Unsupported", "ZelligeError", "ZelligeWarning"),
-        "dtypes": ("DType", "dtype"),
+        "dtypes": ("DType", "DataType", "dtype"),
         "explain": ("Explanation", "explain"),
         "jit": ("JITFunction", "compile", "jit", "par_compile"),
         "kernel": ("JITKernel",),
@@ -61,10 +61,13 @@ _NAMES: Final[dict[str, str]] = {
     for name in names
 }
 
+_OTHER_NAMES: Final = {"DataType": "dtype"}
+"""Names under which programs written for TileLang know something of another name."""
+
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        value = getattr(import_module(f"zellige.{_NAMES[name]}"), name)
+        value = getattr(import_module(f"zellige.{_NAMES[name]}"), _OTHER_NAMES.get(name, name))
         setattr(sys.modules[__name__], name, value)
         return value
     if name in _MODULES:

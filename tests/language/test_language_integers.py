@@ -49,6 +49,22 @@ def test_a_rounded_up_quotient_of_unsigned_numbers_does_not_wrap(run):
     assert run(k, np.array([2**32 - 1, 2], np.uint32), np.zeros(2, np.uint32)).tolist() == [2**31, 1]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_a_rounded_up_quotient_at_the_ends_of_its_type(run, dtype):
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    pairs = [(low, 2), (low, -4), (low, low), (high, 2), (high, -2), (high, high), (high, low), (0, low)]
+
+    @T.prim_func
+    def k(A: T.Tensor((8, 2), dtype), B: T.Tensor((8, 2), dtype)):
+        with T.Kernel(1):
+            for i in T.Parallel(8):
+                B[i, 0] = T.ceildiv(A[i, 0], A[i, 1])
+                B[i, 1] = T.ceildiv(A[i, 0], 4)
+
+    expected = [[-(-a // b), -(-a // 4)] for a, b in pairs]
+    assert run(k, np.array(pairs, dtype), np.zeros((8, 2), dtype)).tolist() == expected
+
+
 def test_sizes_are_rounded_up():
     n = T.dynamic("n")
     assert T.align_up(13, 8) == 16

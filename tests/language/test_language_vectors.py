@@ -22,6 +22,59 @@ def test_a_vector_is_made_taken_apart_and_stored(run):
     assert run(k, a, np.zeros(10, np.float32)).tolist() == [1, 2, 3, 7, 7, 3, 99, 1, 2, 3]
 
 
+def test_a_vector_as_an_index(run):
+    @T.prim_func
+    def k(A: T.Tensor((12,), "int32"), B: T.Tensor((3, 6), "int32")):
+        with T.Kernel(3) as row:
+            B[row, T.Ramp(0, 1, 4)] = A[T.Ramp(row * 2 - 1, 3, 4)] + T.Broadcast(row, 4)
+            B[row, T.Ramp(-2, 1, 2)] = A[T.Ramp(-2, 1, 2)]
+            swapped = A[T.int32x2(1, 0)]
+            A[T.int32x2(0, 1)] = swapped
+
+    a = np.arange(100, 112, dtype=np.int32)
+    padded = {-1: 0, **{i: 100 + i for i in range(2, 12)}}
+    b = run(k, a, np.zeros((3, 6), np.int32))
+    swaps = {0: 100, 1: 101}
+    for row in range(3):
+        read = {**padded, **swaps, 12: 0, 13: 0}
+        assert b[row, :4].tolist() == [read[row * 2 - 1 + 3 * lane] + row for lane in range(4)]
+        assert b[row, 4:].tolist() == [110, 111]
+        swaps = {0: swaps[1], 1: swaps[0]}
+
+
+def test_lanes_that_disagree_or_are_none(refused):
+    def unequal(A: T.Tensor((4, 4), "int32")):
+        with T.Kernel(1):
+            A[T.Ramp(0, 1, 2), T.Ramp(0, 1, 3)] = 0
+
+    def none(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            A[T.Ramp(0, 1, 0)] = 0
+
+    def unknown(A: T.Tensor((4,), "int32"), n: T.int32):
+        with T.Kernel(1):
+            A[0:4] = T.Broadcast(1, n)
+
+    refused("E203", unequal)
+    refused("E245", none)
+    refused("E245", unknown)
+
+
+def test_conditions_joined_by_functions(run):
+    @T.prim_func
+    def k(A: T.Tensor((6,), "int32"), B: T.Tensor((6, 4), "bool")):
+        with T.Kernel(1):
+            for i in T.Parallel(6):
+                B[i, 0] = T.And(A[i] > 0, A[i] < 3)
+                B[i, 1] = T.Or(A[i] > 3, A[i], False)
+                B[i, 2] = T.Not(A[i])
+                B[i, 3] = T.if_then_else(T.And(), T.Not(T.Or()), False)
+
+    a = np.array([-1, 0, 1, 2, 3, 4], np.int32)
+    expected = np.stack([(a > 0) & (a < 3), a != 0, a == 0, np.ones(6, bool)], axis=1)
+    np.testing.assert_array_equal(run(k, a, np.zeros((6, 4), bool)), expected)
+
+
 def test_a_vector_variable(run):
     @T.prim_func
     def k(A: T.Tensor((2,), "float32"), B: T.Tensor((6,), "float32")):

@@ -69,13 +69,17 @@ def test_four_bit_elements_seen_as_bytes(run):
 
 def test_data_makes_a_view(run):
     @T.prim_func
-    def k(A: T.Tensor((6,), "int32"), B: T.Tensor((2, 3), "int32")):
+    def k(A: T.Tensor((6,), "int32"), B: T.Tensor((2, 3), "int32"), C: T.Tensor((3, 2), "int32")):
         with T.Kernel(1):
             tile = T.alloc_shared((6,), "int32")
             T.copy(A, tile)
             T.copy(T.Tensor((2, 3), "int32", data=tile.data), B)
+            T.copy(A, T.Tensor((6,), "int32", C.data))
 
-    np.testing.assert_array_equal(run(k, np.arange(6, dtype=np.int32), np.zeros((2, 3), np.int32)), [[0, 1, 2], [3, 4, 5]])
+    b = np.zeros((2, 3), np.int32)
+    c = run(k, np.arange(6, dtype=np.int32), b, np.zeros((3, 2), np.int32))
+    np.testing.assert_array_equal(b, [[0, 1, 2], [3, 4, 5]])
+    np.testing.assert_array_equal(c, [[0, 1], [2, 3], [4, 5]])
 
 
 def test_dense_strides_are_accepted():

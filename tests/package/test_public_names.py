@@ -22,6 +22,37 @@ def test_the_list_of_names_is_the_table() -> None:
     assert sorted(zellige.__all__) == sorted(["__version__", *zellige._NAMES, *zellige._MODULES])
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from zellige.utils.tensor import TensorSupplyType, get_tensor_supply, torch_assert_close",
+        "from zellige.tileop.base import GemmWarpPolicy",
+        "from zellige.transform import PassConfigKey, simplify_prim_func",
+        "from zellige.language.fp8 import determine_fp8_type, determine_torch_fp8_type",
+        "from zellige.autotuner import *",
+        "from zellige import DataType, jit",
+    ],
+)
+def test_imports_that_published_programs_have(line: str) -> None:
+    exec(line, {})
+
+
+def test_the_other_names_mean_what_they_mean_there() -> None:
+    import zellige.language as T
+    from zellige.language.fp8 import determine_fp8_type
+    from zellige.transform import simplify_prim_func
+
+    assert zellige.DataType("float16x4").bits == 16
+    assert (determine_fp8_type(), determine_fp8_type("e5m2")) == (T.float8_e4m3fn, T.float8_e5m2)
+    with pytest.raises(ValueError, match="fp8_format is 'e3m4', expected one of e4m3, e5m2"):
+        determine_fp8_type("e3m4")
+
+    def build() -> int:
+        return 3
+
+    assert simplify_prim_func(build)() == 3
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'zellige' has no attribute 'nonsense'"):
         zellige.nonsense  # noqa: B018

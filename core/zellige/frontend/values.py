@@ -407,18 +407,43 @@ class Tile:
     def __iter__(self) -> NoReturn:
         raise catalogue.E106.error(here(), given=self.described)
 
-    def __getitem__(self, position: Any) -> Element | TileRegion:
-        return locate(self, position)
+    def __getitem__(self, position: Any) -> Any:
+        """An element, a region, or with a vector as an index the vector of the elements that its lanes name."""
+        lanes = _positions_of_lanes(position)
+        if lanes is None:
+            return locate(self, position)
+        from zellige.frontend.vectors import Vector
+
+        return Vector.of([locate(self, lane) for lane in lanes])
 
     def __setitem__(self, position: Any, value: Any) -> None:
         from zellige.frontend.regions import store
+        from zellige.frontend.vectors import Vector, lanes_of
 
-        store(locate(self, position), value)
+        lanes = _positions_of_lanes(position)
+        if lanes is None:
+            store(locate(self, position), value)
+            return
+        for lane, item in zip(lanes, Vector.of(lanes_of(value, len(lanes)))):
+            store(locate(self, lane), item)
 
 
 def from_expr(expr: Expr) -> Any:
     """A Python number for a constant, a Scalar for anything else."""
     return expr.value if isinstance(expr, Const) else Scalar(expr)
+
+
+def _positions_of_lanes(position: Any) -> list[tuple[Any, ...]] | None:
+    """The positions that a position with vectors among its indices stands for, one a lane; None without vectors. E203: unequal lanes."""
+    from zellige.frontend.vectors import Vector, lanes_of
+
+    items = tuple(position) if isinstance(position, (tuple, list)) else (position,)
+    vectors = [item for item in items if isinstance(item, Vector)]
+    if not vectors:
+        return None
+    count = len(vectors[0])
+    columns = [[from_expr(lane.expr) for lane in lanes_of(i, count)] if isinstance(i, Vector) else [i] * count for i in items]
+    return list(zip(*columns))
 
 
 def locate(tile: Tile, position: Any) -> Element | TileRegion:

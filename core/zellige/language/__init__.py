@@ -38,6 +38,8 @@ from zellige.language.debug import assume, device_assert, evaluate, let, print
 from zellige.language.dtypes import ALIASES as _DTYPE_ALIASES, NAMES as _DTYPES, AnyDType, type_name as _type_name
 from zellige.language.elementwise import (
     UNARY_FLOAT as _UNARY_FLOAT,
+    And,
+    Or,
     Select,
     abs,
     atan2,
@@ -189,7 +191,7 @@ from zellige.language.tensors import (
     dynamic,
     symbolic,
 )
-from zellige.language.vectors import PAIRS as _PAIRS, access_ptr, address_of, extract_lane, read as _read
+from zellige.language.vectors import PAIRS as _PAIRS, Broadcast, Ramp, access_ptr, address_of, extract_lane, read as _read
 from zellige.language.views import reshape, view
 from zellige.language.words import WORDS as _WORDS
 from zellige.layout import Fragment, Layout, PartialFragment

@@ -48,6 +48,25 @@ def _unary(function: str) -> Callable[..., Any]:
     return apply
 
 
+def And(*conditions: Any) -> Any:
+    """Whether all the conditions hold; each is evaluated. Of vectors, lane by lane."""
+    return _joined("and", conditions)
+
+
+def Or(*conditions: Any) -> Any:
+    """Whether one of the conditions holds; each is evaluated. Of vectors, lane by lane."""
+    return _joined("or", conditions)
+
+
+def _joined(op: BinaryOp, conditions: tuple[Any, ...]) -> Any:
+    if any(is_vector(c) for c in conditions):
+        return lane_by_lane(lambda *lanes: _joined(op, lanes), *conditions)
+    joined: Any = op == "and" if not conditions else arithmetic.truth(conditions[0], here())
+    for following in conditions[1:]:
+        joined = arithmetic.binary(op, joined, following, here())
+    return Scalar(arithmetic.truth(joined, here()))
+
+
 UNARY_FLOAT: Final = {
     name: _unary(name)
     for name, spec in FUNCTIONS.items()

@@ -11,6 +11,7 @@ from zellige.frontend.regions import place_of, store
 from zellige.frontend.values import Element, Scalar, Tile, here
 from zellige.frontend.vectors import apply as lane_by_lane, is_vector
 from zellige.ir.expr import INT32, BinaryOp, Const, Expr, Load, Var, const
+from zellige.ir.traverse import walk
 from zellige.language.elementwise import call, is_number
 from zellige.language.keywords import without
 
@@ -30,15 +31,13 @@ def ceildiv(lhs: Any, rhs: Any) -> Any:
         return -((-lhs) // rhs)
     span = here()
     x, y = arithmetic.meet(lhs, rhs, span)
-    if _is_positive(y):
+    if _is_positive(y) and _is_index(x):
         above = arithmetic.binary("add", x, arithmetic.binary("sub", y, 1, span), span)
         return Scalar(arithmetic.binary("floordiv", above, y, span))
-    if x.dtype.kind == "uint":
-        quotient = arithmetic.binary("floordiv", x, y, span)
-        rest = arithmetic.compare("ne", arithmetic.binary("floormod", x, y, span), 0, span)
-        return Scalar(arithmetic.binary("add", quotient, arithmetic.cast(rest, x.dtype, span), span))
-    negated = arithmetic.binary("floordiv", arithmetic.unary("neg", x, span), y, span)
-    return Scalar(arithmetic.unary("neg", negated, span))
+    # no sum of the operands: x + y - 1 and -x leave the type at its ends
+    quotient = arithmetic.binary("floordiv", x, y, span)
+    rest = arithmetic.compare("ne", arithmetic.binary("floormod", x, y, span), 0, span)
+    return Scalar(arithmetic.binary("add", quotient, arithmetic.cast(rest, x.dtype, span), span))
 
 
 def _is_positive(divisor: Expr) -> bool:
@@ -46,6 +45,12 @@ def _is_positive(divisor: Expr) -> bool:
     if isinstance(divisor, Const):
         return divisor.value > 0
     return isinstance(divisor, Var) and divisor.kind == "size"
+
+
+def _is_index(dividend: Expr) -> bool:
+    """Whether a value is made of sizes, block and loop indices and constants alone, which stay far from the ends of their type."""
+    kinds = (node.kind if isinstance(node, Var) else "" for node in walk(dividend) if isinstance(node, (Var, Load)))
+    return all(kind in ("size", "grid", "lane", "loop") for kind in kinds)
 
 
 cdiv = ceildiv
@@ -112,9 +117,11 @@ def bitwise_not(x: Any) -> Any:
 
 @without("dtype", "span")
 def Not(a: Any) -> Any:
-    """``not a``: a bool. E202 for a whole tile."""
+    """``not a``: a bool. Of a vector, lane by lane. E202 for a whole tile."""
     if is_number(a):
         return not a
+    if is_vector(a):
+        return lane_by_lane(Not, a)
     return Scalar(arithmetic.unary("not", a, here()))
 
 

@@ -37,7 +37,8 @@ _OLDER: Final = frozenset(("elem_offset", "align", "offset_factor", "buffer_type
 class TensorFactory:
     """``T.Tensor((M, N), "float16")`` or ``T.Tensor[[M, N], "float16"]``: a dense row-major tensor of float32 unless a dtype is given.
 
-    A strided one takes the strides after the shape. With ``data=`` it is a view of storage that exists. E218 for a wrong form.
+    A strided one takes the strides after the shape. With ``data``, by name or third, it is a view of storage that exists. E218 for a wrong
+    form.
     """
 
     def __init__(self, name: str, *, strided: bool, space: str = "global") -> None:

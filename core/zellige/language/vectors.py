@@ -29,6 +29,24 @@ def extract_lane(vector: Any, lane: Any) -> Scalar:
     return Scalar(arithmetic.as_expr(lanes[position], here()))
 
 
+def Broadcast(value: Any, lanes: Any) -> Vector:
+    """A vector with ``value`` in each of ``lanes`` lanes. E245: a number of lanes that is no positive Python int."""
+    return Vector.of([Scalar(arithmetic.as_expr(value, here()))] * _count(lanes, "Broadcast"))
+
+
+def Ramp(base: Any, stride: Any, lanes: Any) -> Vector:
+    """The vector ``base, base + stride, base + 2 * stride`` ... of ``lanes`` lanes; as an index it names that many elements. E245."""
+    span = here()
+    steps = [arithmetic.binary("mul", stride, k, span) for k in range(_count(lanes, "Ramp"))]
+    return Vector.of([Scalar(arithmetic.binary("add", base, step, span)) for step in steps])
+
+
+def _count(lanes: Any, name: str) -> int:
+    if not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1:
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(lanes)} as the lanes of T.{name}")
+    return lanes
+
+
 def _pairwise(name: str, function: Callable[..., Any], count: int) -> Callable[..., Vector]:
     def packed(*operands: Any) -> Vector:
         if len(operands) != count:

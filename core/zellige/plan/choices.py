@@ -18,7 +18,7 @@ from zellige.plan.capabilities import Machine
 from zellige.plan.direct import direct_copy, is_contiguous, unread_dimensions
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
-from zellige.plan.facts import LaunchFacts, is_whole, statements_in
+from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import PANEL_BYTES, Product
 from zellige.plan.roles import operations_of
@@ -84,7 +84,7 @@ def _product(
         )  # fmt: skip
         _tell_block(gemm, product, interleave, machine, decisions)
         _tell_direct(gemm, direct, decisions)
-        loop = loop_of(facts, gemm)
+        loop = facts.loop_around(gemm)
         if loop is not None:
             merge = merged_iterations(facts, gemm, product, loop, direct, scopes, decisions)
             if merge > 1:
@@ -164,11 +164,6 @@ def _tell_direct(gemm: Gemm, direct: Mapping[str, Copy | str], decisions: Decisi
             )  # fmt: skip
         else:
             decisions.take(f"is the tile {tile.name} stored?", "yes", found, where=gemm.span)
-
-
-def loop_of(facts: LaunchFacts, gemm: Gemm) -> For | None:
-    """The loop in whose body the product stands itself."""
-    return next((s for s in statements_in(facts.launch.body) if isinstance(s, For) and any(inner is gemm for inner in s.body)), None)
 
 
 def _has_copies(loop: For) -> bool:

@@ -80,6 +80,7 @@ class LaunchFacts:
         self._used: dict[int, frozenset[Var]] = {}
         self._assigned: dict[int, frozenset[Var]] = {}
         self._alive: list[Node] = []
+        self._loops: dict[int, For] | None = None
         self.scope = launch_scope(kernel, launch)
 
     def accesses(self, statement: Stmt) -> tuple[Access, ...]:
@@ -120,6 +121,13 @@ class LaunchFacts:
         result."""
         bound = {s.var for s in statements_in((statement,)) if isinstance(s, Bind)}
         return self.assigned(statement) - bound
+
+    def loop_around(self, statement: Stmt) -> For | None:
+        """The loop in whose body the statement stands itself."""
+        if self._loops is None:
+            loops = [s for s in statements_in(self.launch.body) if isinstance(s, For)]
+            self._loops = {id(inner): loop for loop in reversed(loops) for inner in loop.body}
+        return self._loops.get(id(statement))
 
     def kills(self, statement: Stmt, root: Buffer) -> bool:
         """Whether every element of ``root`` is written whatever it held, and none of it is read."""

@@ -1,0 +1,274 @@
+"""How long a program takes to compile, stage by stage, and whether that grows with its length alone.
+
+``python benchmarks/compile_time.py [--kinds A,B] [--sizes 10,100,1000] [--write]``. Programs of a kind consist of N statements of one sort
+(of the kind ``sum``: of one statement with N operators). Nothing is found in a cache: every stage is called by itself, on a program that
+this process has not seen. Figures are processor time, the least of several runs, after imports and a first program that loads everything.
+
+The bar: let ``t(N)`` be the time of N statements and ``(t(N) - t(10)) / (N - 10)`` the time of one statement at N, free of what a program
+costs whatever its length. The growth is that time at 1000 divided by the one at 100. It should be at most 1.3. ``--write`` puts the
+tables into ``benchmarks/results/compile_time.md`` and ``.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import linecache
+import sys
+import time
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from recording import page, table, write
+
+from zellige.driver import PIPELINE, planned_for
+from zellige.ir.printer import print_kernel
+from zellige.ir.stmt import Kernel
+from zellige.ir.verify import check
+from zellige.options import CompileOptions
+from zellige.passes.runner import run_passes
+from zellige.plugin.contract import CompileContext
+from zellige.plugin.registry import BackendHandle, registry
+
+SIZES = (10, 100, 1000, 3000)
+BAR = 1.3
+STAGES = ("front end", "print", "verify", "passes", "plan for interp", "plan for cpu", "emit", "LLVM")
+OF_TARGET = {"interp": STAGES[:5], "cpu": (*STAGES[:4], *STAGES[5:])}
+SECONDS_A_PROGRAM = 3.0
+"""Short programs are compiled again until this much time is spent, but at most 7 times."""
+
+HEAD = """import zellige.language as T
+
+
+@T.prim_func
+def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), I: T.Tensor((64,), "int32")):
+    with T.Kernel(1{threads}) as bx:
+"""
+
+
+def scalars(count: int) -> list[str]:
+    """Assignments to variables, a third of them stores."""
+    lines = ["x = T.alloc_var('int32')", "y = T.alloc_var('int32')", "x = I[0]", "y = I[1]"]
+    forms = ("x = x * 3 + y", "y = y ^ (x + {k})", "I[{j}] = x - y")
+    return lines + [forms[k % 3].format(k=k, j=k % 64) for k in range(count)]
+
+
+def bindings(count: int) -> list[str]:
+    """Names for values, each used by the next."""
+    return ["v0 = A[0]"] + [f"v{k + 1} = v{k} * A[{k % 64}] + 1.0" for k in range(count)] + [f"B[0] = v{count}"]
+
+
+def tiles(count: int) -> list[str]:
+    """Operations on whole tiles."""
+    lines = ["x = T.alloc_shared((64,), 'float32')", "y = T.alloc_fragment((64,), 'float32')", "z = T.alloc_fragment((1,), 'float32')"]
+    forms = ("T.copy(A, x)", "T.copy(x, y)", "T.reduce_sum(y, z, dim=0)", "T.fill(x, {k}.0)", "T.copy(y, B)")
+    return lines + ["T.fill(y, 0.0)"] + [forms[k % 5].format(k=k) for k in range(count)]
+
+
+def products(count: int) -> list[str]:
+    """Matrix products into one tile."""
+    lines = [f"{name} = T.alloc_{space}((16, 16), 'float32')" for name, space in (("x", "shared"), ("y", "shared"), ("z", "fragment"))]
+    return lines + ["T.fill(x, 1.0)", "T.fill(y, 1.0)", "T.fill(z, 0.0)"] + ["T.gemm(x, y, z)"] * count + ["B[0] = z[0, 0]"]
+
+
+def loops(count: int) -> list[str]:
+    """Nests of two loops and two statements."""
+    lines: list[str] = []
+    for k in range(max(1, count // 4)):
+        lines += ["for i in range(4):", "    for j in range(i + 1):"]
+        lines += [f"        A[i * 4 + j] = B[i * 16 + j] + {k}.0", f"        I[i + j] = {k}"]
+    return lines
+
+
+def branches(count: int) -> list[str]:
+    """Conditions with a statement on either side."""
+    lines = ["x = T.alloc_var('int32')", "x = I[0]"]
+    for k in range(max(1, count // 3)):
+        lines += [f"if x < {k}:", f"    x = x + I[{k % 64}]", "else:", f"    I[{k % 64}] = x"]
+    return lines
+
+
+def maps(count: int) -> list[str]:
+    """Elementwise maps of one statement each."""
+    lines = ["x = T.alloc_fragment((64,), 'float32')", "T.copy(A, x)"]
+    for k in range(max(1, count // 2)):
+        lines += ["for i in T.Parallel(64):", f"    x[i] = x[i] * B[i] + {k}.0"]
+    return [*lines, "T.copy(x, B)"]
+
+
+def one_map(count: int) -> list[str]:
+    """One elementwise map of many statements."""
+    return ["for i in T.Parallel(64):", *(f"    B[i] = B[i] * A[i] + {k}.0" for k in range(count))]
+
+
+def expressions(count: int) -> list[str]:
+    """Statements of 24 operators each."""
+    long = " + ".join(f"A[{k}] * {k + 1}.0" for k in range(12))
+    return [f"B[{k % 64}] = {long} - {k}.0" for k in range(count)]
+
+
+def one_sum(count: int) -> list[str]:
+    """One statement of many operators."""
+    return ["B[0] = " + " + ".join(f"A[{k % 64}]" for k in range(count + 1))]
+
+
+def pipelined(count: int) -> list[str]:
+    """One pipelined loop around many tile operations."""
+    lines = [f"x{k} = T.alloc_shared((8,), 'float32')" for k in range(4)] + ["y = T.alloc_fragment((8,), 'float32')", "T.fill(y, 0.0)"]
+    forms = ("T.copy(A[k * 8], x{tile})", "for i in T.Parallel(8): y[i] = y[i] + x{tile}[i]")
+    body = ["    " + forms[k % 2].format(tile=k // 2 % 4) for k in range(count)]
+    return [*lines, "for k in T.Pipelined(8, num_stages=2):", *body, "T.copy(y, B[0])"]
+
+
+def lanes(count: int) -> list[str]:
+    """Statements of single lanes with barriers between them."""
+    lines = ["tx = T.get_thread_binding()", "x = T.alloc_shared((64,), 'float32')"]
+    forms = ("x[tx] = A[tx] + {k}.0", "T.sync_threads()", "B[tx] = x[63 - tx]", "T.sync_threads()")
+    return lines + [forms[k % 4].format(k=k) for k in range(count)]
+
+
+KINDS: dict[str, tuple[Callable[[int], list[str]], str]] = {
+    "scalars": (scalars, ""),
+    "bindings": (bindings, ""),
+    "branches": (branches, ""),
+    "loops": (loops, ""),
+    "maps": (maps, ""),
+    "one map": (one_map, ""),
+    "tiles": (tiles, ""),
+    "products": (products, ""),
+    "pipeline": (pipelined, ""),
+    "lanes": (lanes, ", threads=64"),
+    "expressions": (expressions, ""),
+    "sum": (one_sum, ""),
+}
+
+
+def source_of(kind: str, count: int, number: int) -> tuple[str, str]:
+    """A module whose kernel no other has: ``number`` is part of a constant."""
+    body, threads = KINDS[kind]
+    lines = [*body(count), f"I[63] = {number}"]
+    text = HEAD.format(threads=threads) + "".join(f"        {line}\n" for line in lines)
+    return text, f"<{kind} {count} {number}>"
+
+
+def traced(text: str, name: str) -> Kernel:
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    module = types.ModuleType("measured")
+    module.__file__ = name
+    exec(compile(text, name, "exec"), module.__dict__)
+    kernel: Kernel = module.__dict__["kernel"].kernel
+    del linecache.cache[name]
+    return kernel
+
+
+Measure = Callable[[str, Callable[[], Any]], Any]
+"""Runs a stage, given its name, and returns what it returns."""
+
+
+def staged(kind: str, count: int, number: int, measure: Measure) -> None:
+    """Each stage of one program once, handed to ``measure``."""
+    from zellige_cpu import jit
+    from zellige_cpu.host import running_host
+
+    handle, ctx = context_of("cpu")
+    kernel = measure("front end", lambda: traced(*source_of(kind, count, number)))
+    measure("print", lambda: print_kernel(kernel))
+    measure("verify", lambda: check(kernel))
+    legal = measure("passes", lambda: run_passes(kernel, PIPELINE))
+    measure("plan for interp", lambda: planned_for(legal, context_of("interp")[1]))
+    planned = measure("plan for cpu", lambda: planned_for(legal, ctx))
+    emitted = measure("emit", lambda: handle.emit_step(planned, ctx))
+    measure("LLVM", lambda: jit.compile_object(emitted.text, running_host()))
+
+
+def context_of(name: str) -> tuple[BackendHandle, CompileContext]:
+    target = registry().resolve(name)
+    handle = registry().backend(target)
+    return handle, handle.context(target, CompileOptions())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """Seconds of processor time of each stage of one program."""
+
+    stages: dict[str, float]
+
+    def total(self, target: str) -> float:
+        """A compilation for ``target``, from Python to what runs."""
+        return sum(self.stages[stage] for stage in OF_TARGET[target])
+
+
+def measured(kind: str, count: int, number: int) -> Timed:
+    """Each stage once."""
+    stages: dict[str, float] = {}
+
+    def timed(stage: str, run: Callable[[], Any]) -> Any:
+        gc.collect()
+        begin = time.process_time()
+        result = run()
+        stages[stage] = time.process_time() - begin
+        return result
+
+    staged(kind, count, number, timed)
+    return Timed(stages=stages)
+
+
+def least(kind: str, count: int) -> Timed:
+    """The least time of each stage over several runs."""
+    runs = [measured(kind, count, 0)]
+    while len(runs) < 7 and sum(sum(run.stages.values()) for run in runs) < SECONDS_A_PROGRAM:
+        runs.append(measured(kind, count, len(runs)))
+    return Timed(stages={stage: min(run.stages[stage] for run in runs) for stage in runs[0].stages})
+
+
+def growth(times: dict[int, float], large: int = 1000) -> float:
+    """The time of one statement at ``large`` statements, divided by the one at 100; both less what 10 statements take."""
+    return ((times[large] - times[10]) / (large - 10)) / ((times[100] - times[10]) / 90)
+
+
+def columns(found: dict[int, Timed]) -> dict[str, dict[int, float]]:
+    """Seconds by size, for each stage and each target's whole."""
+    by_stage = {stage: {size: timed.stages[stage] for size, timed in found.items()} for stage in STAGES}
+    return {**by_stage, **{f"to {target}": {size: timed.total(target) for size, timed in found.items()} for target in OF_TARGET}}
+
+
+def milliseconds(times: dict[int, float]) -> dict[str, float]:
+    return {str(size): round(value * 1e3, 3) for size, value in times.items()}
+
+
+def rows_of(kind: str, found: dict[int, Timed]) -> list[list[str]]:
+    rows = []
+    for stage, times in columns(found).items():
+        figures = [f"{times[size] * 1e3:.1f}" for size in found]
+        each = (times[1000] - times[10]) / 990 * 1e6
+        # a stage that takes next to nothing has no growth that could be measured
+        grown = [f"{growth(times, size):.2f}" if times[size] > 5e-3 else "" for size in found if size >= 1000]
+        rows.append([f"{kind}: {stage}", *figures, f"{each:.0f}", *grown])
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kinds", default=",".join(KINDS), help="which kinds, separated by commas")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="how many statements; 10, 100 and 1000 among them")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/compile_time.md and .json")
+    chosen = parser.parse_args()
+    sizes = [int(size) for size in chosen.sizes.split(",")]
+    sys.setrecursionlimit(10_000)  # Python's own compiler of a sum of 3000 terms
+    head = ["kind: stage", *(f"{size}, ms" for size in sizes), "a statement, µs", *(f"growth to {size}" for size in sizes if size >= 1000)]
+    lines, figures = [], {}
+    for kind in chosen.kinds.split(","):
+        measured(kind, 3, -1)
+        found = {size: least(kind, size) for size in sizes}
+        block = table(head, rows_of(kind, found))
+        print("\n".join(block), flush=True)
+        lines += [*block, ""]
+        figures[kind] = {stage: milliseconds(times) for stage, times in columns(found).items()}
+    if chosen.write:
+        write("compile_time", page("Compile time by stage and length of the program", lines), figures)
+
+
+if __name__ == "__main__":
+    main()
