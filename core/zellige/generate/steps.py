@@ -451,7 +451,8 @@ class Steps:
             return False
         tile = picker.some(known)
         op = picker.some(atomic_ops(tile.dtype, with_order=True))
-        result = context.variable("old", tile.dtype, "value") if op == "load" or (op != "store" and picker.chance(60)) else None
+        has_result = op == "load" or (op != "store" and picker.chance(60))
+        result = context.variable("old", tile.dtype, "mutable" if picker.chance(40) else "value") if has_result else None
         indices = tuple(self.expressions.index(extent) for extent in tile.shape)
         value = None if op == "load" else self.expressions.value(tile.dtype, 2)
         if not context.emit(Atomic(op=op, buffer=tile.buffer, indices=indices, value=value, order=self._order(), result=result)):
