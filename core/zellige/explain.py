@@ -77,7 +77,7 @@ def capabilities_of(target: str | Target) -> tuple[Target, Capabilities]:
     """The capabilities of a target, or of a test set ``test:NAME``. Raises as :meth:`zellige.plugin.registry.Registry.resolve`."""
     written = parse_target(target)
     if written.name == TEST_PREFIX:
-        from zellige.plan.targets_for_tests import TEST_TARGETS
+        from zellige.plan.invented_machines import TEST_TARGETS
 
         if written.arch in TEST_TARGETS:
             return written, TEST_TARGETS[written.arch]

@@ -30,6 +30,7 @@ from zellige.diagnostics import CompileError, catalogue
 from zellige.diagnostics.warn import warn
 from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic
+from zellige.frontend.builder import Settings
 from zellige.frontend.dependencies import Dependencies, Same, plain_function
 from zellige.frontend.eager import EagerFunction, Recipe, holds_prim_func, opens_kernel
 from zellige.frontend.parameters import GivenTensor
@@ -41,7 +42,7 @@ from zellige.kernel import JITKernel
 from zellige.options import CompileOptions, options as process_options
 from zellige.pass_configs import flags, option_fields, report_inert
 from zellige.plugin.registry import registry
-from zellige.runtime.arrays import UnusableArray, view_of
+from zellige.runtime.arrays import UnusableArray, first_device, view_of
 from zellige.target import AUTO, Target, parse_target
 
 OutIndex = int | Sequence[int] | None
@@ -69,17 +70,16 @@ class JITOptions:
         """The target as given, or the process's default."""
         return parse_target(_target_text(self.target))
 
-    def compile_options(self, settings: Mapping[str, Any], target: Target) -> CompileOptions:
+    def compile_options(self, settings: Settings, target: Target) -> CompileOptions:
         """The options of one compilation; what the kernel's body says gives way to what was given here."""
-        configs = {**dict(settings.get("pass_configs", {})), **dict(self.pass_configs or {})}
+        configs = {**settings.pass_configs, **dict(self.pass_configs or {})}
         fields: dict[str, Any] = {}
-        asks = bool(configs or settings.get("compile_flags") or self.compile_flags)
+        asks = bool(configs or settings.compile_flags or self.compile_flags)
         if asks and target.name == AUTO:
             target = registry().resolve(target)
         if configs:
             fields = option_fields(configs, target)
-        inner = tuple(settings.get("compile_flags", ()))
-        fields["compile_flags"] = (*inner, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
+        fields["compile_flags"] = (*settings.compile_flags, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
         root = self.debug_root_path
         chosen = CompileOptions(is_verbose=bool(self.verbose), debug_root=None if root is None else Path(root).absolute(), **fields)
         if asks:
@@ -333,7 +333,7 @@ class JITFunction:
     def prepare(self, args: tuple[Any, ...], named: Mapping[str, Any], options: JITOptions) -> Prepared:
         """The kernel for these arguments with ``options`` in place of the function's own, traced and not compiled."""
         if self._prim_func is not None:
-            return prepare(self._prim_func, options, _device(args))
+            return prepare(self._prim_func, options, first_device(args))
         if self._style(args, named):
             return prepare(self._traced_lazily(args, dict(named)), options)
         constants, given, sizes, _ = self._split(args, named)
@@ -384,7 +384,7 @@ class JITFunction:
             entry = self._entries.setdefault((), _Entry(state=()))
             if () not in entry.kernels:
                 assert self._prim_func is not None
-                entry.kernels[()] = _compile(self._prim_func, self.options, _device(args))
+                entry.kernels[()] = _compile(self._prim_func, self.options, first_device(args))
             return entry.kernels[()]
 
     # ---- lazy
@@ -574,7 +574,7 @@ class JITFunction:
         eager = self._eager_function()
         made = eager.trace(constants, given, sizes, frozenset(self._output_names))
         out_idx = None if options.out_idx is None else [made.arguments.index(name) for name in self._output_names]
-        return made.recipe, prepare(PrimFunc(eager.function, made.traced), replace(options, out_idx=out_idx), _device(args))
+        return made.recipe, prepare(PrimFunc(eager.function, made.traced), replace(options, out_idx=out_idx), first_device(args))
 
 
 def _is_python_annotation(annotation: Any) -> bool:
@@ -639,19 +639,6 @@ def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.insert(0, step)
         step *= size
     return tuple(strides)
-
-
-def _device(args: Iterable[Any]) -> str | int | None:
-    for value in args:
-        if isinstance(value, (bool, int, float, str, type(None))):
-            continue
-        try:
-            view = view_of(value)
-        except UnusableArray:
-            continue
-        if view is not None:
-            return view.device
-    return None
 
 
 def freeze(function: str, name: str, value: Any) -> Any:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from zellige.cli.explain import explain
-from zellige.plan.targets_for_tests import TEST_TARGETS
+from zellige.plan.invented_machines import TEST_TARGETS
 
 FOLDER = Path(__file__).parents[2] / "examples"
 

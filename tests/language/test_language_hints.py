@@ -59,8 +59,8 @@ def test_settings_of_the_kernel():
             T.annotate_pass_configs({"c": True})
             A[0] = 0
 
-    assert k.settings["compile_flags"] == ["-O3", "-g", "-v"]
-    assert k.settings["pass_configs"] == {"a.b": 1, "c": True}
+    assert k.settings.compile_flags == ["-O3", "-g", "-v"]
+    assert k.settings.pass_configs == {"a.b": 1, "c": True}
 
 
 @pytest.mark.parametrize("forward", [lambda i: i % 64, lambda i: i * 0, lambda i: (i % 64) * 4])

@@ -12,7 +12,7 @@ import zellige
 from zellige.cli.main import group
 from zellige.demo import kernels
 from zellige.explain import capabilities_of
-from zellige.plan.targets_for_tests import TEST_TARGETS
+from zellige.plan.invented_machines import TEST_TARGETS
 
 FILE = """
 from zellige.demo.kernels import causal_attention, pipelined_gemm, vector_addition

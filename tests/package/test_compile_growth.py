@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import TEST_TARGETS
 
 SHORT, MIDDLE, LONG = 8, 32, 128
 MOST = 1.1

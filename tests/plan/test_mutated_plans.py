@@ -21,9 +21,9 @@ from zellige.ir.stmt import For, Kernel, Map
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.plan.check import check
 from zellige.plan.interpret import PlanFault, reference_kernel, run
+from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.nodes import Acquire, Get, PlannedKernel, Put, Release, Role, Slotted, Wait
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import TEST_TARGETS
 
 SCHEDULES = 12
 SYNCHRONISATION = (Acquire, Put, Get, Release, Wait)

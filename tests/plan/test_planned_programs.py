@@ -20,8 +20,8 @@ from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.plan.check import Limits, check
 from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import TEST_TARGETS
 
 TARGETS = tuple(TEST_TARGETS)
 

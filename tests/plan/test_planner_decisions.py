@@ -16,9 +16,9 @@ from zellige.diagnostics import CompileError
 from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Copy, For, Gemm, Map
 from zellige.ir.traverse import walk
+from zellige.plan.invented_machines import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
 from zellige.plan.nodes import Acquire, Get, Issue, PlannedLaunch, Put, Release, Slotted, Wait
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
 from zellige.plugin.contract import RegisterFile
 
 

@@ -18,12 +18,12 @@ from zellige.plan.by_hand import renewed_tiles
 from zellige.plan.capabilities import Machine
 from zellige.plan.dependence import dependences
 from zellige.plan.facts import LaunchFacts, bytes_of, is_uniform, overwrites_whole
+from zellige.plan.invented_machines import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
 from zellige.plan.pipeline import Schedule, replicable, why_not
 from zellige.plan.place import live_ranges
 from zellige.plan.planner import plan
 from zellige.plan.products import holds
 from zellige.plan.spaces import known_divisor
-from zellige.plan.targets_for_tests import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
 from zellige.plugin.contract import Capabilities
 
 

@@ -15,8 +15,8 @@ import zellige.language as T
 from zellige.interp import interpret
 from zellige.plan.check import check
 from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import TEST_TARGETS
 
 SEEDS = 3
 

@@ -19,8 +19,8 @@ from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check as verify
 from zellige.plan.check import check
 from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import TEST_TARGETS
 
 MACHINES = ("lanes_async", "lanes_copies", "queues_cube", "local_only")
 TILES = 4

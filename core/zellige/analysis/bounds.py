@@ -191,12 +191,18 @@ class Scope:
 
     def mentions(self, expr: Expr, variables: frozenset[Var]) -> bool:
         """Whether the value of ``expr`` is made of any of the variables, also through those that stand for others."""
-        for node in (expr,) if isinstance(expr, Var) else walk(expr):
-            if not isinstance(node, Var):
-                continue
-            definition = self._tables.definitions.get(node)
-            if node in variables or (definition is not None and any(self.mentions(atom, variables) for atom in definition.atoms())):
-                return True
+        pending: list[Expr] = [expr]
+        seen: set[Var] = set()
+        while pending:
+            for node in walk(pending.pop()):
+                if not isinstance(node, Var) or node in seen:
+                    continue
+                if node in variables:
+                    return True
+                seen.add(node)
+                definition = self._tables.definitions.get(node)
+                if definition is not None:
+                    pending.extend(definition.atoms())
         return False
 
     def minimum(self, form: Form, variables: frozenset[Var]) -> Form | None:

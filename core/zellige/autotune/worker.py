@@ -8,6 +8,7 @@ it computed to files. The process ends when its parent closes the connection or 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,16 @@ from zellige.options import CompileOptions
 
 def options_text(options: CompileOptions) -> dict[str, Any]:
     """The options that change a result, as JSON can hold them."""
-    return {
-        "fast_math": options.fast_math,
-        "specialise": options.specialise,
-        "synchronise_shared": options.synchronise_shared,
-        "index_bits": options.index_bits,
-        "compile_flags": list(options.compile_flags),
-        "backend_configs": [list(pair) for pair in options.backend_configs],
-    }
+    return {f.name: getattr(options, f.name) for f in fields(options) if f.compare}
 
 
 def options_of(text: dict[str, Any]) -> CompileOptions:
-    """What :func:`options_text` described."""
-    pairs = tuple((key, value) for key, value in text["backend_configs"])
-    return CompileOptions(**{**text, "compile_flags": tuple(text["compile_flags"]), "backend_configs": pairs})
+    """What :func:`options_text` described, after its way through JSON, which has lists in place of tuples."""
+    return CompileOptions(**{name: _tuples(value) for name, value in text.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def answer(request: dict[str, Any], kernels: dict[int, JITKernel]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from zellige.ir.traverse import rewrite
 if TYPE_CHECKING:
     from zellige.frontend.reducers import Reducer
     from zellige.frontend.scopes import Trace
+    from zellige.language.random import Generator
 
 _current: ContextVar[Builder | None] = ContextVar("zellige_builder", default=None)
 
@@ -54,6 +55,14 @@ class Points:
     at_end: list[Callable[[], tuple[list[Stmt], list[Stmt]]]] = field(default_factory=list)
 
 
+@dataclass(eq=False)
+class Settings:
+    """What the body of a kernel says about its compilation: T.annotate_pass_configs, by key as written, and T.annotate_compile_flags."""
+
+    pass_configs: dict[Any, Any] = field(default_factory=dict)
+    compile_flags: list[str] = field(default_factory=list)
+
+
 @dataclass
 class LaunchDraft:
     """A T.Kernel block while its body is traced."""
@@ -68,6 +77,7 @@ class LaunchDraft:
     span: Span | None = None
     implied_by: str = ""  # what stands outside of T.Kernel in a kernel without any
     has_barriers: bool = False
+    generator: Generator | None = None  # of random numbers, once T.rng_init started it
 
     def lanes(self) -> tuple[Var, ...]:
         """The lane variables, made on the first query: from then on the launch has exactly that many lanes."""
@@ -113,7 +123,7 @@ class Builder:
         self.reducers: dict[Buffer, Reducer] = {}  # every reducer of the kernel, whatever its state
         self.scalar_views: dict[Buffer, Buffer] = {}  # the scalars of buffers of vectors
         self.results: list[Buffer] = []
-        self.settings: dict[str, Any] = {}  # annotate_pass_configs and the like, read by the compiler's options
+        self.settings = Settings()
         self.trace: Trace | None = None  # the interpretation that this builder belongs to
         self.wanted: str | None = None  # the name that the evaluator is about to give to what an operation makes
         self.constants: dict[str, int] | None = None  # values of T.const sizes once they are solved
@@ -284,4 +294,4 @@ class Builder:
         )
 
 
-__all__ = ["Builder", "LaunchDraft", "Points", "current_builder", "tracing"]
+__all__ = ["Builder", "LaunchDraft", "Points", "Settings", "current_builder", "tracing"]

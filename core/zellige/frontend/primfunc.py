@@ -9,13 +9,13 @@ import ast
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from zellige.diagnostics import CompileError, Span, catalogue
 from zellige.dtypes import UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic, comprehensions, control, matching, statements
-from zellige.frontend.builder import Builder
+from zellige.frontend.builder import Builder, Settings
 from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
 from zellige.frontend.parameters import PendingTensor, close_parameters, declare_parameter
@@ -125,7 +125,7 @@ class TracedKernel:
     """A kernel and the settings that its body gave (T.annotate_pass_configs and the like)."""
 
     kernel: Kernel
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings
 
 
 def trace_kernel(
@@ -156,7 +156,7 @@ def trace_kernel(
         broken = verify(kernel)
         if broken:
             raise CompileError(*for_author(broken))
-    return TracedKernel(kernel, dict(builder.settings))
+    return TracedKernel(kernel, builder.settings)
 
 
 def _results(builder: Builder, returned: Any, span: Span | None) -> None:
@@ -198,9 +198,10 @@ class PrimFunc:
         found: dict[str, Any] = {"global_symbol": self.name}
         if self.kernel.results:
             found["tilelang_out_idx"] = [index - count for index in self.kernel.results]
-        for name in ("pass_configs", "compile_flags"):
-            if name in self.settings:
-                found[f"tilelang_{name}"] = self.settings[name]
+        if self.settings.pass_configs:
+            found["tilelang_pass_configs"] = self.settings.pass_configs
+        if self.settings.compile_flags:
+            found["tilelang_compile_flags"] = self.settings.compile_flags
         return found
 
     def script(self) -> str:

@@ -68,6 +68,11 @@ def tile_regions(statement: Stmt) -> tuple[Region, ...]:
             return ()
 
 
+def has_lane_code(launch: Launch) -> bool:
+    """Whether a launch is written for its lanes: it names them, or they wait for or ask each other."""
+    return bool(launch.lane_vars) or any(isinstance(node, (Barrier, Shuffle, Vote)) for node in walk(launch))
+
+
 def is_collective(statement: Stmt) -> bool:
     """Whether all lanes of a block take part in it together.
 

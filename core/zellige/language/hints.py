@@ -146,10 +146,10 @@ def annotate_restrict_buffers(*buffers: Any) -> None:
 def annotate_compile_flags(flags: str | list[str]) -> None:
     """Flags for the target's own compiler, where it has one."""
     builder = current_builder("T.annotate_compile_flags")
-    builder.settings.setdefault("compile_flags", []).extend([flags] if isinstance(flags, str) else list(flags))
+    builder.settings.compile_flags.extend([flags] if isinstance(flags, str) else list(flags))
 
 
 def annotate_pass_configs(configs: Mapping[Any, Any]) -> None:
     """Pass configs of this kernel; those given to jit take precedence."""
     builder = current_builder("T.annotate_pass_configs")
-    builder.settings.setdefault("pass_configs", {}).update(dict(configs))
+    builder.settings.pass_configs.update(dict(configs))

@@ -65,7 +65,7 @@ def rng_init(seed: Any, seq: Any = None, off: Any = 0, generator: str | None = N
     start, first = bind("seed", _u64(seed)), bind("offset", _u64(off))
     if seq is not None:
         stream = Stream(bind("sequence", _u64(seq)), declare("position", _U64, first))
-        builder.settings[_KEY] = (builder.launch, Generator(start, stream, stream))
+        _start(builder, Generator(start, stream, stream))
         return
     block: Any = 0
     step: Any = 1
@@ -78,15 +78,18 @@ def rng_init(seed: Any, seq: Any = None, off: Any = 0, generator: str | None = N
         count = count * extent
     own = Stream(bind("sequence", _u64(lane + block * count)), declare("position", _U64, first))
     shared = Stream(bind("sequence", _u64(block) + Scalar(const(_BLOCKS, _U64))), declare("position", _U64, first))
-    builder.settings[_KEY] = (builder.launch, Generator(start, own, shared))
+    _start(builder, Generator(start, own, shared))
+
+
+def _start(builder: Builder, generator: Generator) -> None:
+    assert builder.launch is not None
+    builder.launch.generator = generator
 
 
 def _generator(builder: Builder) -> Generator:
-    launch, found = builder.settings.get(_KEY, (None, None))
-    if found is None or launch is not builder.launch:
+    if builder.launch is None or builder.launch.generator is None:
         raise catalogue.E255.error(builder.span)
-    assert isinstance(found, Generator)
-    return found
+    return builder.launch.generator
 
 
 def _position(builder: Builder, generator: Generator) -> Variable:

@@ -44,6 +44,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from zellige.diagnostics import InternalError
+from zellige.ir.lanes import has_lane_code
 from zellige.log import logger
 from zellige.plan.checks.choices import check_choices
 from zellige.plan.checks.problem import Problem, Problems
@@ -54,7 +55,6 @@ from zellige.plan.checks.structure import (
     check_registers,
     check_sharing,
     check_structure,
-    has_lanes,
     is_untouched,
 )
 from zellige.plan.nodes import PlannedKernel
@@ -93,7 +93,7 @@ def examine(
         check_registers(launch, limits or Limits(), problems)
         check_edges(launch, problems)
         check_choices(launch, problems)
-        if has_lanes(launch):
+        if has_lane_code(launch.launch):
             if not is_untouched(launch):
                 problems.add(9, "a launch with lanes or barriers is planned otherwise than as one role with its own body")
             continue

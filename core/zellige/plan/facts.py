@@ -18,7 +18,6 @@ from zellige.ir.stmt import (
     Assign,
     Atomic,
     AtomicTile,
-    Barrier,
     Bind,
     Break,
     Continue,
@@ -267,11 +266,6 @@ def statements_in(body: Body, *, into_maps: bool = True) -> Iterator[Stmt]:
 def leaves_early(body: Body) -> bool:
     """Whether a Break, Continue or Return stands under ``body``."""
     return any(isinstance(s, (Break, Continue, Return)) for s in statements_in(body))
-
-
-def has_lanes(launch: Launch) -> bool:
-    """Whether the launch asks who a lane is, or lets lanes wait for or exchange with each other."""
-    return bool(launch.lane_vars) or any(isinstance(s, (Barrier, Shuffle, Vote)) for s in statements_in(launch.body))
 
 
 def is_uniform(expr: Expr, launch: Launch, axes: frozenset[Var] = frozenset()) -> bool:

@@ -17,9 +17,10 @@ from zellige.interp.expressions import evaluate, integer
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.launch import NO_REPORT, Arguments, Interpretation, run_kernel
 from zellige.ir.expr import Buffer, Var
+from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.ir.traverse import rebuilt
-from zellige.plan.checks.structure import has_lanes, is_untouched
+from zellige.plan.checks.structure import is_untouched
 from zellige.plan.execution.block import Block
 from zellige.plan.execution.schedule import Schedule, Strategy
 from zellige.plan.execution.slots import PlanFault
@@ -46,7 +47,7 @@ def run(
     bound = Arguments(kernel, arguments, tracks_undefined=False)
     schedule = Schedule(schedule_seed, strategy)
     for launch in planned.launches:
-        if has_lanes(launch):
+        if has_lane_code(launch.launch):
             if not is_untouched(launch):
                 raise PlanFault("membership", "a launch with lanes is planned otherwise than as one role with its own body")
             run_kernel(rebuilt(kernel, launches=(launch.launch,)), bound.values, bound.memories, lanes=lanes)

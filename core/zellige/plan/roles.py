@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zellige.ir.expr import Buffer
+from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import (
     Alloc,
     Assume,
@@ -29,7 +30,7 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige.plan.capabilities import Machine
-from zellige.plan.facts import SCALARS, STRUCTURE, LaunchFacts, has_lanes, leaves_early, statements_in
+from zellige.plan.facts import SCALARS, STRUCTURE, LaunchFacts, leaves_early, statements_in
 from zellige.plan.products import Product
 from zellige.plan.spaces import choose_path
 from zellige.plugin.contract import CopyPath, Space
@@ -79,7 +80,7 @@ def operations_of(body: tuple[Stmt, ...]) -> list[Stmt]:
 def why_one_role(facts: LaunchFacts) -> str | None:
     """What keeps a launch in one role on any machine; None where nothing does."""
     body = facts.launch.body
-    if has_lanes(facts.launch):
+    if has_lane_code(facts.launch):
         return "its author programs the lanes: synchronisation is by hand and is left as it is"
     for statement in statements_in(body):
         match statement:

@@ -107,6 +107,8 @@ def view_of(value: object) -> ArrayView | None:
 def first_device(values: Iterable[object]) -> str | int | None:
     """Where the first array among ``values`` lives, as :attr:`ArrayView.device` has it; None where there is none that a kernel can use."""
     for value in values:
+        if isinstance(value, (bool, int, float, str)):  # quicker than asking each for every protocol
+            continue
         try:
             view = view_of(value)
         except UnusableArray:

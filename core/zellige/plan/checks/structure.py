@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zellige.ir.expr import Buffer, Node
-from zellige.ir.stmt import Alloc, AtomicTile, Barrier, Copy, Dialect, Gemm, Stmt, StmtNode
+from zellige.ir.stmt import Alloc, AtomicTile, Copy, Dialect, Gemm, Stmt, StmtNode
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.facts import bytes_of, statements_in
@@ -268,11 +268,6 @@ def check_edges(planned: PlannedLaunch, problems: Problems) -> None:
     for choice in planned.choices:
         if id(choice.operation) not in present:
             problems.add(EDGES, f"a choice is about a {type(choice.operation).__name__} that no role runs", key=id(choice.operation))
-
-
-def has_lanes(planned: PlannedLaunch) -> bool:
-    """Whether the launch is lane code, which a plan leaves as it is."""
-    return bool(planned.launch.lane_vars) or any(isinstance(node, Barrier) for node in walk(planned.launch))
 
 
 def is_untouched(planned: PlannedLaunch) -> bool:
