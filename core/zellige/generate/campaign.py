@@ -7,14 +7,21 @@ In: a first seed, how many, targets, a folder. Out: a :class:`Failure` for each 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from zellige.diagnostics import InternalError, ZelligeError
+from zellige.driver import legalise, planned_for
 from zellige.generate.comparison import Problem, check_program
 from zellige.generate.isolation import isolated
 from zellige.generate.kernels import Flavour, generate_seeded
 from zellige.generate.program import Program
 from zellige.generate.shrink import shrink
+from zellige.ir.expr import INT32, Buffer, Var, const
+from zellige.ir.stmt import Kernel, Launch, Store, TensorParam
+from zellige.options import CompileOptions
+from zellige.plugin.registry import registry
 
 SECONDS = 60.0
 """The longest that one program may take."""
@@ -59,6 +66,7 @@ def run_campaign(
     first: int, count: int, targets: Sequence[str], *, flavour: Flavour = "any", shrinks: bool = True, folder: Path | None = None
 ) -> Iterator[Failure]:
     """Try the programs of ``count`` seeds. With a ``folder`` every failure is written to it as ``fuzz-SEED.tile``."""
+    load(targets)
     for seed in range(first, first + count):
         failure = try_seed(seed, targets, flavour=flavour, shrinks=shrinks)
         if failure is not None:
@@ -66,6 +74,20 @@ def run_campaign(
                 folder.mkdir(parents=True, exist_ok=True)
                 failure.program.save(folder / f"fuzz-{seed}.tile", str(failure.problem))
             yield failure
+
+
+def load(targets: Sequence[str]) -> None:
+    """Load the compiler for ``targets`` here and now, which each program's process would else do for itself: half of its time."""
+    var = Var(name="cell", dtype=INT32, kind="grid")
+    buffer = Buffer(name="A", dtype=INT32, shape=(const(1),), space="global")
+    launch = Launch(grid_vars=(var,), grid=(const(1),), body=(Store(buffer=buffer, indices=(var,), value=var),))
+    kernel = Kernel(name="smallest", params=(TensorParam(buffer=buffer, role="argument"),), launches=(launch,))
+    for name in targets:
+        target = registry().resolve(name)
+        handle = registry().backend(target)
+        with suppress(ZelligeError, InternalError):  # what the target refuses is said of each program
+            ctx = handle.context(target, CompileOptions())
+            handle.compile_kernel(planned_for(legalise(kernel, target), ctx), ctx)  # not by way of the cache, which would load nothing
 
 
 def try_seed(seed: int, targets: Sequence[str], *, flavour: Flavour = "any", shrinks: bool = True) -> Failure | None:
