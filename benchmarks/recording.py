@@ -59,9 +59,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def write(name: str, text: str, figures: Any) -> None:
-    """Put down a page and its figures."""
+def figures(name: str) -> Any:
+    """The figures put down earlier under ``name``, in the same environment; an empty dictionary where there are none."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return content["figures"] if content["environment"] == asdict(environment()) else {}
+
+
+def write(name: str, text: str, measured: Any) -> None:
+    """Put down a page and its figures, in place of what was there."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
-    content = {"environment": asdict(environment()), "figures": figures}
+    content = {"environment": asdict(environment()), "figures": measured}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
