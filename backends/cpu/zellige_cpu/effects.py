@@ -18,7 +18,7 @@ from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.indexes import conjunction, i64, uniform
 from zellige_cpu.program import STATUS_WORDS, Site
-from zellige_cpu.text import Value, constant
+from zellige_cpu.text import Function, Value, constant
 from zellige_cpu.types import memory_type
 
 
@@ -63,14 +63,23 @@ def check_extents(ctx: Context, left: Sequence[Expr], right: Sequence[Expr], pai
 
 
 def poll(ctx: Context) -> None:
-    """Stop here where another block has failed. It also ends the basic block."""
+    """Stop here where another block has failed. It also ends the basic block.
+
+    What follows is reached in two ways, so that LLVM does not sink what stands above into it: a chain of values would sink through all
+    the blocks below, in time that grows with the square of their number, and leave its operands behind, in registers that do not exist.
+    """
     if ctx.status is None:
         return
     fn = ctx.fn
-    found = fn.atomic_load(ctx.status, "i64", "monotonic", align=8)
-    going = fn.fresh_label("going")
-    fn.branch_if(fn.compare("eq", found, i64(0)), going, ctx.stop)
+    going, again = fn.fresh_label("going"), fn.fresh_label("again")
+    fn.branch_if(_is_well(fn, ctx.status), going, again)
+    fn.label(again)
+    fn.branch_if(_is_well(fn, ctx.status), going, ctx.stop)
     fn.label(going)
+
+
+def _is_well(fn: Function, status: Value) -> Value:
+    return fn.compare("eq", fn.atomic_load(status, "i64", "monotonic", align=8), i64(0))
 
 
 def emit_print(ctx: Context, statement: Print) -> None:
