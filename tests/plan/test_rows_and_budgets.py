@@ -11,9 +11,9 @@ from zellige.ir.parser import parse_kernel
 from zellige.ir.traverse import rebuilt
 from zellige.ir.verify import check as verify
 from zellige.plan.check import Limits, check
+from zellige.plan.invented_machines import LANES_ASYNC
 from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import LANES_ASYNC
 from zellige.plugin.contract import Capabilities, RegisterFile
 
 KERNEL = """# tile-ir 1.0

@@ -83,9 +83,9 @@ def load(targets: Sequence[str]) -> None:
     launch = Launch(grid_vars=(var,), grid=(const(1),), body=(Store(buffer=buffer, indices=(var,), value=var),))
     kernel = Kernel(name="smallest", params=(TensorParam(buffer=buffer, role="argument"),), launches=(launch,))
     for name in targets:
-        target = registry().resolve(name)
-        handle = registry().backend(target)
         with suppress(ZelligeError, InternalError):  # what the target refuses is said of each program
+            target = registry().resolve(name)
+            handle = registry().backend(target)
             ctx = handle.context(target, CompileOptions())
             handle.compile_kernel(planned_for(legalise(kernel, target), ctx), ctx)  # not by way of the cache, which would load nothing
 
