@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.ir.expr import Load, Region, Var, constant_value
-from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import Copy, Fill, For, Gemm, Map, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.facts import LaunchFacts, is_whole
@@ -24,7 +23,7 @@ from zellige.plan.facts import LaunchFacts, is_whole
 def direct_copy(facts: LaunchFacts, gemm: Gemm, operand: Region, scopes: Mapping[int, Scope]) -> Copy | str:
     """The copy that fills the operand's tile, where the product can pack from its source instead; else the reason against it."""
     root = operand.buffer
-    if has_lane_code(facts.launch):
+    if facts.is_lane_code:
         return "the kernel programs its lanes"
     if root.alias is not None or root.space == "global" or not is_whole(operand):
         return f"{root.name} is not a whole tile of its own"

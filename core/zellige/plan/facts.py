@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.ir.expr import Buffer, Const, Expr, Load, Node, Region, Var, constant_value
+from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -80,6 +81,7 @@ class LaunchFacts:
         self._assigned: dict[int, frozenset[Var]] = {}
         self._alive: list[Node] = []
         self._loops: dict[int, For] | None = None
+        self.is_lane_code = has_lane_code(launch)
         self.scope = launch_scope(kernel, launch)
 
     def accesses(self, statement: Stmt) -> tuple[Access, ...]:

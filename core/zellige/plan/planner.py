@@ -18,7 +18,6 @@ from dataclasses import replace
 
 from zellige.diagnostics import catalogue
 from zellige.ir.expr import constant_value
-from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import For, Kernel, Launch, Stmt
 from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Machine
@@ -95,7 +94,7 @@ def _in_one_role(context: Context) -> Programs:
     used."""
     body: tuple[Stmt | PlanStmt, ...] = context.legal.launch.body
     runs_beside = any(p.unit is not None and context.machine.is_asynchronous(p.unit) for p in context.legal.products.values())
-    if runs_beside and not has_lane_code(context.legal.launch):
+    if runs_beside and not context.facts.is_lane_code:
         body = context.in_flight(body, Token(name="product", engine=context.product_engine()))
     context.owners.clear()
     placed = context.placed({}, frozenset())
@@ -125,7 +124,7 @@ def _split(
     context: Context, roles: tuple[Role, ...], choices: tuple[Choice, ...]
 ) -> tuple[tuple[Role, ...], tuple[For, ...], tuple[Choice, ...]]:
     """Loops split where only their last iterations need tests, on machines whose copies do not do them for nothing."""
-    if context.machine.style == "ordered" or has_lane_code(context.facts.launch):
+    if context.machine.style == "ordered" or context.facts.is_lane_code:
         return roles, (), choices
     paying = {id(c.operation): c.tested for c in choices if c.tested and not _is_free(context, c)}
     made: list[Role] = []

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from zellige.ir.expr import Buffer
-from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import (
     Alloc,
     Assume,
@@ -80,7 +79,7 @@ def operations_of(body: tuple[Stmt, ...]) -> list[Stmt]:
 def why_one_role(facts: LaunchFacts) -> str | None:
     """What keeps a launch in one role on any machine; None where nothing does."""
     body = facts.launch.body
-    if has_lane_code(facts.launch):
+    if facts.is_lane_code:
         return "its author programs the lanes: synchronisation is by hand and is left as it is"
     for statement in statements_in(body):
         match statement:
