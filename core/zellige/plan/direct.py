@@ -10,12 +10,12 @@ changes what the copy reads. The copy's address must be known not to lie before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.ir.expr import Load, Region, Var, constant_value
-from zellige.ir.stmt import Copy, Fill, For, Gemm, Map, Stmt
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.facts import LaunchFacts, is_whole
 
@@ -29,9 +29,8 @@ def direct_copy(facts: LaunchFacts, gemm: Gemm, operand: Region, scopes: Mapping
         return f"{root.name} is not a whole tile of its own"
     if any(extra is not None for extra in (gemm.scale_a, gemm.scale_b, gemm.metadata)):
         return "the product has scales or is sparse"
-    body = next((b for b in _bodies(facts.launch.body) if any(s is gemm for s in b)), ())
-    uses = [access for s in facts.launch.body for access in facts.accesses(s) if access.root is root]
-    copies = [s for s in body if isinstance(s, Copy) and s.dst.buffer is root]
+    body, uses = facts.body_around(gemm), facts.uses(root)
+    copies = [s for s in body if isinstance(s, Copy) and s.dst.buffer is root] if len(uses) == 2 else []
     if len(copies) != 1 or len(uses) != 2 or {id(u.statement) for u in uses} != {id(copies[0]), id(gemm)}:
         return f"{root.name} is used by more than one copy and this product"
     copy = copies[0]
@@ -46,7 +45,7 @@ def _why_not_read_late(facts: LaunchFacts, copy: Copy, between: Sequence[Stmt]) 
     source = copy.src.buffer
     if source.root.space != "global":
         return f"{copy.dst.buffer.name} is not copied from global memory"
-    if any(source.root in facts.written(s) for s in facts.launch.body):
+    if any(use.changes for use in facts.uses(source.root)):
         return f"{source.name} is written in the launch"
     variables = facts.used(copy)
     loaded = {n.buffer.root for e in copy.src.offsets for n in walk(e) if isinstance(n, Load)}
@@ -106,11 +105,11 @@ def unread_dimensions(
     The result is filled before the loop and copied out behind it, and the copies end where the rows of a or the columns of b do.
     """
     root = gemm.c.buffer
-    body = next((b for b in _bodies(facts.launch.body) if any(s is loop for s in b)), ())
+    body = facts.body_around(loop)
     at = next((i for i, s in enumerate(body) if s is loop), 0)
     fills = [s for s in body[:at] if isinstance(s, Fill) and s.dst.buffer is root and is_whole(s.dst)]
     outs = [s for s in body[at + 1 :] if isinstance(s, Copy) and s.src.buffer is root]
-    uses = {id(a.statement) for s in facts.launch.body for a in facts.accesses(s) if a.root is root}
+    uses = {id(use.statement) for use in facts.uses(root)}
     if root.alias is not None or not fills or uses != {id(gemm), *map(id, fills), *map(id, outs)}:
         return ()
     found = []
@@ -140,17 +139,3 @@ def _ends_at(out: Copy, place: int, left: Form, scopes: Mapping[int, Scope]) -> 
     if sizes != [constant_value(e) for e in out.src.buffer.shape]:
         return False
     return _beyond(out.dst, dimensions[place], scopes[id(out)]) == left
-
-
-def _bodies(body: Sequence[Stmt]) -> Iterator[Sequence[Stmt]]:
-    """Every body outside Maps."""
-    pending: list[Sequence[Stmt]] = [body]
-    while pending:
-        current = pending.pop()
-        yield current
-        for statement in current:
-            if isinstance(statement, Map):
-                continue
-            pending.extend(getattr(statement, name) for name in type(statement).BODIES)
-
-

@@ -81,6 +81,8 @@ class LaunchFacts:
         self._assigned: dict[int, frozenset[Var]] = {}
         self._alive: list[Node] = []
         self._loops: dict[int, For] | None = None
+        self._uses: dict[Buffer, list[Access]] | None = None
+        self._bodies: dict[int, tuple[Stmt, ...]] | None = None
         self.is_lane_code = has_lane_code(launch)
         self.scope = launch_scope(kernel, launch)
 
@@ -123,6 +125,21 @@ class LaunchFacts:
         bound = {s.var for s in statements_in((statement,)) if isinstance(s, Bind)}
         return self.assigned(statement) - bound
 
+    def uses(self, root: Buffer) -> Sequence[Access]:
+        """Every use of a storage in the launch, in program order."""
+        if self._uses is None:
+            self._uses = {}
+            for statement in self.launch.body:
+                for access in self.accesses(statement):
+                    self._uses.setdefault(access.root, []).append(access)
+        return self._uses.get(root, ())
+
+    def body_around(self, statement: Stmt) -> tuple[Stmt, ...]:
+        """The body in which the statement stands; empty for one of a Map or of no body of the launch."""
+        if self._bodies is None:
+            self._bodies = {id(inner): body for body in _bodies_outside_maps(self.launch.body) for inner in body}
+        return self._bodies.get(id(statement), ())
+
     def loop_around(self, statement: Stmt) -> For | None:
         """The loop in whose body the statement stands itself."""
         if self._loops is None:
@@ -136,6 +153,16 @@ class LaunchFacts:
 
 
 Body: TypeAlias = Sequence[Stmt]
+
+
+def _bodies_outside_maps(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
+    pending = [body]
+    while pending:
+        current = pending.pop()
+        yield current
+        for statement in current:
+            if not isinstance(statement, Map):
+                pending.extend(getattr(statement, name) for name in type(statement).BODIES)
 
 
 def _accesses(statement: Stmt) -> Iterator[Access]:
