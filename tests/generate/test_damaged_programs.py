@@ -11,6 +11,7 @@ import pytest
 from zellige.generate import Program, RandomChoices, generate_seeded
 from zellige.generate.choices import Picker
 from zellige.generate.damage import damaged_kernel, damaged_text
+from zellige.generate.isolation import isolated
 from zellige.generate.sources import SOURCES
 from zellige.generate.survival import SORTS, input_of, survey, try_seed
 from zellige.ir.printer import print_kernel
@@ -35,6 +36,12 @@ def test_and_a_few_of_them_by_the_cpu() -> None:
     words, breaks = survey(2000, 60, "cpu")
     assert breaks == [], describe(breaks)  # type: ignore[arg-type]
     assert words["compiled"] > 8
+
+
+def test_indices_of_indices_come_to_an_end() -> None:
+    """In this program tiles of many dimensions were indexed by each other's elements without end."""
+    ending = isolated(lambda: len(input_of(12671)[1]), seconds=20)
+    assert ending.failure == "" and ending.value
 
 
 @pytest.mark.slow

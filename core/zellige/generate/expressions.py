@@ -47,6 +47,8 @@ _COMPARISONS: Final[tuple[CompareOp, ...]] = ("lt", "ge", "le", "gt", "eq", "ne"
 _ROUNDINGS: Final[tuple[tuple[int, Rounding], ...]] = ((85, "nearest_even"), (5, "toward_zero"), (5, "down"), (5, "up"))
 
 _LARGE: Final = 2.0**16
+_MOST_LOADS_AROUND: Final = 2
+"""An index may load elements whose indices load: of tiles of several dimensions ever more of them, so this ends somewhere."""
 _CONDITION_TYPES: Final = ("int32", "float32", "int8", "uint16", "float16", "int64")
 
 
@@ -57,6 +59,7 @@ class Expressions:
         self.context = context
         self.picker = context.picker
         self.is_smooth = is_smooth
+        self._loads_around = 0
 
     # ---- leaves ----
 
@@ -129,8 +132,10 @@ class Expressions:
             return moved if picker.chance(50) else Binary(op="floormod", left=moved, right=context.constant(max(1, extent)))
         if axes and kind == "reversed":
             return Binary(op="sub", left=context.constant(extent - 1), right=picker.some(axes)[0])
-        if kind == "any":
+        if kind == "any" and self._loads_around < _MOST_LOADS_AROUND:
+            self._loads_around += 1
             found = self.make(context.index, 2)
+            self._loads_around -= 1
             if picker.chance(80):
                 found = Binary(op="floormod", left=found, right=context.constant(max(1, extent)))
             return found if context.is_bounded(found) else context.constant(0)
