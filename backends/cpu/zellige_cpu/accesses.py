@@ -172,7 +172,14 @@ def store(ctx: Context, buffer: Buffer, indices: tuple[Expr, ...], value: Value)
         store_packed(ctx, storage, element_offset(storage, forms), predicate, value)
         return
     raw = ctx.fn.convert("zext", value, "i8") if storage.dtype.is_bool else value
-    store_raw(ctx, address(ctx, storage, forms), storage.element_bytes, predicate, raw)
+    place = address(ctx, storage, forms)
+    if buffer in ctx.streaming and predicate is None and ctx.lanes is not None and place.is_adjacent(storage.element_bytes):
+        width = ctx.host.vector_bytes
+        if ctx.lanes.count * storage.element_bytes % width == 0:
+            ctx.memory.streams = True
+            ctx.fn.store(ctx.fn.splat(raw, ctx.lanes.count), place.pointer, align=width, streams=True)
+            return
+    store_raw(ctx, place, storage.element_bytes, predicate, raw)
 
 
 def store_raw(ctx: Context, place: Address, element_bytes: int, predicate: Value | None, raw: Value) -> None:

@@ -97,10 +97,12 @@ class LoopLabels:
 
 @dataclass(slots=True)
 class MemoryUse:
-    """Bytes that a worker needs for tiles and for leaf functions, as far as the launch is written."""
+    """What a worker does to memory, as far as the launch is written: bytes that it needs for tiles and for leaf functions."""
 
     scratch_bytes: int = 0
     leaf_bytes: int = 0
+    streams: bool = False
+    """Whether some store passes the caches by."""
 
 
 EmitBody: TypeAlias = "Callable[[Context, Sequence[Stmt]], None]"
@@ -127,6 +129,9 @@ class Context:
     """Whether some lanes lie beyond the end of the axis: they are out of the mask, and the range of the axis does not hold for them."""
     loaded: dict[tuple[Load, str | None], Value] = field(default_factory=dict)
     """Elements read by the statement at hand, with the mask they were read under; memory does not change within a statement."""
+    may_stream: bool = False
+    streaming: frozenset[Buffer] = frozenset()
+    """Tensors whose whole vectors are stored past the caches here, see :mod:`zellige_cpu.streaming`."""
     partials: dict[int, Partial] = field(default_factory=dict)
     """Of each Fold (by its id) of the Map at hand: its partial results."""
     loops: list[LoopLabels] = field(default_factory=list)

@@ -17,7 +17,7 @@ from typing import ClassVar, TypeAlias, cast
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
-from zellige.ir.expr import Buffer, Const, Expr, Load, Node, Region, Var, constant_value
+from zellige.ir.expr import INT32, Buffer, Const, Expr, Load, Node, Region, Var, constant_value
 from zellige.ir.reductions import reduction_dtype
 from zellige.ir.stmt import (
     Alloc,
@@ -113,12 +113,12 @@ def _nest(statement: Stmt) -> _Nest | None:
         case Copy():
             if tile_operations.agreeing_extents(statement):
                 return None
-            whole = tile_operations.copy_as_map(statement)
+            whole = _with_short_axes(tile_operations.copy_as_map(statement))
         case Reduce():
             found = _reduction(statement)
             if found is None:
                 return None
-            whole = found
+            whole = _with_short_axes(found)
         case _:
             return None
     extents = [constant_value(extent) for extent in whole.extents]
@@ -133,6 +133,14 @@ def _nest(statement: Stmt) -> _Nest | None:
     nest = _Nest(tuple(a for a, _ in kept), tuple(e for _, e in kept), list(whole.body), [statement], sum(1 for _ in walk(whole)))
     _note(nest, nest.body)
     return nest
+
+
+def _with_short_axes(statement: Map) -> Map:
+    """The Map with axes of 32 bits, as those of the language's own Maps are: widened they are the same index, cut they would be another."""
+    axes = tuple(Var(name=axis.name, dtype=INT32, kind="loop") for axis in statement.axes)
+    values = {old: tile_operations.converted(new, old.dtype) for old, new in zip(statement.axes, axes)}
+    body = tuple(substitute(s, values) for s in statement.body)
+    return rebuilt(statement, axes=axes, body=body)
 
 
 def _reduction(statement: Reduce) -> Map | None:
@@ -421,7 +429,7 @@ def _joined(nest: _Nest, alive: frozenset[Buffer]) -> Map:
         for place, s in enumerate(body)
         if not (isinstance(s, Store) and s.buffer in handed and (s.buffer not in alive or last[s.buffer] != place))
     ]
-    extents = tuple(tile_operations.number(e) for e in nest.extents)
+    extents = tuple(Const(value=e, dtype=axis.dtype) for axis, e in zip(nest.axes, nest.extents))
     return Map(axes=nest.axes, extents=extents, body=tuple(kept), span=nest.originals[0].span)
 
 

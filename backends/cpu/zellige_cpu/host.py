@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 LANES = 32
 """Lanes of a warp in kernels that ask for them; a loop plays them."""
@@ -30,6 +31,8 @@ class Host:
     cores: int
     memory_bytes: int = field(default=1 << 40, compare=False)
     """Memory of the machine, as far as it is known."""
+    cache_bytes: int = field(default=1 << 25, compare=False)
+    """The last level of cache."""
 
     @property
     def is_x86(self) -> bool:
@@ -79,6 +82,7 @@ def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:
     vector_bytes, vector_registers = register_file(triple, features)
     return Host(
         memory_bytes=_memory_bytes(),
+        cache_bytes=_cache_bytes(),
         triple=triple,
         cpu=cpu,
         features=features,
@@ -94,3 +98,15 @@ def _memory_bytes() -> int:
     if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
         return 1 << 40
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cache_bytes() -> int:
+    """The largest cache of the first core by Linux's table (sysfs-devices-system-cpu); 32 MiB where that is not known."""
+    found = [1 << 20]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = file.read_text().strip()
+        unit = {"K": 10, "M": 20}.get(text[-1:], 0)
+        digits = text.rstrip("KM")
+        if digits.isdecimal():
+            found.append(int(digits) << unit)
+    return max(found) if len(found) > 1 else 1 << 25

@@ -25,7 +25,7 @@ from zellige.ir.traverse import rebuilt, walk
 from zellige.options import CompileOptions
 from zellige.passes.expand_vectors import expand_vectors
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch, PlanStmt
-from zellige_cpu import statements
+from zellige_cpu import statements, streaming
 from zellige_cpu.arithmetic import FAST_FLAGS
 from zellige_cpu.context import Context, Way
 from zellige_cpu.expressions import evaluate
@@ -97,6 +97,7 @@ def _lower_launch(
     ctx.products = products_of(planned, prepared)
     ctx.plan, ctx.scratch, ctx.leaf = plan, fn.params[3], fn.params[4]
     ctx.memory.scratch_bytes = plan.total
+    ctx.may_stream = streaming.may_stream(prepared)
     ctx.safe_values = {safe.buffer: safe.value for safe in prepared.safe_values}
     _bind_arguments(ctx, kernel, plan)
     ctx.stop = fn.fresh_label("stop")
@@ -106,6 +107,7 @@ def _lower_launch(
         with _grid(ctx, prepared, extents, coarsen, loop.index):
             statements.emit_body(ctx, prepared.body)
     fn.label(ctx.stop)
+    streaming.fence(ctx)
     fn.ret()
     check_capacity(launch, plan, ctx.memory.scratch_bytes + ctx.memory.leaf_bytes, module.host.memory_bytes // module.host.cores)
     return LaunchProgram(

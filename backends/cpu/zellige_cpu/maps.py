@@ -30,6 +30,7 @@ from zellige.ir.stmt import (
     Store,
 )
 from zellige.ir.traverse import loads_in, walk
+from zellige_cpu import streaming
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, EmitBody, Lanes
 from zellige_cpu.folds import folding
@@ -76,7 +77,7 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
     shape = _choose(ctx, statement, nodes, extents, accesses)
     granted, tests = _run_time_tests(ctx, scope, statement, nodes, accesses)
     if not tests:
-        _emit_nest(ctx, statement, extents, shape, emit_body)
+        _emit_whole(ctx, statement, extents, shape, accesses, emit_body)
         return
     fn = ctx.fn
     fast, slow, end = fn.fresh_label("inside"), fn.fresh_label("edge"), fn.fresh_label("mapped")
@@ -87,7 +88,7 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
     outer = ctx.granted
     with ctx.nested(stretches[0]):
         ctx.granted = outer | granted
-        _emit_nest(ctx, statement, extents, shape, emit_body)
+        _emit_whole(ctx, statement, extents, shape, accesses, emit_body)
         ctx.granted = outer
     fn.branch(end)
     fn.label(slow)
@@ -98,6 +99,47 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
 
 
 # -- loops ---------------------------------------------------------------------------------------------------------------
+
+
+def _emit_whole(
+    ctx: Context, statement: Map, extents: list[Form], shape: Shape, accesses: list[_Access], emit_body: EmitBody
+) -> None:
+    """The loops; twice where results may be stored past the caches if they are large."""
+    tensors, test = _streams(ctx, statement, shape, accesses)
+    if test is None:
+        _emit_nest(ctx, statement, extents, shape, emit_body)
+        return
+    fn = ctx.fn
+    large, small, end = fn.fresh_label("large"), fn.fresh_label("small"), fn.fresh_label("written")
+    stretches = fn.reserve(), fn.reserve()
+    fn.branch_if(test, large, small)
+    outer = ctx.streaming
+    for label, stretch, streaming_here in ((large, stretches[0], outer | tensors), (small, stretches[1], outer)):
+        fn.label(label)
+        with ctx.nested(stretch):
+            ctx.streaming = streaming_here
+            _emit_nest(ctx, statement, extents, shape, emit_body)
+            ctx.streaming = outer
+        fn.branch(end)
+    fn.label(end)
+
+
+def _streams(ctx: Context, statement: Map, shape: Shape, accesses: list[_Access]) -> tuple[frozenset[Buffer], Value | None]:
+    """The tensors that the Map writes and does not read, and the test under which it writes them past the caches; None: it never does."""
+    none: tuple[frozenset[Buffer], Value | None] = (frozenset(), None)
+    if not ctx.may_stream or ctx.lanes is not None or shape.axis is None or shape.lanes == 1:
+        return none
+    if not all(isinstance(s, (Bind, Fold, Store)) for s in statement.body):
+        return none
+    loaded = {access.buffer.root for access in accesses if not access.is_store}
+    stores = [access for access in accesses if access.is_store and ctx.storages[access.buffer].is_global]
+    if not stores or any(access.buffer.root in loaded for access in stores):
+        return none
+    axis = statement.axes[shape.axis]
+    tests = [streaming.condition(ctx, access.buffer, access.forms, statement.axes, axis, shape.lanes) for access in stores]
+    if any(test is None for test in tests):
+        return none
+    return frozenset(access.buffer for access in stores), conjunction(ctx, *tests)
 
 
 def _emit_nest(ctx: Context, statement: Map, extents: list[Form], shape: Shape, emit_body: EmitBody) -> None:

@@ -310,9 +310,10 @@ class Function:
         kind = vector_type(element, lanes)
         return self.emit(f"load {kind}, ptr {pointer.name}, align {align}", kind, lanes)
 
-    def store(self, value: Value, pointer: Value, *, align: int) -> None:
-        """Adjacent elements to memory. ``align`` is the true alignment of the address, in bytes."""
-        self.line(f"store {value.type} {value.name}, ptr {pointer.name}, align {align}")
+    def store(self, value: Value, pointer: Value, *, align: int, streams: bool = False) -> None:
+        """Adjacent elements to memory. ``align`` is the true alignment of the address, in bytes. ``streams`` passes the caches by."""
+        hint = ", !nontemporal !{i32 1}" if streams else ""
+        self.line(f"store {value.type} {value.name}, ptr {pointer.name}, align {align}{hint}")
 
     def masked_load(self, pointer: Value, mask: Value, otherwise: Value, *, align: int) -> Value:
         """Adjacent elements where the mask holds, ``otherwise`` elsewhere; memory of the other lanes is not touched."""
