@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-MODULES: Final = ("cpu_products",)
+MODULES: Final = ("cpu_products", "cpu_neural")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -396,6 +397,21 @@ def test_wrong_calls_are_refused(name, t, count):
     fn = Module("wrong", running_host()).function("f", "void", [("x", memory_type(dtype(t)))])
     with pytest.raises(InternalError):
         call(fn, name, [fn.params[0]] * count, dtype(t))
+
+
+def test_the_manual_states_the_bounds():
+    page = Path(__file__).parents[3] / "docs" / "numbers.md"
+    lines = [line.split("|") for line in page.read_text().splitlines() if line.startswith("| `")]
+    assert {name.strip(" `"): float(units) for _, name, units, _ in lines} == BOUNDS
+
+
+@pytest.mark.parametrize("name", ["exp2", "exp", "exp10"])
+def test_exponentials_down_to_the_smallest_number(program, name):
+    """Where the result is subnormal it is rounded a second time: densely, from the last normal result to zero, and up to infinity."""
+    functions = Functions(program, running_host(), [name], F32)
+    unit = {"exp2": 1.0, "exp": math.log(2), "exp10": math.log10(2)}[name]
+    for low, high in ((-151 * unit, -124 * unit), (126 * unit, 129 * unit)):
+        check_unary(functions, name, np.linspace(low, high, 1_500_000).astype(np.float32))
 
 
 @pytest.mark.slow
