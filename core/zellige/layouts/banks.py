@@ -138,7 +138,7 @@ def _exchange(patterns: Sequence[bits.Span], width: int, depth: int, kept: int) 
 
     Words in one bank are a subspace: that spanned by row bits, each with its exchange. No access may want two words of it.
     """
-    vectors = [[row[0] for row in pattern.rows.values()] for pattern in patterns]
+    levels = [[bits.span(row[0] for row in pattern.rows.values()) for pattern in patterns]]
     chosen: list[int] = []
     choices: list[Iterator[int]] = []
     visited = 0
@@ -148,15 +148,17 @@ def _exchange(patterns: Sequence[bits.Span], width: int, depth: int, kept: int) 
             choices.append(iter(_preferred(row, width, kept)))
         for places in choices[-1]:
             visited += 1
-            same_bank = [1 << (width + n) ^ own for n, own in enumerate((*chosen, places))]
-            if all(bits.rank([*own, *same_bank]) == len(own) + len(same_bank) for own in vectors):
+            same_bank = 1 << (width + row) ^ places
+            if all(same_bank not in found for found in levels[-1]):
                 chosen.append(places)
+                levels.append([found.extended(same_bank) for found in levels[-1]])
                 break
         else:
             choices.pop()
             if not chosen or visited > SEARCH_LIMIT:
                 return None
             chosen.pop()
+            levels.pop()
     return chosen
 
 

@@ -37,6 +37,12 @@ class Span:
         self.rows[rest.bit_length()] = (rest, used ^ own)
         return True
 
+    def extended(self, vector: int) -> Span:
+        """Another subspace, with ``vector`` added."""
+        other = Span(rows=dict(self.rows), added=self.added)
+        other.add(vector)
+        return other
+
     def __contains__(self, vector: int) -> bool:
         return self.reduced(vector)[0] == 0
 
@@ -62,7 +68,6 @@ def span(vectors: Iterable[int]) -> Span:
 
 
 def rank(vectors: Iterable[int]) -> int:
-    """How many of the vectors are independent over the field of two elements."""
     return span(vectors).rank
 
 

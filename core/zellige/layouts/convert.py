@@ -7,7 +7,8 @@ lanes, values are shuffled in rounds; where outer inputs, the tile goes through 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -104,8 +105,8 @@ def convert(
         renamed = _rename(holders)
         if renamed is not None:
             return renamed
-        shuffled = _shuffle(holders, _copying_lanes(source))
-        if shuffled is not None and (most_rounds is None or len(shuffled.rounds) <= most_rounds):
+        shuffled = _shuffle(holders, _copying_lanes(source), most_rounds)
+        if shuffled is not None:
             return shuffled
     return _through_memory(source, target, bits_per_element, banks or Banks(), widest)
 
@@ -203,7 +204,7 @@ def _copying_lanes(source: Layout) -> tuple[int, ...]:
     return tuple(weight for weight, digit in _weighted(digits) if digit.extent == 2 and digit.is_free and not weight & (weight - 1))
 
 
-def _shuffle(holders: Layout, copying: Sequence[int]) -> Shuffle | None:
+def _shuffle(holders: Layout, copying: Sequence[int], most_rounds: int | None) -> Shuffle | None:
     """Rounds where the lanes are linear: each takes register ``t ^ G(lane)`` of every lane, G chosen so that every lane offers one."""
     inner = sliced(holders, [name for name in holders.output_sizes if name not in (REGISTER, LANE)])
     sizes = {REGISTER: holders.output_sizes.get(REGISTER, 1), LANE: holders.output_sizes.get(LANE, 1)}
@@ -224,6 +225,9 @@ def _shuffle(holders: Layout, copying: Sequence[int]) -> Shuffle | None:
             else:
                 repeats.append((weight, digit.extent, images[1]))
     columns = _Columns(lane=tuple(low[LANE]), register=tuple(low[REGISTER]), width=width)
+    rounds = math.prod(extent for _, extent, _ in repeats) << len(bits.independent(columns.register))
+    if most_rounds is not None and rounds > most_rounds:
+        return None
     return _scheduled(columns, repeats, copying)
 
 
@@ -324,21 +328,38 @@ def _through_memory(source: Layout, target: Layout, bits_per_element: int, banks
     """The storage with the fewest turns: an exchange without conflicts where there is one, else rows, with padding where that helps."""
     tile = list(source.output_sizes.items())
     limit = max(1, widest * 8 // bits_per_element)
-    candidates = [conflict_free(tile, [], banks, bits_per_element=bits_per_element)]  # rows of powers of two, odd factors outside
-    widths = [vector_width(compose(value, row_major(tile)), limit).width for value in _composable([source, target], row_major(tile))]
-    unit = max(widths, default=1)
-    if len(widths) == 2:
+    plain = _composed([source, target], row_major(tile))
+    widths = [vector_width(access, limit).width for access in plain or ()]
+    best: ThroughMemory | None = None
+    for memory in _storages(tile, (source, target), widths, banks, bits_per_element):
+        found = _judged(memory, source, target, bits_per_element, banks, limit)
+        if found is None:
+            continue
+        if (found.store_degree, found.load_degree) == (1, 1) and [found.store_vector, found.load_vector] == widths:
+            return found  # as wide as rows allow, and one turn each
+        if best is None or _cost(found, source, target) < _cost(best, source, target):
+            best = found
+    if best is None:
+        raise catalogue.E325.error(reason="no storage of the tile lines up with both distributions")
+    return best
+
+
+def _storages(
+    tile: Sequence[tuple[str, int]], values: tuple[Layout, Layout], widths: Sequence[int], banks: Banks, bits_per_element: int
+) -> Iterator[Layout]:
+    """Storages to try: without conflicts, rows with and without padding, rows of powers of two with odd factors outside."""
+    if widths:
         try:
-            pair = [Access(layout=value, vector=width) for value, width in zip((source, target), widths)]
-            candidates.append(conflict_free(tile, pair, banks, bits_per_element=bits_per_element))
+            pair = [Access(layout=value, vector=width) for value, width in zip(values, widths)]
+            yield conflict_free(tile, pair, banks, bits_per_element=bits_per_element)
         except ZelligeError as error:
             if error.code not in ("E321", "E325"):
                 raise
-    candidates += [padded(tile, unit * n) for n in (0, 1, 2)] if len(tile) > 1 else [row_major(tile)]
-    judged = [found for memory in candidates if (found := _judged(memory, source, target, bits_per_element, banks, limit)) is not None]
-    if not judged:
-        raise catalogue.E325.error(reason="no storage of the tile lines up with both distributions")
-    return min(judged, key=lambda way: _cost(way, source, target))
+    if len(tile) > 1:
+        yield from (padded(tile, max(widths, default=1) * count) for count in (0, 1, 2))
+    else:
+        yield row_major(tile)
+    yield conflict_free(tile, [], banks, bits_per_element=bits_per_element)
 
 
 def _cost(way: ThroughMemory, source: Layout, target: Layout) -> tuple[int, int, int]:
@@ -348,23 +369,21 @@ def _cost(way: ThroughMemory, source: Layout, target: Layout) -> tuple[int, int,
     return turns, accesses, way.memory.output_sizes[OFFSET]
 
 
-def _composable(values: Sequence[Layout], memory: Layout) -> list[Layout]:
-    found = []
-    for value in values:
-        try:
-            compose(value, memory)
-        except ZelligeError as error:
-            if error.code != "E321":
-                raise
-            continue
-        found.append(value)
-    return found
+def _composed(values: Sequence[Layout], memory: Layout) -> list[Layout] | None:
+    """Where the registers of each distribution lie in memory; None where digits do not line up."""
+    try:
+        return [compose(value, memory) for value in values]
+    except ZelligeError as error:
+        if error.code != "E321":
+            raise
+        return None
 
 
 def _judged(memory: Layout, source: Layout, target: Layout, bits_per_element: int, banks: Banks, limit: int) -> ThroughMemory | None:
-    if len(_composable([source, target], memory)) < 2:
+    """The way through a storage: the vectors that it allows and the turns that they take; None where it lines up with neither."""
+    accesses = _composed([source, target], memory)
+    if accesses is None:
         return None
-    accesses = [compose(value, memory) for value in (source, target)]
     vectors = [vector_width(access, limit).width for access in accesses]
     turns = [conflict_degree(access, banks, bits_per_element=bits_per_element, vector=v) for access, v in zip(accesses, vectors)]
     return ThroughMemory(memory=memory, store_vector=vectors[0], load_vector=vectors[1], store_degree=turns[0], load_degree=turns[1])
