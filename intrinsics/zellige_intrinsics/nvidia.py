@@ -33,6 +33,8 @@ from zellige_intrinsics.waiting import InOrderGroups, Rendezvous, TransactionBar
 
 PTX: Final = "NVIDIA, Parallel Thread Execution ISA"
 
+EXECUTED: Final = "executed on an H200 and compared (tests/intrinsics/test_intrinsics_on_a_device.py)"
+
 WORDS = Completion(waits=("cp.async.wait_group",), order="in order")
 BULK = Completion(waits=("mbarrier.try_wait.parity",), order="any")
 BULK_GROUP = Completion(waits=("cp.async.bulk.wait_group",), order="in order", visibility="fence.proxy.async before it, by every writer")
@@ -68,7 +70,7 @@ def _product(
         meaning=meanings.multiply_add,
         accumulator_bits=accumulator_bits,
         requires=(requires,),
-        sources=(Source(manual=PTX, section=section),),
+        sources=(Source(manual=PTX, section=section, evidence=EXECUTED),),
     )
 
 
@@ -151,7 +153,7 @@ def _matrix_move(count: int, *, is_load: bool, is_transposed: bool) -> Copy:
         meaning=meanings.copy,
         bytes_each=4 * count,
         requires=("sm_75" if is_load else "sm_90",),
-        sources=(Source(manual=PTX, section=section),),
+        sources=(Source(manual=PTX, section=section, evidence=EXECUTED),),
     )
 
 
@@ -279,7 +281,11 @@ def warpgroup_product(n: int, *, bits: int = 16, a_in_registers: bool = False, s
         accumulator_bits=14 if bits == 8 else 0,
         requires=("sm_90a",),
         completion=WGMMA,
-        sources=(Source(manual=PTX, section="Asynchronous wgmma.mma_async: Register Fragments and Shared Memory Matrix Layout"),),
+        sources=(
+            Source(
+                manual=PTX, section="Asynchronous wgmma.mma_async: Register Fragments and Shared Memory Matrix Layout", evidence=EXECUTED
+            ),
+        ),
         notes="scale_d 0 ignores c; operands of 8 bits must be K-major",
     )
 

@@ -121,7 +121,7 @@ def kernel(body: str, declarations: str, parameters: int) -> str:
     listed = ", ".join(f".param .u64 p{n}" for n in range(parameters))
     loads = "".join(f"ld.param.u64 %g{n}, [p{n}]; add.u64 %t{n}, %g{n}, %at;\n" for n in range(parameters))
     registers = ".reg .b32 %x; .reg .b64 %at, %g<9>, %t<9>, %d<9>; .reg .pred %p;"
-    begin = f".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry main({listed}) {{\n{registers}\n{declarations}\n"
+    begin = f".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry main({listed}) {{\n{registers}\n{declarations}\n"
     return begin + f"mov.u32 %x, %tid.x; mul.wide.u32 %at, %x, 4;\n{loads}{body}\nret;\n}}\n"
 
 
