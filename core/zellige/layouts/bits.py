@@ -68,6 +68,7 @@ def span(vectors: Iterable[int]) -> Span:
 
 
 def rank(vectors: Iterable[int]) -> int:
+    """The dimension of the subspace of all sums of ``vectors``."""
     return span(vectors).rank
 
 
