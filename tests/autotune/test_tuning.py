@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import zellige.language as T
 from zellige.autotune import bench
 from zellige.autotune.results import table_of
 from zellige.autotuner import AutoTuner, get_autotune_inputs, set_autotune_inputs
+from zellige.plugin.contract import Capabilities, Space
 
 SIZE = 256
 QUICK: dict[str, Any] = {"warmup": 0.1, "rep": 0.5, "isolate": False}
@@ -401,18 +403,47 @@ def test_configurations_are_proposed_from_what_the_arguments_change(monkeypatch:
     a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     configs = gemm._tuner((a, a), {})._configurations()
     assert configs is not None and 8 <= len(configs) <= space.LIMIT
-    assert configs[0] == {"block_M": 32, "block_N": 32, "block_K": 16, "num_stages": 2, "transposed": False}
-    assert all(set(config) == set(configs[0]) for config in configs)  # threads are emulated on this target, `unused` changes nothing
+    assert configs[0] == {"block_M": 32, "block_N": 32, "block_K": 16, "transposed": False}
+    assert all(set(config) == set(configs[0]) for config in configs)  # stages, threads and `unused` change no plan
     assert len({config["block_M"] for config in configs}) > 1 and len({repr(config) for config in configs}) == len(configs)
     monkeypatch.setattr(space, "LIMIT", 3)
     np.testing.assert_allclose(gemm(a, a), a @ a, rtol=1e-3, atol=1e-3)
     assert len(gemm.tune(a, a).trials) == 3
 
 
+def test_what_does_not_fit_and_what_comes_to_one_plan_is_not_proposed() -> None:
+    from zellige.autotune import space
+    from zellige.plan.planner import plan
+    from zellige.plan.targets_for_tests import LOCAL_ONLY
+
+    small = replace(LOCAL_ONLY, spaces=(Space(name="global", role="global", alignment=64), Space(name="local", role="local", bytes=13_000)))
+    tuner = gemm._tuner((), {"M": 256, "N": 256, "K": 256})
+    defaults = {"block_M": 32, "block_N": 32, "block_K": 16, "num_stages": 2}
+    choices = space._choices(tuner, tuner.trace({}, tuner.compile_args), defaults, small)
+    assert set(choices) == set(defaults)
+    configs = space._best(tuner, choices, defaults, small)
+    assert configs[0] == defaults
+    for config in configs:
+        plan(tuner.trace(config, tuner.compile_args).kernel, small)  # it fits
+    # beside 32 x 32 sums there is room for two versions of the operands: three and four stages come to the same plan
+    same = [config["num_stages"] for config in configs if {**config, "num_stages": 2} == defaults]
+    assert sorted(same) == [1, 2]
+
+
+def test_the_cost_model_knows_the_caches() -> None:
+    from zellige.autotune.cost import estimate
+
+    def time(*caches: int) -> float:
+        return estimate(kernel, Capabilities(target="test", vector_bytes=32, cache_bytes=caches)).time
+
+    kernel = gemm.jit_impl.get_tir(block_M=128, block_N=128, M=1024, N=1024, K=1024).kernel
+    assert time(1 << 15, 1 << 20) == time() < time(1 << 15)
+
+
 def test_given_arguments_are_left_out_of_what_is_proposed() -> None:
     a = np.zeros((64, 64), np.float32)
     configs = gemm._tuner((a, a), {"block_M": 16, "block_N": 16, "block_K": 16})._configurations()
-    assert configs is not None and set(configs[0]) == {"num_stages", "transposed"}
+    assert configs is not None and set(configs[0]) == {"transposed"}
     every = {"block_M": 16, "block_N": 16, "block_K": 16, "num_stages": 1, "threads": 128, "transposed": True, "unused": 1}
     assert gemm._tuner((a, a), every)._configurations() is None
 
@@ -432,7 +463,6 @@ def test_nothing_to_propose_is_refused() -> None:
 
 def test_the_cost_model_prefers_less_traffic_and_refuses_what_does_not_fit() -> None:
     from zellige.autotune.cost import estimate
-    from zellige.plugin.contract import Capabilities, Space
 
     def cost(block: int, stages: int, **limits: int) -> Any:
         spaces = tuple(Space(name=name, bytes=size) for name, size in limits.items())

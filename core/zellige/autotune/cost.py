@@ -25,7 +25,7 @@ _BYTES_A_UNIT: Final = 16.0
 _UNITS_A_STEP: Final = 200.0
 """What starting a tile operation costs, whatever its size."""
 _ROOMY: Final = 1 << 20
-"""Bytes that a block may use where the target names no limit: about what one core's cache holds."""
+"""Bytes that a block may use where the target names neither a limit nor its caches: about what one core's cache holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,15 @@ def estimate(kernel: Kernel, capabilities: Capabilities) -> Cost:
         blocks = math.prod(_value(extent, sizes, 1) for extent in launch.grid)
         rows = max(capabilities.threads, 1)
         waves = math.ceil(blocks / rows)
-        crowded = 2.0 if sum(used.values()) > _ROOMY else 1.0
+        crowded = 2.0 if sum(used.values()) > _room(capabilities) else 1.0
         total += waves * (crowded * count.moved_bytes / _BYTES_A_UNIT + count.work + _UNITS_A_STEP * count.steps)
     return Cost(time=total)
+
+
+def _room(capabilities: Capabilities) -> int:
+    """Bytes of a block that stay near its core: what the second cache of the core holds, or the only one."""
+    caches = capabilities.cache_bytes
+    return caches[min(1, len(caches) - 1)] if caches else _ROOMY
 
 
 def _block_bytes(launch: Launch, sizes: Mapping[Var, int]) -> dict[str, int]:

@@ -4,6 +4,9 @@ In: a tuner whose function has arguments with defaults. Out: configurations, the
 :mod:`zellige.autotune.cost`. What an argument means is seen by changing it: one that changes the shape of on-chip buffers is a size of
 tiles, one that changes the stages of a pipelined loop is a number of stages, one that changes the lanes of a launch is a number of lanes,
 and a switch that changes anything else of the kernel is a choice of layout or order.
+
+Each combination is planned for the target before it is tried: one whose tiles do not fit is left out, and of several that come to one plan
+(stages that do not fit are reduced, for instance) only the first stays.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zellige.autotune.cost import estimate
-from zellige.diagnostics import ZelligeError, catalogue
+from zellige.diagnostics import CompileError, ZelligeError, catalogue
 from zellige.ir.printer import print_kernel
 from zellige.ir.sizes import SizeError, evaluate_size
 from zellige.ir.stmt import Alloc, For, Kernel, Pipelined
 from zellige.ir.traverse import walk
+from zellige.plan.capabilities import Machine
+from zellige.plan.planner import plan
+from zellige.plan.printer import print_plan
 from zellige.plugin.contract import Capabilities
 from zellige.plugin.registry import registry
 
@@ -104,7 +110,7 @@ def _choices(tuner: AutoTuner, base: Prepared, defaults: Mapping[str, int], capa
             case "tile":
                 sizes = (int(value * factor) for factor in _TILE_FACTORS)
                 found[name] = (value, *(size for size in sizes if size != value and _LEAST_TILE <= size <= _GREATEST_TILE))
-            case "stages":
+            case "stages" if Machine(capabilities=capabilities).style != "ordered":  # there a plan does not depend on them
                 found[name] = (value, *(count for count in _STAGES if count != value))
             case "lanes" if capabilities.lanes and not capabilities.are_lanes_emulated:
                 found[name] = tuple(int(value * factor) for factor in _LANE_FACTORS if value * factor % capabilities.lanes == 0)
@@ -137,13 +143,28 @@ def _best(
     combinations = [dict(zip(choices, values)) for values in itertools.product(*choices.values())]
     combinations.sort(key=lambda config: sum(_distance(config[name], defaults[name]) for name in config))
     ranked: list[tuple[float, int, Config]] = []
+    known: set[str] = set()
     for place, config in enumerate(combinations[:_TRACED]):
         prepared = _traced(tuner, config)
-        if prepared is not None:
-            time = estimate(prepared.kernel, capabilities).time
-            if math.isfinite(time) or not place:  # the defaults are always tried: the author meant them to run
-                ranked.append((time if place else -1.0, place, config))
+        if prepared is None:
+            continue
+        time = estimate(prepared.kernel, capabilities).time
+        planned = _planned(prepared.kernel, capabilities) if math.isfinite(time) else None
+        if planned in known:
+            continue
+        if planned is not None:
+            known.add(planned)
+        if planned is not None or not place:  # the defaults are always tried: the author meant them to run
+            ranked.append((time if place else -1.0, place, config))
     return [config for _, _, config in sorted(ranked, key=lambda entry: entry[:2])[:LIMIT]]
+
+
+def _planned(kernel: Kernel, capabilities: Capabilities) -> str | None:
+    """The text of the kernel's plan; None where the target cannot run it."""
+    try:
+        return print_plan(plan(kernel, capabilities))
+    except CompileError:
+        return None
 
 
 def _distance(value: int, default: int) -> float:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from zellige.ir.expr import Buffer
 from zellige.ir.printer import Printer
-from zellige.ir.stmt import Stmt
-from zellige.ir.traverse import buffers_in
+from zellige.ir.stmt import For, Pipelined, Serial, Stmt
+from zellige.ir.traverse import buffers_in, rebuilt
 from zellige.plan.nodes import (
     Acquire,
     Channel,
@@ -94,6 +94,10 @@ class _PlanPrinter(Printer):
 
     def _alloc(self, buffer: Buffer) -> None:
         """A tile has its name in all roles already, and its place is printed above."""
+
+    def _for(self, loop: For) -> None:
+        """A pipelined loop in a plan is a loop: what its stages asked for has been decided."""
+        super()._for(rebuilt(loop, kind=Serial()) if isinstance(loop.kind, Pipelined) else loop)
 
     def _statement(self, statement: Any) -> None:
         match statement:
