@@ -23,6 +23,7 @@ from zellige.plan.legalise import Legal, legalise
 from zellige.plan.nodes import Channel, Placement, PlanStmt, Role, Token
 from zellige.plan.place import Excess, Tile, place, too_large
 from zellige.plan.spaces import block_buffers, choose_spaces
+from zellige.plan.stores import DeferredStore, deferred_stores
 from zellige.plan.streams import LAUNCH, Place, RoleView
 from zellige.plugin.contract import Space
 
@@ -47,6 +48,7 @@ class Context:
     buffers: tuple[Buffer, ...]
     spaces: dict[Buffer, Space]
     scopes: dict[int, Scope]
+    stores: tuple[DeferredStore, ...] = ()
     owners: dict[Buffer, str] = field(default_factory=dict)
 
     @classmethod
@@ -58,7 +60,8 @@ class Context:
         buffers = block_buffers(facts)
         spaces = choose_spaces(facts, buffers, legal.products, machine, decisions)
         return cls(
-            machine=machine, decisions=decisions, legal=legal, facts=facts, buffers=buffers, spaces=spaces, scopes=scopes_of(facts)
+            machine=machine, decisions=decisions, legal=legal, facts=facts, buffers=buffers, spaces=spaces, scopes=scopes_of(facts),
+            stores=deferred_stores(facts, spaces, machine, decisions),
         )  # fmt: skip
 
     # ---- products in flight
@@ -133,9 +136,9 @@ class Context:
         return place(self.facts, tiles)
 
     def touched_beside(self) -> frozenset[Buffer]:
-        """The tiles of products that run beside their role: they are in use until a wait, wherever that stands."""
+        """The tiles of products and stores that run beside their role: they are in use until a wait, wherever that stands."""
         gemms = [p.gemm for p in self.legal.products.values() if p.unit is not None and self.machine.is_asynchronous(p.unit)]
-        return frozenset(root for gemm in gemms for root in self.facts.roots(gemm))
+        return frozenset(root for gemm in gemms for root in self.facts.roots(gemm)) | {store.tile for store in self.stores}
 
     def own(self, view: RoleView) -> None:
         """Remember the role of each tile that only one touches."""

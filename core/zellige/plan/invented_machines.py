@@ -71,6 +71,10 @@ LANES_ASYNC: Final = Capabilities(
             source="global", destination="shared", mechanism="box copy", engine="copier", is_asynchronous=True, alignment=16,
             granule=16, fills_out_of_bounds=True, casts=False,
         ),
+        CopyPath(
+            source="shared", destination="global", mechanism="box copy", engine="copier", is_asynchronous=True, alignment=16, granule=16,
+            fills_out_of_bounds=True, casts=False,
+        ),
         CopyPath(source="*", destination="*", mechanism="lane moves", engine="lanes"),
     ),
     synchronisation=(
@@ -167,6 +171,7 @@ LOCAL_ONLY: Final = Capabilities(
     engines=(Engine(name="vector", kind="vector"), Engine(name="mover", kind="copy", is_asynchronous=True)),
     copies=(
         CopyPath(source="global", destination="local", mechanism="transfer", engine="mover", is_asynchronous=True, casts=False),
+        CopyPath(source="local", destination="global", mechanism="transfer", engine="mover", is_asynchronous=True, casts=False),
         CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector"),
     ),
     synchronisation=(Synchronisation(mechanism="counted wait", scope="token"),),

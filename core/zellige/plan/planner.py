@@ -6,7 +6,7 @@ E302 (too many lanes); everything else is planned, conservatively where it is no
 The order of passes for a launch, each a module::
 
     legalise (products) -> spaces -> choices -> roles -> streams -> channels (depths that fit: place)
-        -> weave -> overlap -> in flight -> split -> launch order
+        -> weave -> overlap -> in flight -> stores -> split -> launch order
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the
 result.
@@ -31,6 +31,7 @@ from zellige.plan.roles import BLOCK, pipelined_loops, why_one_role
 from zellige.plan.software import software
 from zellige.plan.specialised import specialised
 from zellige.plan.split import split_loops
+from zellige.plan.stores import with_deferred_stores
 from zellige.plugin.contract import Capabilities
 
 
@@ -47,7 +48,8 @@ def _planned(kernel: Kernel, launch: Launch, machine: Machine) -> PlannedLaunch:
     choices = choose(context.facts, context.legal.products, context.spaces, context.scopes, context.machine, context.decisions)
     _tell_schedules(context)
     programs = _programs(context) or _in_one_role(context)
-    roles, full, choices = _split(context, programs.roles, choices)
+    roles = with_deferred_stores(context.facts, programs.roles, programs.channels, context.stores)
+    roles, full, choices = _split(context, roles, choices)
     order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions)
     return PlannedLaunch(
         launch=context.legal.launch, roles=roles, full_loops=full, channels=programs.channels, placements=programs.placements,
