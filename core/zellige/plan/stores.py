@@ -89,7 +89,8 @@ def _home(facts: LaunchFacts, copy: Copy) -> tuple[For | None] | str:
 def with_deferred_stores(
     facts: LaunchFacts, roles: Sequence[Role], channels: Sequence[Channel], stores: Sequence[DeferredStore]
 ) -> tuple[Role, ...]:  # fmt: skip
-    """The roles with those stores started and waited for. A tile of a channel is left alone: its slot goes back when the store has ended."""
+    """The roles with those stores started and waited for. A tile of a channel is left alone: its slot goes back when its store has
+    ended."""
     carried = {buffer.root for channel in channels for buffer in (*channel.buffers, *channel.orders)}
     flying = {id(store.copy): store for store in stores if store.tile not in carried}
     return tuple(_deferred(facts, role, flying) for role in roles) if flying else tuple(roles)
