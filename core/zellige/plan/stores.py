@@ -116,7 +116,8 @@ def _body(facts: LaunchFacts, body: _Body, flying: Mapping[int, DeferredStore]) 
                 awaited.add(id(store.copy))
                 out.append(Wait(token=store.token, span=store.copy.span))
         if id(statement) in flying:
-            out.append(Issue(operation=statement, token=flying[id(statement)].token, span=statement.span))
+            store = flying[id(statement)]
+            out.append(Issue(operation=store.copy, token=store.token, span=store.copy.span))
             continue
         changes: dict[str, _Body] = {}
         after: list[DeferredStore] = []
@@ -136,4 +137,5 @@ def _written(facts: LaunchFacts, statement: Stmt | PlanStmt) -> frozenset[Buffer
     inner = statement
     while isinstance(inner, (Issue, Slotted)):
         inner = inner.operation
-    return facts.written(inner) | ({inner.buffer} if isinstance(inner, Alloc) else set())
+    own = {inner.buffer} if isinstance(inner, Alloc) else set()
+    return facts.written(inner) | own  # type: ignore[arg-type]  # a statement of the plan writes nothing
