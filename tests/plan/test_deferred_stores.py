@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from zellige.plan.interpret import PlanFault, reference_kernel, run
 from zellige.plan.nodes import Issue, PlannedKernel, Wait
 from zellige.plan.planner import plan
 from zellige.plan.targets_for_tests import TEST_TARGETS
+from zellige.plugin.contract import Space
 
 PERSISTENT = """# tile-ir 1.0
 
@@ -147,11 +149,22 @@ def test_other_stores_are_waited_for_at_once(name: str) -> None:
         assert is_right(made)
 
 
-def test_a_store_at_the_end_of_a_block_is_waited_for_there() -> None:
+def test_a_store_outside_of_loops_is_waited_for_at_once() -> None:
     text = PERSISTENT.replace("        for t in serial(2):\n", "").replace("t * 64", "64").replace("\n    " + " " * 8, "\n" + " " * 8)
     made = planned(text, "lanes_async")
-    store = store_of(made)
-    assert store is not None
-    consumer = made.launches[0].roles[1]
-    assert consumer.body[-2] is store and isinstance(consumer.body[-1], Wait)
-    assert is_right(made)
+    assert store_of(made) is None
+    assert "it belongs to no loop" in next(d for d in made.launches[0].decisions if "the store of s" in d.question).because
+
+
+def test_a_store_is_waited_for_where_memory_is_short() -> None:
+    """What fits when tiles share bytes must fit, and with as many versions."""
+    kernel = parse_kernel(PERSISTENT)
+    roomy = plan(kernel, TEST_TARGETS["local_only"])
+    needed = max(p.offset + p.bytes * p.slots for p in roomy.launches[0].placements)
+    spaces = (Space(name="global", role="global", alignment=64), Space(name="local", role="local", bytes=needed - 64))
+    made = plan(kernel, replace(TEST_TARGETS["local_only"], spaces=spaces))
+    assert store_of(roomy) is not None
+    assert store_of(made) is None
+    assert check(made, samples=2) == ()
+    told = [d for d in made.launches[0].decisions if "the store of s" in d.question][-1]
+    assert told.chosen == "at once" and "too small" in told.because

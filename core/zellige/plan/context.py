@@ -89,6 +89,16 @@ class Context:
 
     # ---- versions and placement
 
+    def give_up_stores(self, space: Space) -> bool:
+        """Wait for stores at once, so that their tiles can share bytes; whether there were any."""
+        for store in self.stores:
+            self.decisions.take(
+                f"when is the store of {store.tile.name} waited for?", "at once",
+                f"{space.name} is too small for its tile to have bytes of its own", where=store.copy.span,
+            )  # fmt: skip
+        had, self.stores = bool(self.stores), ()
+        return had
+
     def depths(
         self, groups: Sequence[Group], alone: frozenset[Buffer], extra: dict[Buffer, int]
     ) -> tuple[dict[Group, int], tuple[Placement, ...], dict[Buffer, int]]:
@@ -100,6 +110,8 @@ class Context:
             placed = self.placed({**extra, **slots}, alone | frozenset(slots))
             if not isinstance(placed, Excess):
                 break
+            if self.give_up_stores(placed.space):
+                continue
             inside = {t.buffer for t in placed.tiles}
             fewer = [b for b in extra if b in inside]
             if fewer:

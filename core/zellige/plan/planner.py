@@ -100,6 +100,8 @@ def _in_one_role(context: Context) -> Programs:
         body = context.in_flight(body, Token(name="product", engine=context.product_engine()))
     context.owners.clear()
     placed = context.placed({}, frozenset())
+    if isinstance(placed, Excess) and context.give_up_stores(placed.space):
+        placed = context.placed({}, frozenset())
     if isinstance(placed, Excess):
         raise too_large(placed, context.facts)
     return Programs(roles=(Role(name=BLOCK, engine=context.machine.main_engine, body=body),), placements=placed)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zellige.ir.expr import Buffer
-from zellige.ir.stmt import Alloc, Copy, For, Pipelined, Stmt
+from zellige.ir.stmt import Alloc, Copy, Pipelined, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
@@ -28,10 +28,9 @@ from zellige.plugin.contract import Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredStore:
-    """``copy`` may end later; ``loop`` is the loop in whose body its tile lives, None for the launch's own body."""
+    """``copy`` may end later; its tile lives in the body of a loop."""
 
     copy: Copy
-    loop: For | None
     token: Token
 
     @property
@@ -53,37 +52,38 @@ def deferred_stores(
         if not path.is_asynchronous:
             continue
         question = f"when is the store of {copy.src.buffer.name} waited for?"
-        home = _home(facts, copy)
-        if isinstance(home, str):
-            decisions.take(question, "at once", home, where=copy.span)
+        reason = _why_at_once(facts, copy)
+        if reason is not None:
+            decisions.take(question, "at once", reason, where=copy.span)
             continue
-        (loop,) = home
-        found.append(DeferredStore(copy=copy, loop=loop, token=Token(name=f"store_{copy.src.buffer.name}", engine=path.engine)))
-        when = "at the end of the block" if loop is None else "before its tile is written again, and at the end of the loop"
+        found.append(DeferredStore(copy=copy, token=Token(name=f"store_{copy.src.buffer.name}", engine=path.engine)))
         decisions.take(
-            question, when, f"the {path.mechanism} reads the tile by itself while the block goes on",
+            question, "before its tile is written again, and at the end of the loop",
+            f"the {path.mechanism} reads the tile by itself while the block goes on",
             rejected=(("at once", "the block would stand still until the tensor is written"),), where=copy.span,
         )  # fmt: skip
     return tuple(found)
 
 
-def _home(facts: LaunchFacts, copy: Copy) -> tuple[For | None] | str:
-    """The loop around the tile's life, in a tuple, or the reason why the store must be waited for at once."""
+def _why_at_once(facts: LaunchFacts, copy: Copy) -> str | None:
+    """The reason why a store must be waited for at once; None where it need not."""
     tile, tensor = copy.src.buffer.root, copy.dst.buffer.root
     if sum(a.root is tensor for s in facts.launch.body for a in facts.accesses(s)) != sum(a.root is tensor for a in facts.accesses(copy)):
         return f"{tensor.name} is used elsewhere in the launch"
     _, body, loop, is_launch = home_of(facts, tile)
     at = next((i for i, s in enumerate(body) if s is copy), None)
-    if at is None or not (is_launch or loop is not None):
+    if at is not None and is_launch:
+        return "it belongs to no loop whose next iteration could go on beside it"
+    if at is None or loop is None:
         return f"{tile.name} is filled outside of the branch or loop that stores it"
-    if loop is not None and isinstance(loop.kind, Pipelined):
+    if isinstance(loop.kind, Pipelined):
         return "its loop is pipelined by its copies"
     users = [s for s in body if tile in facts.roots(s) and not isinstance(s, Alloc)]
-    if loop is not None and not facts.kills(users[0], tile):
+    if not facts.kills(users[0], tile):
         return f"{tile.name} keeps something from one iteration to the next"
     if any(tile in facts.written(s) for s in body[at + 1 :]):
         return f"{tile.name} is written again after it"
-    return (loop,)
+    return None
 
 
 def with_deferred_stores(
@@ -97,8 +97,8 @@ def with_deferred_stores(
 
 
 def _deferred(facts: LaunchFacts, role: Role, flying: Mapping[int, DeferredStore]) -> Role:
-    body, open_stores = _body(facts, role.body, flying)
-    return replace(role, body=(*body, *(Wait(token=store.token) for store in open_stores))) if body is not role.body else role
+    body, _ = _body(facts, role.body, flying)
+    return replace(role, body=body) if body is not role.body else role
 
 
 _Body = tuple[Stmt | PlanStmt, ...]
@@ -108,11 +108,10 @@ def _body(facts: LaunchFacts, body: _Body, flying: Mapping[int, DeferredStore]) 
     """The body with stores started, and those that may be on their way at its end."""
     mine = [flying[id(s)] for s in body if id(s) in flying]
     out: list[Stmt | PlanStmt] = []
-    open_stores = list(mine)
     awaited: set[int] = set()
     for statement in body:
         for store in mine:
-            if store.loop is not None and id(store.copy) not in awaited and store.tile in _written(facts, statement):
+            if id(store.copy) not in awaited and store.tile in _written(facts, statement):
                 awaited.add(id(store.copy))
                 out.append(Wait(token=store.token, span=store.copy.span))
         if id(statement) in flying:
@@ -130,7 +129,7 @@ def _body(facts: LaunchFacts, body: _Body, flying: Mapping[int, DeferredStore]) 
         out.append(rebuilt(statement, **changes) if changes else statement)
         out += [Wait(token=store.token, span=store.copy.span) for store in after]
     changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body))
-    return (tuple(out) if changed else body), open_stores
+    return (tuple(out) if changed else body), mine
 
 
 def _written(facts: LaunchFacts, statement: Stmt | PlanStmt) -> frozenset[Buffer]:
