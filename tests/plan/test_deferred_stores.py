@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from zellige.plan.targets_for_tests import TEST_TARGETS
 
 from zellige.interp import interpret
 from zellige.ir.parser import parse_kernel
@@ -17,7 +18,6 @@ from zellige.plan.check import Limits, check
 from zellige.plan.interpret import PlanFault, reference_kernel, run
 from zellige.plan.nodes import Issue, PlannedKernel, Wait
 from zellige.plan.planner import plan
-from zellige.plan.targets_for_tests import TEST_TARGETS
 from zellige.plugin.contract import Space
 
 PERSISTENT = """# tile-ir 1.0
