@@ -412,9 +412,8 @@ def test_configurations_are_proposed_from_what_the_arguments_change(monkeypatch:
 
 
 def test_what_does_not_fit_and_what_comes_to_one_plan_is_not_proposed() -> None:
-    from zellige.plan.targets_for_tests import LOCAL_ONLY
-
     from zellige.autotune import space
+    from zellige.plan.invented_machines import LOCAL_ONLY
     from zellige.plan.planner import plan
 
     small = replace(LOCAL_ONLY, spaces=(Space(name="global", role="global", alignment=64), Space(name="local", role="local", bytes=13_000)))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from zellige.plan.targets_for_tests import TEST_TARGETS
 
 from zellige.interp import interpret
 from zellige.ir.parser import parse_kernel
@@ -16,6 +15,7 @@ from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.ir.verify import check as verify
 from zellige.plan.check import Limits, check
 from zellige.plan.interpret import PlanFault, reference_kernel, run
+from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.nodes import Issue, PlannedKernel, Wait
 from zellige.plan.planner import plan
 from zellige.plugin.contract import Space
