@@ -2,10 +2,11 @@
 
 In: a kernel of the tile IR, a target and options. Out: a :class:`CompiledKernel`, or the text of any stage on the way (:func:`dump`)::
 
-    tile IR --check--> PIPELINE of passes, each checked --legal--> plan(capabilities), checked --plan-->
-        backend: lower, emit, compile --source, asm--> launch
+    tile IR --check--> stages legalise (PIPELINE), layout, pipeline --legal--> plan(capabilities), stages allocate, sync, lower --plan-->
+        backend: emit, stage post, compile --source, asm--> launch
 
-A kernel found in a cache is neither planned nor emitted.
+The passes of each stage are core's, with what the backend and the user change about them (:mod:`zellige.passes.stages`); each result is
+checked. A kernel found in a cache is neither planned nor emitted.
 
 A failure that is not the user's is an :class:`InternalError`; the kernel is written to a file first, and the error names the
 command that repeats it.
@@ -15,12 +16,12 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zellige.cache import memo, program_key
 from zellige.cache.recall import build, recall
@@ -32,8 +33,10 @@ from zellige.log import logger, told
 from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
-from zellige.plugin.contract import CompileContext, CompiledKernel
-from zellige.plugin.registry import registry
+from zellige.passes.stages import PlanPass, Step, UserPass, arrange, run_on_plan, run_on_text, run_on_tiles
+from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassChange, PassStage, StagePass
+from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted
+from zellige.plugin.registry import BackendHandle, registry
 from zellige.target import Target
 
 if TYPE_CHECKING:
@@ -46,6 +49,9 @@ STAGES: Final[tuple[Stage, ...]] = ("tile-ir", "legal", "plan", "source", "asm")
 
 PIPELINE: Final[tuple[Pass, ...]] = (Simplify(),)
 """The passes that every target gets, in order."""
+
+USER: Final = "jit(passes=..., schedule=...)"
+"""Who a user's passes belong to, in messages."""
 
 SUFFIX: Final = ".tile"
 """The ending of a file that holds the text form of the tile IR."""
@@ -83,12 +89,14 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             return found
     with internal_errors(kernel, resolved):
         check(kernel)
-    legal = legalise(kernel, resolved)
-    planned = planned_for(legal, ctx)
+    planned = planned_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
-        if is_kept:
-            compiled = build(handle, kernel, planned, text, ctx)
+        if handle.works_in_steps:
+            emitted = emitted_for(planned, handle, ctx)
+            compiled = build(handle, kernel, emitted, text, ctx) if is_kept else handle.finish(emitted, kernel, ctx)
         else:
+            if handle.compiles_in_one_step:
+                _refuse_text_passes(handle, ctx)
             compiled = handle.compile_kernel(planned, ctx)
         memo.keep(key, compiled)
     say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
@@ -107,20 +115,82 @@ def _printed(kernel: Kernel) -> str:
 
 
 def legalise(kernel: Kernel, target: Target) -> Kernel:
-    """The kernel after the passes; each result is checked, and a wrong one is the compiler's fault."""
+    """The kernel after core's own passes; each result is checked, and a wrong one is the compiler's fault."""
     with internal_errors(kernel, target):
         return run_passes(kernel, PIPELINE)
 
 
+def legal_for(kernel: Kernel, handle: BackendHandle, ctx: CompileContext) -> Kernel:
+    """The kernel after the stages that work on tile IR: core's passes, with what the backend and the user change about them."""
+    with internal_errors(kernel, ctx.target):
+        for stage in TILE_STAGES:
+            kernel = run_on_tiles(_steps(stage, handle, ctx), kernel)
+        return kernel
+
+
 def planned_for(legal: Kernel, ctx: CompileContext) -> PlannedKernel:
-    """What is decided for a legal kernel from what the target can do, checked; a wrong plan is the compiler's fault."""
+    """What is decided for a legal kernel from what the target can do, checked, after the stages that work on plans; a plan that the
+    planner got wrong is the compiler's fault."""
     from zellige.plan.check import verify_plan  # a warm start does without
     from zellige.plan.planner import plan
 
-    with internal_errors(legal, ctx.target):
-        planned = plan(legal, ctx.capabilities)
+    def verify(planned: PlannedKernel) -> None:
         verify_plan(planned, capabilities=ctx.capabilities, level="static")
+
+    handle = registry().backend(ctx.target)
+    with internal_errors(legal, ctx.target):
+        arranged = [_steps(stage, handle, ctx) for stage in PLAN_STAGES]
+        planned = plan(legal, handle.checked_capabilities(ctx.target, ctx.capabilities), handle.ask(ctx))
+        verify(planned)
+        for steps in arranged:
+            planned = run_on_plan([step for step in steps if step.name != PLAN_PASS], planned, verify)
         return planned
+
+
+def plan_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = None) -> PlannedKernel:
+    """The plan of a kernel for a resolved target, as compiling makes it."""
+    handle = registry().backend(target)
+    with internal_errors(kernel, target):
+        check(kernel)
+        ctx = handle.context(target, options or CompileOptions())
+    return planned_for(legal_for(kernel, handle, ctx), ctx)
+
+
+def emitted_for(planned: PlannedKernel, handle: BackendHandle, ctx: CompileContext) -> Emitted:
+    """What the backend emits, after the passes of the stage "post"."""
+    return run_on_text(_steps("post", handle, ctx), handle.emit_step(planned, ctx))
+
+
+def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tuple[Step, ...]:
+    """The passes of a stage in order: core's, changed by the backend, then by the user."""
+    own: tuple[StagePass, ...] = PIPELINE if stage == "legalise" else (PlanPass(),) if stage == "allocate" else ()
+    changes: list[tuple[str, PassChange]] = [(f"the backend {handle.manifest.name}", c) for c in handle.pass_changes(stage, ctx)]
+    changes += [(USER, Insert(step=_named(step))) for at, step in ctx.options.passes if at == stage]
+    if stage == "pipeline" and ctx.options.schedule is not None:
+        changes.append((USER, Insert(step=_schedule(ctx.options.schedule, handle, ctx))))
+    return arrange(stage, own, changes, str(ctx.target))
+
+
+def _named(step: Callable[[Any], Any]) -> StagePass:
+    name = getattr(step, "name", None)
+    return step if isinstance(name, str) else UserPass(name=getattr(step, "__name__", type(step).__name__), function=step)  # type: ignore[return-value]
+
+
+def _schedule(schedule: str | Callable[[Any], Any], handle: BackendHandle, ctx: CompileContext) -> StagePass:
+    """The user's scheduling strategy, or the backend's of that name. E716: it has none."""
+    if not isinstance(schedule, str):
+        return _named(schedule)
+    found = handle.schedules()
+    if schedule not in found:
+        known = f"it has {', '.join(sorted(found))}" if found else "it has none; a function from tile IR to tile IR can be passed instead"
+        raise catalogue.E716.error(target=str(ctx.target), name=schedule, known=known)
+    return _named(found[schedule])
+
+
+def _refuse_text_passes(handle: BackendHandle, ctx: CompileContext) -> None:
+    for step in _steps("post", handle, ctx):
+        reason = "the backend compiles in one step and shows no text between"
+        raise catalogue.E712.error(who=step.owner, what=f"insert the pass {step.name!r}", stage="post", reason=reason, known="no passes")
 
 
 def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptions | None = None) -> str:
@@ -135,20 +205,20 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
         check(kernel)
         if stage == "tile-ir":
             return print_kernel(kernel)
-    if stage == "legal":
-        return print_kernel(legalise(kernel, resolved))
     chosen = options or CompileOptions()
-    if stage in ("plan", "source"):
+    if stage in ("legal", "plan", "source"):
         handle = registry().backend(resolved)
         with internal_errors(kernel, resolved):
             ctx = handle.context(resolved, chosen)
-        planned = planned_for(legalise(kernel, resolved), ctx)
+        legal = legal_for(kernel, handle, ctx)
+        if stage == "legal":
+            return print_kernel(legal)
+        planned = planned_for(legal, ctx)
         if stage == "plan":
             return _plan_text(planned)
-        with internal_errors(kernel, resolved):
-            emitted = handle.emit(planned, ctx)
-        if emitted is not None:
-            return emitted.text
+        if handle.can_emit:
+            with internal_errors(kernel, resolved):
+                return emitted_for(planned, handle, ctx).text
     compiled = compile_kernel(kernel, resolved, chosen)
     with internal_errors(kernel, resolved):
         return compiled.source() if stage == "source" else compiled.assembly()
@@ -180,7 +250,18 @@ def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
     except (Warning, MemoryError):  # a diagnostic that the user turned into an error; a machine too small for what was asked
         raise
     except Exception as error:
+        known = _diagnosed(error, target)
+        if known is not None:
+            raise known from error
         raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error
+
+
+def _diagnosed(error: Exception, target: Target) -> ZelligeError | None:
+    """What the target's backend knows about an exception that escaped; None where it does not or there is no such backend."""
+    try:
+        return registry().backend(target).diagnose(error)
+    except ZelligeError:
+        return None
 
 
 def _replay(kernel: Kernel, target: Target) -> str:

@@ -66,6 +66,8 @@ def explain(kernel: Any, target: str | Target | None = None) -> Explanation:
     if target is None:
         target = getattr(kernel, "target", None) or AUTO
     resolved, capabilities = capabilities_of(target)
+    if resolved.name != TEST_PREFIX:
+        return Explanation(planned=driver.plan_kernel(program, resolved, getattr(kernel, "options", None)))
     with driver.internal_errors(program, resolved):
         check(program)
     legal = driver.legalise(program, resolved)

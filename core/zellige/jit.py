@@ -41,6 +41,7 @@ from zellige.ir.stmt import Kernel
 from zellige.kernel import JITKernel
 from zellige.options import CompileOptions, options as process_options
 from zellige.pass_configs import flags, option_fields, report_inert
+from zellige.plugin.choices import PASS_STAGES
 from zellige.plugin.registry import registry
 from zellige.runtime.arrays import UnusableArray, first_device, view_of
 from zellige.target import AUTO, Target, parse_target
@@ -65,6 +66,8 @@ class JITOptions:
     pass_configs: Mapping[Any, Any] | None = None
     debug_root_path: str | Path | None = None
     compile_flags: Sequence[str] | str | None = None
+    passes: Sequence[Any] = ()
+    schedule: Any = None
 
     def resolved_target(self) -> Target:
         """The target as given, or the process's default."""
@@ -81,10 +84,35 @@ class JITOptions:
             fields = option_fields(configs, target)
         fields["compile_flags"] = (*settings.compile_flags, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
         root = self.debug_root_path
-        chosen = CompileOptions(is_verbose=bool(self.verbose), debug_root=None if root is None else Path(root).absolute(), **fields)
+        written = None if root is None else Path(root).absolute()
+        passes, schedule = _user_passes(self.passes), _user_schedule(self.schedule)
+        chosen = CompileOptions(is_verbose=bool(self.verbose), debug_root=written, passes=passes, schedule=schedule, **fields)
         if asks:
             report_inert(chosen, target)
         return chosen
+
+
+def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Each pass with its stage: written as ``(stage, pass)``, said by the pass's attribute ``stage``, else "legalise". E159: none."""
+    if callable(passes) or isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise catalogue.E159.error(option="passes", reason=f"expected a list of passes, not {arithmetic.describe(passes)}")
+    found: list[tuple[str, Callable[[Any], Any]]] = []
+    for entry in passes:
+        is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+        stage, step = entry if is_pair else (getattr(entry, "stage", "legalise"), entry)
+        if stage not in PASS_STAGES:
+            raise catalogue.E159.error(option="passes", reason=f"{stage!r} is no stage; stages are {', '.join(PASS_STAGES)}")
+        if not callable(step):
+            raise catalogue.E159.error(option="passes", reason=f"{arithmetic.describe(step)} is no pass: expected a function of a kernel")
+        found.append((stage, step))
+    return tuple(found)
+
+
+def _user_schedule(schedule: Any) -> str | Callable[[Any], Any] | None:
+    if schedule is None or isinstance(schedule, str) or callable(schedule):
+        return schedule  # type: ignore[no-any-return]
+    reason = f"expected the name of a strategy or a function from tile IR to tile IR, not {arithmetic.describe(schedule)}"
+    raise catalogue.E159.error(option="schedule", reason=reason)
 
 
 def _target_text(target: TargetLike) -> str | Target:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from zellige.diagnostics import ZelligeWarning, catalogue
 from zellige.target import AUTO
@@ -31,6 +31,7 @@ class CompileOptions:
     roles. ``synchronise_shared`` lets the compiler insert barriers for hazards on block-shared buffers. ``index_bits`` fixes the width of
     address arithmetic (None: chosen from the sizes). ``compile_flags`` are handed to the backend's own compiler. ``backend_configs`` are
     pass-config keys that core does not know, as written by the user: the backend uses those it knows and warns of the others.
+    ``passes`` are passes of the user's, each with its stage; ``schedule`` is one of the stage "pipeline", or the name of a backend's.
     ``is_verbose`` and ``debug_root`` (where every stage is written) do not change the result.
     """
 
@@ -40,6 +41,8 @@ class CompileOptions:
     index_bits: Literal[32, 64] | None = None
     compile_flags: tuple[str, ...] = ()
     backend_configs: tuple[tuple[str, bool | int | float | str | None], ...] = ()
+    passes: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
+    schedule: str | Callable[[Any], Any] | None = None
     is_verbose: bool = field(default=False, compare=False)
     debug_root: Path | None = field(default=None, compare=False)
 
@@ -56,7 +59,8 @@ class Options:
     ``cache_size`` is how many bytes the cache on disk may take.
     ``threads`` is the number of worker threads a host backend may use (0: one a core that the process may run on).
     ``lanes`` is how many lanes the interpreter gives to a kernel whose launch does not say. ``checks`` are the interpreter's optional
-    reports: any of races, undefined, bounds.
+    reports: any of races, undefined, bounds. ``isolate_probes``: backends of other packages look for their devices in processes of their
+    own, so that one that crashes is only not available.
     """
 
     target: str = field(default=AUTO, metadata={"variable": "ZELLIGE_TARGET"})
@@ -65,6 +69,7 @@ class Options:
     cache_enabled: bool = field(default=True, metadata={"variable": "ZELLIGE_CACHE"})
     threads: int = field(default=0, metadata={"variable": "ZELLIGE_NUM_THREADS"})
     lanes: int = field(default=32, metadata={"variable": "ZELLIGE_LANES"})
+    isolate_probes: bool = field(default=False, metadata={"variable": "ZELLIGE_ISOLATE_PROBES"})
     checks: frozenset[str] = field(default=frozenset(), metadata={"variable": "ZELLIGE_CHECKS"})
     log_level: LogLevel = field(default="warning", metadata={"variable": "ZELLIGE_LOG"})
     debug_root: Path | None = field(default=None, metadata={"variable": "ZELLIGE_DEBUG_ROOT"})
@@ -93,6 +98,7 @@ class Options:
             cache_enabled=read("cache_enabled", True, "0 or 1", _switch),
             threads=read("threads", 0, "a count of threads, 0 for one a core", _count),
             lanes=read("lanes", 32, "a positive count of lanes", _positive),
+            isolate_probes=read("isolate_probes", False, "0 or 1", _switch),
             checks=read("checks", frozenset(), f"a comma-separated list of {', '.join(CHECKS)}", _checks),
             log_level=read("log_level", "warning", " or ".join(_LOG_LEVELS), _log_level),
             debug_root=read("debug_root", None, "a directory", _path),

@@ -26,6 +26,7 @@ def test_every_field_has_its_variable() -> None:
         "ZELLIGE_NUM_THREADS": "3",
         "ZELLIGE_LANES": "64",
         "ZELLIGE_CHECKS": "races, bounds",
+        "ZELLIGE_ISOLATE_PROBES": "1",
         "ZELLIGE_LOG": "DEBUG",
         "ZELLIGE_DEBUG_ROOT": "/d",
     }
@@ -38,6 +39,7 @@ def test_every_field_has_its_variable() -> None:
         threads=3,
         lanes=64,
         checks=frozenset({"races", "bounds"}),
+        isolate_probes=True,
         log_level="debug",
         debug_root=Path("/d"),
     )

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from zellige.cache.disk import DiskStore
+from zellige.cache.identity import identity_of
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Assert, Kernel
 from zellige.ir.traverse import walk
@@ -32,6 +33,7 @@ from zellige.target import Target
 from zellige.version import LOADED_NS, __version__
 
 _CORE: Final = "zellige"
+_OF_PASSES: Final = ("passes", "schedule")
 _WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "cli", "demo", "generate", "interp"})
 """Parts of core that make no code for any backend's target."""
 
@@ -47,7 +49,10 @@ def program_key(kernel: Kernel, target: Target, options: CompileOptions, text: s
 
 def options_text(options: CompileOptions) -> str:
     """The options that change the result."""
-    return repr([(f.name, getattr(options, f.name)) for f in fields(options) if f.compare])
+    plain = [(f.name, getattr(options, f.name)) for f in fields(options) if f.compare and f.name not in _OF_PASSES]
+    passes = [(stage, identity_of(step)) for stage, step in options.passes]
+    schedule = options.schedule if options.schedule is None or isinstance(options.schedule, str) else identity_of(options.schedule)
+    return repr([*plain, ("passes", passes), ("schedule", schedule)])
 
 
 def artifact_key(text: str, conditions: str, options: CompileOptions) -> str:
@@ -60,11 +65,14 @@ def binary_key(emitted: Emitted, conditions: str, options: CompileOptions) -> st
     return _digest("binary", emitted.format, emitted.text, conditions, options_text(options))
 
 
-def conditions(manifest: Manifest, package: str, target: Target, capabilities: Capabilities, store: DiskStore) -> str:
-    """Everything beside the program and its options that code depends on: target, capabilities, versions of compiler and tools."""
+def conditions(
+    manifest: Manifest, package: str, target: Target, capabilities: Capabilities, store: DiskStore, backend_key: str = ""
+) -> str:
+    """Everything beside the program and its options that code depends on: target, capabilities, versions of compiler and tools, and what
+    the backend adds (``backend_key``)."""
     sources = [f"{name} {source_digest(name, store)}" for name in (_CORE, package, *manifest.code_packages)]
     tools = [f"{name} {installed_version(name)}" for name in manifest.requirements]
-    return _digest(__version__, manifest.version, str(target), repr(capabilities), *sources, *tools)
+    return _digest(__version__, manifest.version, str(target), repr(capabilities), backend_key, *sources, *tools)
 
 
 def source_digest(package: str, store: DiskStore) -> str:

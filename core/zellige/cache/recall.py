@@ -1,34 +1,30 @@
 """A kernel from the disk, or by way of it.
 
 In: a backend that works in steps (emit, compile, load), a kernel, its printed text, target and options. Out: a loaded kernel: by
-:func:`recall` from what an earlier process kept, without planning or emitting; by :func:`build` through the backend's steps, which
-keeps each of them.
+:func:`recall` from what an earlier process kept, without planning or emitting; by :func:`build` from what the backend emitted, which
+is kept with its machine code.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zellige.cache.artifacts import Artifact, Unreadable, pack_artifact, pack_binary, places_of, unpack_artifact, unpack_binary
 from zellige.cache.disk import DiskStore, store
 from zellige.cache.keys import artifact_key, binary_key, conditions
-from zellige.diagnostics import InternalError, ZelligeError
+from zellige.diagnostics import InternalError, ZelligeError, catalogue
 from zellige.ir.stmt import Kernel
 from zellige.log import logger
 from zellige.plugin.contract import Binary, Capabilities, CompileContext, CompiledKernel, Emitted
 from zellige.plugin.registry import BackendHandle
 from zellige.target import Target
 
-if TYPE_CHECKING:
-    from zellige.plan.nodes import PlannedKernel
-
 
 def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext) -> CompiledKernel | None:
     """The kernel as an earlier process compiled it, or None."""
     disk = store()
-    known = _conditions(handle, ctx.target, ctx.capabilities, disk.folder)
+    known = _conditions(handle, ctx.target, ctx.capabilities, disk.folder, handle.cache_key(ctx))
     data = disk.find("artifacts", artifact_key(text, known, ctx.options))
     if data is None:
         return None
@@ -37,15 +33,18 @@ def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext
         emitted = artifact.emitted_for(kernel)
         return handle.load(_binary(handle, emitted, ctx, known), kernel, emitted, ctx)
     except (Unreadable, InternalError, ZelligeError) as error:
+        if isinstance(error, ZelligeError) and error.code == catalogue.E717.id:
+            raise
         logger().warning("a cached kernel cannot be used and is compiled again: %s", error)
         return None
 
 
-def build(handle: BackendHandle, kernel: Kernel, planned: PlannedKernel, text: str, ctx: CompileContext) -> CompiledKernel:
-    """Emit ``planned``, compile and load it; ``kernel`` is what it was made from and what ``text`` prints."""
+def build(
+    handle: BackendHandle, kernel: Kernel, emitted: Emitted, text: str, ctx: CompileContext
+) -> CompiledKernel:
+    """Compile and load ``emitted``, and keep both; ``kernel`` is what it was made from and what ``text`` prints."""
     disk = store()
-    known = _conditions(handle, ctx.target, ctx.capabilities, disk.folder)
-    emitted = handle.emit_step(planned, ctx)
+    known = _conditions(handle, ctx.target, ctx.capabilities, disk.folder, handle.cache_key(ctx))
     binary = _binary(handle, emitted, ctx, known)
     compiled = handle.load(binary, kernel, emitted, ctx)
     artifact = Artifact(
@@ -66,7 +65,9 @@ def _binary(handle: BackendHandle, emitted: Emitted, ctx: CompileContext, known:
     data = disk.find("binaries", key)
     if data is not None:
         try:
-            return unpack_binary(data)
+            found = unpack_binary(data)
+            if _runs_here(handle, found, ctx):
+                return found
         except Unreadable as error:
             logger().warning("cached machine code cannot be used and is made again: %s", error)
     binary = handle.compile_step(emitted, ctx)
@@ -74,6 +75,17 @@ def _binary(handle: BackendHandle, emitted: Emitted, ctx: CompileContext, known:
     return binary
 
 
+def _runs_here(handle: BackendHandle, binary: Binary, ctx: CompileContext) -> bool:
+    """Whether the backend takes machine code made earlier; False where it wants it made again. E717: it cannot run here at all."""
+    answer = handle.compat(binary)
+    if answer.verdict == "unsupported":
+        device = handle.devices[0].name if isinstance(handle.devices, tuple) else "this machine"
+        raise catalogue.E717.error(target=str(ctx.target), device=device, reason=answer.reason)
+    if answer.verdict == "recompile":
+        logger().info("cached machine code is made again: %s", answer.reason)
+    return answer.verdict == "ok"
+
+
 @lru_cache(maxsize=64)
-def _conditions(handle: BackendHandle, target: Target, capabilities: Capabilities, folder: Path) -> str:
-    return conditions(handle.manifest, handle.package, target, capabilities, DiskStore(folder))
+def _conditions(handle: BackendHandle, target: Target, capabilities: Capabilities, folder: Path, backend_key: str) -> str:
+    return conditions(handle.manifest, handle.package, target, capabilities, DiskStore(folder), backend_key)

@@ -55,7 +55,7 @@ class InterpreterBackend:
             lanes=options().lanes,
             are_lanes_emulated=True,
             threads=1,
-            spaces=tuple(Space(name=space) for space in SPACES),
+            spaces=(*(Space(name=space) for space in SPACES), Space(name="*")),
             dtypes=names,
             compute_dtypes=names,
             matmul=(MatmulUnit(a="float32", b="float32", c="float32", is_native=False),),

@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from zellige.diagnostics import catalogue
 from zellige.ir.expr import INT32, Buffer, Const, Expr, Region, Var
 from zellige.ir.expression_printer import ExpressionPrinter, region_expressions
 from zellige.ir.naming import Names
@@ -40,22 +41,46 @@ from zellige.ir.stmt import (
     TensorParam,
     While,
 )
-from zellige.ir.syntax import FORM_OF, LOOP_WORD, LOOPS, VERSION, Form, Slot, identifier, literal, loop_default, quoted
+from zellige.ir.syntax import ADDED, FORM_OF, LOOP_WORD, LOOPS, VERSION, Form, Slot, identifier, literal, loop_default, quoted
+from zellige.ir.traverse import walk
 from zellige.ir.view_placement import KERNEL, Place, view_placement
 
 _INDENT: Final = "    "
 
 
-def print_kernel(kernel: Kernel) -> str:
-    """The text form of ``kernel``, ending in a newline."""
-    return Printer(kernel).print()
+def print_kernel(kernel: Kernel, *, version: tuple[int, int] | None = None) -> str:
+    """The text form of ``kernel``, ending in a newline.
+
+    ``version`` is the version that the reader reads, at most this module's: E715 where the kernel uses what was added after it.
+    """
+    wanted = VERSION if version is None else min(version, VERSION)
+    if wanted != VERSION:
+        newer = next(_newer_than(kernel, wanted), None)
+        if newer is not None:
+            raise catalogue.E715.error(kernel=kernel.name, what=newer, major=wanted[0], minor=wanted[1])
+    return Printer(kernel, wanted).print()
+
+
+def _newer_than(kernel: Kernel, version: tuple[int, int]) -> Iterator[str]:
+    """What the kernel uses that a later version than ``version`` added."""
+    late = [(kind, name) for (kind, name), since in ADDED.items() if since > version]
+    for node in walk(kernel):
+        for kind, name in late:
+            if isinstance(node, kind):
+                form = FORM_OF.get(kind)
+                word = kind.__name__ if form is None else form.name
+                if not name:
+                    yield word
+                elif getattr(node, name) != next(f.default for f in dataclasses.fields(kind) if f.name == name):
+                    yield f"{name} of {word}"
 
 
 class Printer:
     """Writes the lines of a kernel. Printers of what is made from a kernel build on it."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, version: tuple[int, int] = VERSION) -> None:
         self._kernel = kernel
+        self._version = version
         self._lines: list[str] = []
         self._depth = 0
         self._names = Names()
@@ -63,7 +88,7 @@ class Printer:
 
     def print(self) -> str:
         kernel, names = self._kernel, self._names
-        self._lines = ["# tile-ir {}.{}".format(*VERSION), "", ""]
+        self._lines = ["# tile-ir {}.{}".format(*self._version), "", ""]
         sizes = [f"{names.declare(size)}={size.dtype.name}" for size in size_vars(kernel)]
         if sizes:
             self._line(f"@sizes({', '.join(sizes)})")

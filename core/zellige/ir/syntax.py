@@ -41,6 +41,10 @@ from zellige.ir.stmt import (
 VERSION: Final = (1, 0)
 """Major and minor version of the text form. A new minor adds forms; a new major changes or removes some."""
 
+ADDED: Final[dict[tuple[type, str], tuple[int, int]]] = {}
+"""What a minor version above 0 added: a class of nodes ("" for its field), or a field with its default, and the version that has it first.
+A text for a reader of an earlier minor can be written while it uses none of them."""
+
 # ---- expressions ---------------------------------------------------------------------------------------------------------------------
 
 CONDITIONAL, OR, AND, NOT, COMPARISON, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(13)

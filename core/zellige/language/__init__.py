@@ -218,7 +218,8 @@ def __getattr__(name: str) -> _Any:
 
         targets = registry().dialect_targets(name)
         if targets:
-            return _DialectOnly(name, targets)
+            found = registry().dialect_object(name)
+            return _DialectOnly(name, targets) if found is None else found
     close = _difflib.get_close_matches(name, [n for n in globals() if not n.startswith("_")], n=1)
     suggestion = f": did you mean T.{close[0]}?" if close else ""
     raise AttributeError(f"the language has no T.{name}{suggestion}")

@@ -65,9 +65,10 @@ def alloc_local(shape: Any, dtype: Any, scope: str = "local") -> Tile:
 
 
 @without("annotations", "strides", "elem_offset", "align", "offset_factor", "buffer_type", "axis_separators")
-def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global") -> Tile:
-    """A buffer of the space that ``scope`` names: global as :func:`alloc_global`, any other as the function of that space."""
-    space = space_of(scope)
+def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global", *, space: str | None = None) -> Tile:
+    """A buffer of the memory space that ``scope``, or ``space``, names: global as :func:`alloc_global`, any other as the function of that
+    space. A target's own space keeps its name ("acme.l1"); E413 where the target that the kernel is compiled for has none of it."""
+    space = space_of(scope if space is None else space)
     return alloc_global(shape, dtype) if space == "global" else allocate(shape, dtype, space, "buffer")
 
 

@@ -29,7 +29,7 @@ class Pass(Protocol):
     def name(self) -> str:
         """What the pass is called in dumps and messages: lower case, words joined by hyphens."""
 
-    def __call__(self, kernel: Kernel) -> Kernel:
+    def __call__(self, kernel: Kernel, /) -> Kernel:
         """The kernel after the pass. The kernel given is well formed, and so is the result."""
 
 

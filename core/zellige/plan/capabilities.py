@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from zellige.plugin.choices import Ask as Ask
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, Space, SpaceRole, Synchronisation
 
 Style = Literal["ordered", "software", "specialised", "queues"]
@@ -40,6 +41,8 @@ class Machine:
     """The capabilities of one target with the questions of planning."""
 
     capabilities: Capabilities
+    ask: Ask | None = None
+    """Asks the target's backend what fits an operation, before its capabilities are looked at."""
 
     @property
     def name(self) -> str:
@@ -84,6 +87,12 @@ class Machine:
 
     def space(self, name: str) -> Space | None:
         return next((s for s in self.capabilities.spaces if s.name == name), None)
+
+    def has_written_space(self, name: str) -> bool:
+        """Whether buffers that an author puts into the space ``name`` can live somewhere: a space of the language always can, a target's
+        own only on targets that have it."""
+        spaces = self.capabilities.spaces
+        return name in _ROLE_OF_NAME or not spaces or any(s.name in (name, _ANY) for s in spaces)
 
     def is_of_written_role(self, space: str, written: str) -> bool:
         """Whether the target's space of this name plays the role that the language's space ``written`` has."""

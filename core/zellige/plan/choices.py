@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from zellige.analysis.bounds import Scope
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import Buffer, Var, constant_value
-from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Transpose
+from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Stmt, Transpose
 from zellige.ir.traverse import walk
+from zellige.plan.candidates import best, described, emulation_note
 from zellige.plan.capabilities import Machine
 from zellige.plan.direct import direct_copy, is_contiguous, unread_dimensions
 from zellige.plan.draft import Decisions
@@ -44,8 +46,25 @@ def choose(
             case Copy():
                 found.append(_copy(facts, operation, tested, spaces, machine, decisions))
             case _:
-                found.append(Choice(operation=operation, executor=machine.main_engine, tested=tested, edge="always" if tested else "none"))
+                found.append(_other(facts, operation, tested, machine, decisions))
     return tuple(found)
+
+
+def _other(facts: LaunchFacts, operation: Stmt, tested: tuple[int, ...], machine: Machine, decisions: Decisions) -> Choice:
+    """The main engine executes it; a backend may say by which of its mechanisms."""
+    mechanism, is_native = "", True
+    asks = described(operation, facts.launch) if machine.ask is not None else None
+    answers = machine.ask(asks) if machine.ask is not None and asks is not None else None
+    if asks is not None and answers is not None:
+        taken = best(asks, answers, machine)
+        mechanism, is_native = taken.candidate.mechanism or taken.candidate.name, taken.candidate.is_native
+        label = "" if is_native else " (emulated)"
+        decisions.take(
+            f"what executes the {asks.text}?", f"{taken.candidate.name}{label}", taken.candidate.because + emulation_note(taken.candidate),
+            rejected=taken.rejected, where=operation.span,
+        )  # fmt: skip
+    edge: Literal["none", "always"] = "always" if tested else "none"
+    return Choice(operation=operation, executor=machine.main_engine, mechanism=mechanism, tested=tested, edge=edge, is_native=is_native)
 
 
 def _copy(

@@ -39,7 +39,7 @@ def legalise(kernel: Kernel, launch: Launch, machine: Machine, decisions: Decisi
     for statement in statements_in(launch.body):
         if not isinstance(statement, Gemm):
             continue
-        product = choose_product(statement, machine)
+        product = choose_product(statement, machine, launch)
         _tell(product, decisions)
         products[id(statement)] = product
         if _must_stand_apart(product, facts, machine):

@@ -20,7 +20,7 @@ from zellige.diagnostics import catalogue
 from zellige.ir.expr import constant_value
 from zellige.ir.stmt import For, Kernel, Launch, Stmt
 from zellige.plan.by_hand import schedule_by_hand
-from zellige.plan.capabilities import Machine
+from zellige.plan.capabilities import Ask, Machine
 from zellige.plan.choices import choose, with_edge
 from zellige.plan.context import Context, Programs
 from zellige.plan.launch import plan_order
@@ -35,9 +35,9 @@ from zellige.plan.stores import with_deferred_stores
 from zellige.plugin.contract import Capabilities
 
 
-def plan(kernel: Kernel, capabilities: Capabilities) -> PlannedKernel:
-    """The plan of ``kernel`` for the target that ``capabilities`` describe."""
-    machine = Machine(capabilities=capabilities)
+def plan(kernel: Kernel, capabilities: Capabilities, ask: Ask | None = None) -> PlannedKernel:
+    """The plan of ``kernel`` for the target that ``capabilities`` describe. ``ask`` asks its backend what fits an operation."""
+    machine = Machine(capabilities=capabilities, ask=ask)
     launches = tuple(_planned(kernel, launch, machine) for launch in kernel.launches)
     return PlannedKernel(kernel=kernel, target=machine.name, launches=launches)
 

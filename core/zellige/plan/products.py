@@ -11,15 +11,17 @@ for sums, two vectors wide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from zellige.diagnostics import catalogue
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import Region, constant_value
-from zellige.ir.stmt import Gemm
+from zellige.ir.stmt import Gemm, Launch
+from zellige.plan.candidates import Best, best, described, emulation_note
 from zellige.plan.capabilities import Machine
 from zellige.plan.nodes import Tiling
+from zellige.plugin.choices import Answer, Candidate, Rejection
 from zellige.plugin.contract import MatmulUnit
 
 _FLOAT32: Final = as_dtype("float32")
@@ -71,30 +73,33 @@ def sizes_of(gemm: Gemm) -> tuple[int | None, int | None, int | None]:
     return extent(gemm.c, -2), extent(gemm.c, -1), k
 
 
-def choose_product(gemm: Gemm, machine: Machine) -> Product:
-    """The unit for a product: one that takes its types as they are, else one that holds their values, else the vector engine."""
+def choose_product(gemm: Gemm, machine: Machine, launch: Launch) -> Product:
+    """The best of what the backend offers for a product; where it leaves the choice to its capabilities, a unit that takes the types as
+    they are, else one that holds their values, else a loop of the vector engine. E420 where there is not even that."""
     accumulator, sizes = accumulator_of(gemm), sizes_of(gemm)
-    a, b = gemm.a.buffer.dtype, gemm.b.buffer.dtype
-    fitting: list[tuple[int, int, MatmulUnit]] = []
-    rejected: list[tuple[str, str]] = []
-    for position, unit in enumerate(machine.units()):
-        reason = _unfit(gemm, unit, accumulator, sizes, machine)
-        if reason is None:
-            is_exact = (unit.a, unit.b) == (a.name, b.name)
-            fitting.append((0 if is_exact else as_dtype(unit.a).bits, position, unit))
-        else:
-            rejected.append((_unit_name(unit), reason))
-    if not fitting:
+    operation = described(gemm, launch, shape=sizes, accumulator=accumulator.name)
+    answers = None if machine.ask is None else machine.ask(operation)
+    if answers is None:
+        taken = best(operation, _from_capabilities(gemm, accumulator, sizes, machine), machine)
+    else:
+        taken = best(operation, answers, machine)
+        unit = taken.candidate.unit
+        wrong = None if unit is None else _unfit(gemm, unit, accumulator, sizes, machine)
+        if wrong is not None:
+            reason = f"its candidate {taken.candidate.name} cannot execute the {operation.text}: {wrong}"
+            raise catalogue.E703.error(name=machine.name, reason=reason)
+    return _product(gemm, taken, accumulator, sizes, machine)
+
+
+def _product(
+    gemm: Gemm, taken: Best, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine
+) -> Product:
+    a, b, unit = gemm.a.buffer.dtype, gemm.b.buffer.dtype, taken.candidate.unit
+    because = taken.candidate.because + emulation_note(taken.candidate)
+    if unit is None:
         tiling = register_block(sizes, accumulator, machine)
-        why = "no product unit serves" if machine.units() else "the target has no product unit"
         return Product(gemm=gemm, unit=None, operand=_widest(a, b, accumulator), accumulator=accumulator, tiling=tiling, sizes=sizes,
-                       because=f"{why}: emulated by the engine {machine.main_engine}", rejected=_distinct(rejected))  # fmt: skip
-    fitting.sort(key=lambda f: f[:2])
-    _, _, unit = fitting[0]
-    rejected += [(_unit_name(u), "another unit takes the operands with less conversion") for _, _, u in fitting[1:]]
-    is_exact = (unit.a, unit.b) == (a.name, b.name)
-    both = f"{a}" if a == b else f"{a} and {b}"
-    because = f"takes {both} operands as they are" if is_exact else f"{both} operands are widened to {unit.a}, which holds all their values"
+                       because=because, rejected=taken.rejected)  # fmt: skip
     if unit.m == unit.n == 1:
         tiling = register_block(sizes, accumulator, machine)
         if tiling is not None and unit.k > 1:
@@ -102,23 +107,61 @@ def choose_product(gemm: Gemm, machine: Machine) -> Product:
     else:
         tiling = _unit_block(unit, sizes)
         because += _padding(unit, sizes, tiling)
-    operand = a if is_exact else as_dtype(unit.a)
+    operand = a if (unit.a, unit.b) == (a.name, b.name) else as_dtype(unit.a)
     return Product(gemm=gemm, unit=unit, operand=operand, accumulator=accumulator, tiling=tiling, sizes=sizes, because=because,
-                   rejected=_distinct(rejected))  # fmt: skip
+                   rejected=taken.rejected)  # fmt: skip
+
+
+def _from_capabilities(
+    gemm: Gemm, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine
+) -> list[Answer]:
+    """Every unit of the target as a candidate, by how little it converts, or as a rejection; last the loop that emulates them."""
+    a, b = gemm.a.buffer.dtype, gemm.b.buffer.dtype
+    both = f"{a}" if a == b else f"{a} and {b}"
+    answers: list[Answer] = []
+    for unit in machine.units():
+        name, reason = _unit_name(unit), _unfit(gemm, unit, accumulator, sizes, machine)
+        if reason is not None:
+            answers.append(Rejection(name=name, reason=reason))
+            continue
+        is_exact = (unit.a, unit.b) == (a.name, b.name)
+        widened = f"{both} operands are widened to {unit.a}, which holds all their values"
+        because = f"takes {both} operands as they are" if is_exact else widened
+        cost = 0.0 if is_exact else float(as_dtype(unit.a).bits)
+        answers.append(Candidate(name=name, because=because, cost=cost, is_native=unit.is_native, unit=unit))
+    answers.append(_emulation(gemm, accumulator, machine))
+    return answers
+
+
+def _emulation(gemm: Gemm, accumulator: DType, machine: Machine) -> Answer:
+    """The loop of the vector engine, which needs arithmetic on the accumulator's type only."""
+    name = f"a loop of the engine {machine.main_engine}"
+    computed = machine.capabilities.compute_dtypes
+    if computed and accumulator.name not in computed:
+        return Rejection(name=name, reason=f"the target has no arithmetic on {accumulator}, which the product accumulates in")
+    why = "no product unit serves" if machine.units() else "the target has no product unit"
+    because = f"{why}: emulated by the engine {machine.main_engine}"
+    return Candidate(name=name, because=because, is_native=False, avoided_by=_avoided_by(gemm, accumulator, machine))
+
+
+def _avoided_by(gemm: Gemm, accumulator: DType, machine: Machine) -> str:
+    """What the author could change so that a unit serves."""
+    if gemm.scale_a is not None or gemm.scale_b is not None:
+        return "scaling the operands before the product"
+    if gemm.metadata is not None:
+        return "dense operands"
+    ways = [
+        f"operands of {unit.a}{'' if unit.a == unit.b else f' and {unit.b}'} ({_unit_name(unit)})"
+        for unit in machine.units()
+        if as_dtype(unit.c) == accumulator
+    ]
+    return " or ".join(dict.fromkeys(ways))
 
 
 def _unit_name(unit: MatmulUnit) -> str:
     name = unit.name or "product unit"
     shape = "" if unit.m == unit.n == 1 else f" {unit.m}x{unit.n}x{unit.k}"
     return f"{name}{shape} of {unit.a}"
-
-
-def _distinct(items: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The rejected units, those with one reason together."""
-    by_reason: dict[str, dict[str, None]] = {}
-    for name, reason in items:
-        by_reason.setdefault(reason, {})[name] = None
-    return tuple((", ".join(names), reason) for reason, names in by_reason.items())
 
 
 def _widest(a: DType, b: DType, accumulator: DType) -> DType:
@@ -130,9 +173,9 @@ def _unfit(
 ) -> str | None:
     """Why a unit cannot execute a product, None where it can."""
     a, b = gemm.a.buffer.dtype, gemm.b.buffer.dtype
-    if gemm.scale_a is not None or gemm.scale_b is not None:
+    if (gemm.scale_a is not None or gemm.scale_b is not None) and not unit.takes_scales:
         return "has no block scales"
-    if gemm.metadata is not None:
+    if gemm.metadata is not None and not unit.takes_sparse:
         return "takes no sparse operand"
     if as_dtype(unit.c) != accumulator:
         return f"accumulates in {unit.c}, the product in {accumulator}"

@@ -7,17 +7,20 @@ language's space leads to: a target without shared memory or registers of that k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import gcd
 
 from zellige.analysis.forms import Form
+from zellige.diagnostics import catalogue
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Alloc, Copy, Fill, Gemm
 from zellige.ir.traverse import walk
+from zellige.plan.candidates import best, described
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, statements_in
 from zellige.plan.products import Product
+from zellige.plugin.choices import Answer, Operation
 from zellige.plugin.contract import CopyPath, Space
 
 
@@ -35,6 +38,9 @@ def choose_spaces(
     chosen: dict[Buffer, Space] = {}
     moved: dict[tuple[str, str], list[str]] = {}
     for buffer in buffers:
+        if not machine.has_written_space(buffer.space):
+            known = ", ".join(s.name for s in machine.capabilities.spaces)
+            raise catalogue.E413.error(buffer.span, target=machine.name, space=buffer.space, buffer=buffer.name, known=f"it has {known}")
         engines = frozenset((machine.main_engine,)) if buffer in vector_used and machine.capabilities.engines else frozenset()
         space: Space | None = None
         for name in wishes.get(buffer, ()):
@@ -101,6 +107,11 @@ def choose_path(
 ) -> tuple[CopyPath, tuple[tuple[str, str], ...]]:
     """The path of a copy and, for each earlier one that does not serve, why."""
     source, destination = space_of(copy.src, spaces), space_of(copy.dst, spaces)
+    if machine.ask is not None:
+        operation = described(copy, facts.launch, spaces=(source, destination))
+        answers = machine.ask(operation)
+        if answers is not None:
+            return _offered(operation, answers, copy, facts, machine)
     rejected: list[tuple[str, str]] = []
     for path in machine.paths(source, destination):
         reason = _unfit(path, copy, facts)
@@ -108,6 +119,24 @@ def choose_path(
             return path, tuple(rejected)
         rejected.append((path.mechanism, reason))
     return CopyPath(source=source, destination=destination, mechanism="moves", engine=machine.main_engine), tuple(rejected)
+
+
+def _offered(
+    operation: Operation, answers: Sequence[Answer], copy: Copy, facts: LaunchFacts, machine: Machine
+) -> tuple[CopyPath, tuple[tuple[str, str], ...]]:
+    """The best path that the backend offers; E703 for one that cannot make the copy."""
+    taken = best(operation, answers, machine)
+    path = taken.candidate.path
+    if path is None:
+        return CopyPath(source=operation.spaces[0], destination=operation.spaces[1], mechanism=taken.candidate.mechanism or "moves",
+                        engine=taken.candidate.engine or machine.main_engine), taken.rejected  # fmt: skip
+    ends = ((path.source, operation.spaces[0]), (path.destination, operation.spaces[1]))
+    wrong = next((f"it goes from {path.source} to {path.destination}" for end, space in ends if end not in ("*", space)), None)
+    wrong = wrong or _unfit(path, copy, facts)
+    if wrong is not None:
+        reason = f"its candidate {taken.candidate.name} cannot execute the {operation.text}: {wrong}"
+        raise catalogue.E703.error(name=machine.name, reason=reason)
+    return path, taken.rejected
 
 
 def _unfit(path: CopyPath, copy: Copy, facts: LaunchFacts) -> str | None:

@@ -14,21 +14,98 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
+from zellige.plugin.capabilities import (
+    AtomicSupport,
+    Bounds,
+    Capabilities,
+    Conversion,
+    CopyPath,
+    Engine,
+    EngineKind,
+    Identity,
+    MathAccuracy,
+    MatmulUnit,
+    Peak,
+    RegisterFile,
+    Space,
+    SpaceRole,
+    Synchronisation,
+)
+from zellige.plugin.choices import (
+    Answer,
+    Candidate,
+    Insert,
+    Operation,
+    PassChange,
+    PassStage,
+    Rejection,
+    Replace,
+    StagePass,
+    Veto,
+)
+
 if TYPE_CHECKING:
     from zellige.diagnostics import Span
-    from zellige.dtypes import DType
     from zellige.ir.stmt import Kernel
     from zellige.options import CompileOptions
     from zellige.plan.nodes import PlannedKernel
     from zellige.target import Target
+
+__all__ = [
+    "API",
+    "Answer",
+    "AtomicSupport",
+    "Backend",
+    "BackendKind",
+    "BackendReport",
+    "Binary",
+    "Bounds",
+    "Candidate",
+    "Capabilities",
+    "Compatibility",
+    "CompileContext",
+    "CompiledKernel",
+    "ConfigKey",
+    "Conformance",
+    "Conversion",
+    "CopyPath",
+    "Device",
+    "DeviceKernel",
+    "DeviceRuntime",
+    "Diagnosis",
+    "DialectName",
+    "ENTRY_POINT_GROUP",
+    "Emitted",
+    "Engine",
+    "EngineKind",
+    "Identity",
+    "Insert",
+    "LaunchContext",
+    "Manifest",
+    "MathAccuracy",
+    "MatmulUnit",
+    "Operation",
+    "PassChange",
+    "PassStage",
+    "Peak",
+    "RegisterFile",
+    "Rejection",
+    "Replace",
+    "Runtime",
+    "Space",
+    "SpaceRole",
+    "StagePass",
+    "Synchronisation",
+    "Unavailable",
+    "Veto",
+    "Waiver",
+]
 
 API: Final = (1, 0)
 """The contract's version. A backend with another major is quarantined; one with a later minor too; an earlier minor is served."""
 
 ENTRY_POINT_GROUP: Final = "zellige.backends"
 
-EngineKind = Literal["scalar", "vector", "matmul", "copy"]
-SpaceRole = Literal["", "global", "shared", "register", "local", "accumulator"]
 BackendKind = Literal["accelerator", "host", "reference"]
 """``auto`` prefers a working accelerator, then the host; it never chooses a reference."""
 
@@ -94,6 +171,7 @@ class Manifest:
     acts_on: tuple[str, ...] = ()
     inspections: tuple[str, ...] = ()
     timers: tuple[str, ...] = ()
+    ir: tuple[int, int] | None = None
     state: Literal["available"] | Unavailable = "available"
     summary: str = ""
 
@@ -113,151 +191,20 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
-    """A memory space that buffers may name. ``bytes`` is the capacity of one block (None: bounded by the machine's memory).
-
-    ``role`` says what the space is for, whatever its name: "global" is visible to all blocks, "shared" to a block's engines, "register"
-    belongs to lanes or vectors, "local" is the one memory beside an engine, "accumulator" takes the results of products only; "" stands
-    for the role that the name has in the language. ``engines`` name those that reach it (none named: all).
-    """
-
-    name: str
-    bytes: int | None = None
-    alignment: int = 1
-    role: SpaceRole = ""
-    engines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatmulUnit:
-    """A product that a target executes: a block of ``m`` x ``n`` x ``k`` elements, C of dtype ``c`` added to A of ``a`` times B of ``b``.
-
-    ``m``, ``n``, ``k`` of 1 mean any size; else a product is cut into blocks of exactly that size ("fixed") or of multiples of it up to
-    ``largest`` ("multiple"). ``is_native`` is False where instructions of another kind emulate it.
-
-    Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k
-    stand next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else.
-    """
-
-    a: str
-    b: str
-    c: str
-    m: int = 1
-    n: int = 1
-    k: int = 1
-    is_native: bool = True
-    name: str = ""
-    engine: str = ""
-    shape: Literal["fixed", "multiple"] = "fixed"
-    largest: tuple[int, int, int] | None = None
-    a_spaces: tuple[str, ...] = ()
-    b_spaces: tuple[str, ...] = ()
-    c_space: str = ""
-    interleave: int = 1
-    is_asynchronous: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """What executes operations: ``count`` of a kind in one block. ``is_asynchronous``: it runs beside the instruction stream that starts
-    it."""
-
-    name: str
-    kind: EngineKind
-    count: int = 1
-    is_asynchronous: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyPath:
-    """A way from a space to a space. Addresses and pitches are multiples of ``alignment`` bytes, inner extents of ``granule`` bytes.
-
-    ``fills_out_of_bounds``: parts of a region outside its tensor cost nothing, they arrive as zeros and are not written. ``casts``: it can
-    convert elements on the way.
-    """
-
-    source: str
-    destination: str
-    mechanism: str
-    engine: str = ""
-    is_asynchronous: bool = False
-    alignment: int = 1
-    granule: int = 1
-    fills_out_of_bounds: bool = False
-    casts: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synchronisation:
-    """A mechanism that orders work. "token" is waited for by the role that issued; "block" and "cluster" join roles.
-
-    ``count`` is how many a block has (None: no limit that matters). ``counts_bytes``: a copy that lands completes it by itself.
-    """
-
-    mechanism: str
-    scope: Literal["token", "block", "cluster"]
-    count: int | None = None
-    counts_bytes: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterFile:
-    """``vectors`` registers of ``vector_bytes`` an instruction stream; on a target with lanes ``per_lane`` 32-bit registers at most a
-    lane, ``per_block`` for all lanes of a block together (0: not known, or roles cannot have budgets of their own), given out in multiples
-    of ``step`` a lane."""
-
-    vectors: int = 0
-    vector_bytes: int = 0
-    per_lane: int = 0
-    per_block: int = 0
-    step: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What a target can do, answered without a device.
-
-    ``lanes`` is the number of lanes that execute together (0: the target has no lanes and refuses lane statements),
-    ``are_lanes_emulated`` says that a loop plays them. ``threads`` is how many blocks run at the same time (0: not known offline).
-    ``vector_bytes`` is the width of the widest vector register (0: none). ``dtypes`` lists the names of element types held in storage,
-    ``compute_dtypes`` those with arithmetic of their own; others are converted for arithmetic.
-
-    Planning asks the rest: ``engines`` (none: one that does everything in order), ``copies`` between spaces, ``synchronisation``,
-    ``registers``, whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most,
-    ``cache_bytes`` a core from the innermost level outwards.
-    """
-
-    target: str
-    lanes: int = 0
-    are_lanes_emulated: bool = False
-    threads: int = 0
-    vector_bytes: int = 0
-    cache_line_bytes: int = 0
-    spaces: tuple[Space, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    compute_dtypes: tuple[str, ...] = ()
-    matmul: tuple[MatmulUnit, ...] = ()
-    features: tuple[str, ...] = ()
-    engines: tuple[Engine, ...] = ()
-    copies: tuple[CopyPath, ...] = ()
-    synchronisation: tuple[Synchronisation, ...] = ()
-    registers: RegisterFile | None = None
-    can_specialise_roles: bool = False
-    block_lanes: int = 0
-    cache_bytes: tuple[int, ...] = ()
-
-    def has_storage(self, dtype: DType | str) -> bool:
-        """Whether elements of this type can be kept in buffers."""
-        return str(dtype) in self.dtypes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompileContext:
     """What every step of one compilation may ask: the resolved target, what the backend said it can do, and the caller's options."""
 
     target: Target
     capabilities: Capabilities
     options: CompileOptions
+    ir_version: tuple[int, int] | None = None
+
+    def ir_text(self, kernel: Kernel) -> str:
+        """The kernel as text of the version that the backend's manifest says it reads (``ir``; none said: the newest). E715 where the
+        kernel uses what that version does not have."""
+        from zellige.ir.printer import print_kernel
+
+        return print_kernel(kernel, version=self.ir_version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +259,25 @@ class CompiledKernel(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchContext:
+    """Where a launch goes: the device's index, and the framework's stream that the caller's tensors are ordered by, as the handle that the
+    vendor's driver takes (0: its default). ``is_capturing``: the stream is recording a graph, so nothing may wait or allocate."""
+
+    device: int = 0
+    stream: int = 0
+    is_capturing: bool = False
+
+
+@runtime_checkable
+class DeviceKernel(Protocol):
+    """What a compiled kernel of a device with streams has beside :class:`CompiledKernel`: a launch that does not wait."""
+
+    def launch_on(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], where: LaunchContext) -> None:
+        """As ``launch``, put on the stream of ``where`` and returned from at once. Errors of the device come with a later call."""
+        ...
+
+
 class Runtime(Protocol):
     """The part of a backend that needs the device: it loads binaries."""
 
@@ -320,8 +286,74 @@ class Runtime(Protocol):
         ...
 
 
+@runtime_checkable
+class DeviceRuntime(Protocol):
+    """What the runtime of a device with its own memory has beside :class:`Runtime`. Addresses and handles are the driver's, as integers."""
+
+    def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel: ...
+
+    def allocate(self, size: int, device: int) -> int:
+        """``size`` bytes of the device's memory, 256-byte aligned."""
+        ...
+
+    def free(self, address: int, device: int) -> None: ...
+
+    def copy(self, destination: int, source: int, size: int, where: LaunchContext) -> None:
+        """Copy between any two addresses, host or device, ordered by the stream."""
+        ...
+
+    def stream(self, device: int) -> int:
+        """A new stream."""
+        ...
+
+    def record(self, where: LaunchContext) -> int:
+        """An event that is reached when all that was put on the stream before is done."""
+        ...
+
+    def elapsed_ms(self, begin: int, end: int) -> float:
+        """Milliseconds between two events, waited for."""
+        ...
+
+    def synchronise(self, where: LaunchContext) -> None:
+        """Wait for the stream. Raises what went wrong on the device since the last call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compatibility:
+    """Whether machine code made earlier, perhaps elsewhere, runs on a device: as it is, only when made again, or not at all."""
+
+    verdict: Literal["ok", "recompile", "unsupported"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """A conformance test, or a pattern of their names, that a backend is known to fail or has no use for, and why."""
+
+    test: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conformance:
+    """What a backend claims of the conformance suite: the profiles it passes, tests it is expected to fail, tests that do not apply."""
+
+    profiles: tuple[str, ...] = ()
+    expected_failures: tuple[Waiver, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A failure of a vendor's tool or driver in the user's words: what happened, and what to do about it."""
+
+    reason: str
+    hint: str = ""
+
+
 class Backend(Protocol):
-    """The shape of a backend's object. Each method is a hook; ``zellige.plugin.hooks.BackendHooks`` says what it must answer.
+    """The shape of the smallest backend's object. Each method is a hook; ``zellige.plugin.hooks.BackendHooks`` says what it must answer.
 
     ``manifest``, ``probe`` and ``describe`` are required, and either ``compile_kernel`` or all of ``emit``, ``compile`` and ``runtime``.
     """
@@ -339,7 +371,8 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendReport:
-    """What ``backends list`` and ``doctor`` show of one backend. ``traceback`` is text of a failure while it was loaded."""
+    """What ``backends list`` and ``doctor`` show of one backend. ``traceback`` is text of a failure while it was loaded,
+    ``origin`` the name of its entry point."""
 
     name: str
     entry_point: str
@@ -347,3 +380,4 @@ class BackendReport:
     devices: tuple[Device, ...] = ()
     unavailable: Unavailable | None = None
     traceback: str = ""
+    origin: str = ""

@@ -6,12 +6,30 @@ A backend may leave out trailing arguments that it does not use, so that a later
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pluggy
 
-from zellige.plugin.contract import Binary, Capabilities, CompileContext, CompiledKernel, Device, Emitted, Manifest, Runtime, Unavailable
+from zellige.plugin.contract import (
+    Answer,
+    Binary,
+    Capabilities,
+    Compatibility,
+    CompileContext,
+    CompiledKernel,
+    Conformance,
+    Device,
+    Diagnosis,
+    Emitted,
+    Manifest,
+    Operation,
+    PassChange,
+    PassStage,
+    Runtime,
+    StagePass,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel
@@ -68,3 +86,33 @@ class BackendHooks:
     @_hookspec(firstresult=True)
     def runtime(self, ctx: CompileContext) -> Runtime:  # type: ignore[empty-body]
         """What loads a binary onto the device. Optional."""
+
+    @_hookspec(firstresult=True)
+    def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
+        """What can execute ``operation``: candidates with priority and cost, and rejections with reasons. None: as the capabilities say.
+        Only rejections: the operation is refused with the table of them (E420). Optional."""
+
+    @_hookspec(firstresult=True)
+    def passes(self, stage: PassStage, ctx: CompileContext) -> Sequence[PassChange]:  # type: ignore[empty-body]
+        """Passes to insert, replace or leave out at a stage (:mod:`zellige.plugin.choices` says what a pass of each takes). Optional."""
+
+    @_hookspec(firstresult=True)
+    def schedules(self) -> Mapping[str, StagePass]:  # type: ignore[empty-body]
+        """Scheduling strategies by name: passes of the stage "pipeline" that a user chooses with ``jit(schedule=name)``. Optional."""
+
+    @_hookspec(firstresult=True)
+    def cache_key(self, ctx: CompileContext) -> str:  # type: ignore[empty-body]
+        """What compiled code depends on beside program, options, capabilities, and the versions and source of packages: of a driver, a
+        compiler outside of Python. Optional."""
+
+    @_hookspec(firstresult=True)
+    def compat(self, binary: Binary, device: Device) -> Compatibility:  # type: ignore[empty-body]
+        """Whether machine code found in a cache or a bundle runs on ``device``. Optional: it does."""
+
+    @_hookspec(firstresult=True)
+    def conformance(self) -> Conformance:  # type: ignore[empty-body]
+        """What the backend claims of the conformance suite. Optional."""
+
+    @_hookspec(firstresult=True)
+    def diagnose(self, error: Exception) -> Diagnosis | None:
+        """A vendor's exception that escaped from a hook or a launch, in the user's words; None where it is not known. Optional."""

@@ -61,6 +61,41 @@ E709 = code(
     "the backend {name!r} raised in its hook {hook}: {reason}",
     hint="this is a fault of the backend, not of the kernel; report it to {vendor}",
 )
+E710 = code(
+    "E710", "failure that the backend explains", "{name}: {reason}", hint="{advice}",
+)
+E711 = code(
+    "E711", "passes wait for each other", "the passes of the stage {stage!r} for {target} wait for each other: {circle}",
+    hint="remove one of the orders that their `before` and `after` ask for",
+)
+E712 = code(
+    "E712", "wrong change to the passes", "{who} cannot {what} at the stage {stage!r}: {reason}",
+    hint="`zellige.plugin.choices` lists the stages and what a pass of each takes; the stage has {known}",
+)
+E713 = code(
+    "E713", "pass made a wrong program", "the pass {name} of {who} made {made} that is not well formed:\n{problems}",
+    hint="the pass is at fault, not the kernel: leave it out, or report it to who wrote it",
+)
+E714 = code(
+    "E714", "name of the language claimed twice", "the name T.{name} is claimed by several backends: {backends}",
+    hint="uninstall one of them",
+)
+E715 = code(
+    "E715", "program newer than its reader", "{kernel} uses {what}, which version {major}.{minor} of the tile IR does not have",
+    hint="a newer version of the backend may read it; the manifest's field `ir` says which version it reads",
+)
+E716 = code(
+    "E716", "unknown scheduling strategy", "the target {target} has no scheduling strategy {name!r}",
+    hint="{known}",
+)
+E717 = code(
+    "E717", "machine code for another device", "machine code made for {target} does not run on {device}: {reason}",
+    hint="compile for the device that is here; `zellige backends list` names it",
+)
+E718 = code(
+    "E718", "pass failed", "the pass {name} of {who} failed: {reason}",
+    hint="the pass is at fault, not the kernel: leave it out, or report it to who wrote it",
+)
 E741 = code(
     "E741",
     "environment variable has a wrong value",

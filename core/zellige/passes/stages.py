@@ -1,0 +1,192 @@
+"""The passes of every stage of a compilation: core's own, what a backend changes about them, and the user's.
+
+In: core's passes, the changes of a backend (:mod:`zellige.plugin.choices`), the user's passes and schedule. Out: for each stage the passes
+in their order (:func:`arrange`), and what they make (:func:`run_on_tiles`, :func:`run_on_plan`, :func:`run_on_text`), verified after each.
+
+Core's passes keep their order and stand first; an inserted pass stands at the end of its stage, or where its ``before`` and ``after``
+ask for. What a pass of a backend or a user gets wrong is said of that pass (E713, E718), never of the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
+from zellige.ir.stmt import Kernel
+from zellige.ir.verify import verify
+from zellige.passes.runner import Pass, run_passes
+from zellige.plugin.choices import PLAN_PASS, PassChange, PassStage, Replace, StagePass, Veto
+from zellige.plugin.contract import Emitted
+
+if TYPE_CHECKING:
+    from zellige.plan.nodes import PlannedKernel
+
+CORE: Final = "zellige"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A pass of a stage and who it belongs to; core's own are ``CORE``'s."""
+
+    step: StagePass
+    owner: str
+
+    @property
+    def name(self) -> str:
+        return self.step.name
+
+    @property
+    def is_own(self) -> bool:
+        return self.owner == CORE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserPass:
+    """A function that a user hands to ``jit``, as a pass with a name."""
+
+    name: str
+    function: Callable[[Any], Any]
+
+    def __call__(self, value: Any) -> Any:
+        return self.function(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPass:
+    """Stands for the making of the plan in the list of its stage; the driver makes it."""
+
+    name: str = PLAN_PASS
+
+    def __call__(self, value: Any) -> Any:
+        return value
+
+
+def arrange(stage: PassStage, own: Sequence[StagePass], changes: Sequence[tuple[str, PassChange]], target: str) -> tuple[Step, ...]:
+    """The passes of ``stage`` in order. ``changes`` come with who asks for them.
+
+    Raises E711 for passes that wait for each other, E712 for a change to a pass that is not there or must stay, and for two of a name.
+    """
+    steps: dict[str, Step] = {p.name: Step(step=p, owner=CORE) for p in own}
+    orders: list[tuple[str, str]] = []
+    vetoed: set[str] = set()
+
+    def wrong(who: str, what: str, reason: str) -> ZelligeError:
+        known = ", ".join(steps) or "no passes"
+        return catalogue.E712.error(who=who, what=what, stage=stage, reason=reason, known=known)
+
+    for who, change in changes:
+        if isinstance(change, (Replace, Veto)):
+            what = f"{'replace' if isinstance(change, Replace) else 'leave out'} the pass {change.name!r}"
+            if change.name == PLAN_PASS and stage == "allocate":
+                raise wrong(who, what, "nothing else makes a plan")
+            if change.name in vetoed:
+                continue
+            if change.name not in steps:
+                raise wrong(who, what, "the stage has no such pass")
+            if isinstance(change, Veto):
+                vetoed.add(change.name)
+                del steps[change.name]
+            else:
+                steps[change.name] = Step(step=change.step, owner=who)
+            continue
+        name = change.step.name
+        if name in steps:
+            raise wrong(who, f"insert the pass {name!r}", "the stage has a pass of that name")
+        steps[name] = Step(step=change.step, owner=who)
+        orders += [(name, later) for later in change.before]
+        orders += [(earlier, name) for earlier in change.after]
+    for first, second in orders:
+        for name in (first, second):
+            if name not in steps and name not in vetoed:
+                other = second if name == first else first
+                who = steps[other].owner if other in steps else target
+                raise wrong(who, f"order the pass {other!r}", f"the stage has no pass {name!r}")
+    own_names = [p.name for p in own if p.name in steps]
+    chain = list(pairwise(own_names))
+    return _ordered(stage, steps, [pair for pair in (*chain, *orders) if pair[0] in steps and pair[1] in steps], target)
+
+
+def _ordered(stage: PassStage, steps: dict[str, Step], orders: Sequence[tuple[str, str]], target: str) -> tuple[Step, ...]:
+    """The steps so that each order holds, else as they came."""
+    waiting = list(steps)
+    done: list[str] = []
+    while waiting:
+        ready = next((n for n in waiting if all(first in done for first, second in orders if second == n)), None)
+        if ready is None:
+            raise catalogue.E711.error(stage=stage, target=target, circle=_circle(waiting, orders))
+        waiting.remove(ready)
+        done.append(ready)
+    return tuple(steps[name] for name in done)
+
+
+def _circle(waiting: Sequence[str], orders: Sequence[tuple[str, str]]) -> str:
+    """One circle among the steps that wait, in words."""
+    path = [waiting[0]]
+    while True:
+        before = next(first for first, second in orders if second == path[-1] and first in waiting)
+        if before in path:
+            return " after ".join([*path[path.index(before) :], before])
+        path.append(before)
+
+
+# ---- running them
+
+
+def run_on_tiles(steps: Sequence[Step], kernel: Kernel) -> Kernel:
+    """``kernel`` after the passes of a stage that works on tile IR. Raises E713, E718; InternalError for core's own passes."""
+    for step in steps:
+        if step.is_own:
+            kernel = run_passes(kernel, (cast(Pass, step.step),))
+            continue
+        result = _called(step, kernel)
+        if not isinstance(result, Kernel):
+            raise _wrong(step, f"a {type(result).__name__}", "expected a Kernel of the tile IR")
+        if result is not kernel:
+            found = verify(result)
+            if found:
+                raise _wrong(step, "tile IR", "\n".join(d.render() for d in found))
+            kernel = result
+    return kernel
+
+
+def run_on_plan(steps: Sequence[Step], planned: PlannedKernel, verify_plan: Callable[[PlannedKernel], None]) -> PlannedKernel:
+    """``planned`` after the passes of a stage that works on plans; ``verify_plan`` raises InternalError for a wrong one."""
+    for step in steps:
+        result = _called(step, planned)
+        if not isinstance(result, type(planned)):
+            raise _wrong(step, f"a {type(result).__name__}", "expected a PlannedKernel")
+        if result is not planned:
+            try:
+                verify_plan(result)
+            except InternalError as error:
+                raise _wrong(step, "a plan", error.message) from error
+            planned = result
+    return planned
+
+
+def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:
+    """``emitted`` after the passes of the stage "post"."""
+    for step in steps:
+        result = _called(step, emitted)
+        if not isinstance(result, Emitted):
+            raise _wrong(step, f"a {type(result).__name__}", "expected an Emitted")
+        emitted = result
+    return emitted
+
+
+def _called(step: Step, value: Any) -> Any:
+    try:
+        return step.step(value)
+    except (ZelligeError, InternalError):
+        raise
+    except Exception as error:
+        raise catalogue.E718.error(name=step.name, who=step.owner, reason=f"{type(error).__name__}: {error}") from error
+
+
+def _wrong(step: Step, made: str, problems: str) -> CompileError:
+    error = catalogue.E713.error(name=step.name, who=step.owner, made=made, problems=problems)
+    assert isinstance(error, CompileError)
+    return error

@@ -1,0 +1,118 @@
+"""What fits a tile operation: asked of the target's backend, ranked, and refused with a table where nothing does.
+
+In: a tile operation, a machine. Out: the :class:`~zellige.plugin.choices.Operation` that describes it (:func:`described`), and of
+the answers that a backend or its capabilities give to it the best, with the reasons of the others (:func:`best`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.diagnostics import ZelligeError, catalogue
+from zellige.ir.expr import Expr, Region, constant_value
+from zellige.ir.stmt import AtomicTile, Copy, Fill, Gemm, Launch, LayoutHint, Map, Reduce, Scan, Stmt, Transpose
+from zellige.plan.capabilities import Machine
+from zellige.plugin.choices import Answer, Candidate, Operation, OperationKind, Rejection
+
+_KINDS: Final[dict[type, OperationKind]] = {
+    Gemm: "gemm", Copy: "copy", Fill: "fill", Reduce: "reduce", Scan: "scan", Transpose: "transpose", AtomicTile: "atomic", Map: "map",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The candidate that is taken, and why each of the others is not."""
+
+    candidate: Candidate
+    rejected: tuple[tuple[str, str], ...]
+
+
+def described(
+    statement: Stmt, launch: Launch, *, shape: Sequence[int | None] | None = None, accumulator: str = "", spaces: Sequence[str] = ()
+) -> Operation:
+    """``statement`` in the words of the contract. ``spaces`` are those of its operands where they are decided already."""
+    regions = _regions(statement)
+    hints = {hint.buffer.root: hint.kind for hint in launch.hints if isinstance(hint, LayoutHint)}
+    dtypes = tuple(region.buffer.dtype.name for region in regions)
+    return Operation(
+        kind=_KINDS[type(statement)],
+        shape=tuple(shape) if shape is not None else _extents(statement, regions),
+        dtypes=(*dtypes, accumulator) if accumulator else dtypes,
+        spaces=tuple(spaces) if spaces else tuple(region.buffer.root.space for region in regions),
+        layouts=tuple(hints.get(region.buffer.root, "") for region in regions),
+        features=_features(statement),
+        statement=statement,
+    )
+
+
+def _regions(statement: Stmt) -> tuple[Region, ...]:
+    if isinstance(statement, Gemm):
+        return (statement.a, statement.b, statement.c)
+    written = statement.writes()
+    return (*(region for region in statement.reads() if region not in written), *written)
+
+
+def _extents(statement: Stmt, regions: Sequence[Region]) -> tuple[int | None, ...]:
+    extents: Sequence[Expr] = statement.extents if isinstance(statement, Map) else (regions[-1].extents if regions else ())
+    values = [constant_value(extent) for extent in extents]
+    return tuple(None if value is None else int(value) for value in values)
+
+
+def _features(statement: Stmt) -> tuple[str, ...]:
+    found: list[str] = []
+    if isinstance(statement, Gemm):
+        found += [name for name in ("transpose_a", "transpose_b") if getattr(statement, name)]
+        if statement.scale_a is not None or statement.scale_b is not None:
+            found.append("scaled")
+        if statement.metadata is not None:
+            found.append("sparse")
+        if constant_value(statement.clear) is not False:
+            found.append("clears")
+    if isinstance(statement, Copy) and statement.src.buffer.dtype != statement.dst.buffer.dtype:
+        found.append("casts")
+    return tuple(found)
+
+
+def best(operation: Operation, answers: Sequence[Answer], machine: Machine, advice: str = "") -> Best:
+    """The best candidate: native before emulated, then by priority, cost, and order of the answers. E420 where there is none."""
+    candidates = [a for a in answers if isinstance(a, Candidate)]
+    rejected = [(a.name, a.reason) for a in answers if isinstance(a, Rejection)]
+    if not candidates:
+        raise nothing_fits(operation, rejected, machine, advice)
+    ranked = sorted(candidates, key=lambda c: (not c.is_native, -c.priority, c.cost))  # equal ones keep their order
+    taken = ranked[0]
+    rejected += [(c.name, _why_not(c, taken)) for c in ranked[1:]]
+    return Best(candidate=taken, rejected=_by_reason(rejected))
+
+
+def _by_reason(rejected: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The rejected ones, those with one reason together."""
+    found: dict[str, dict[str, None]] = {}
+    for name, reason in rejected:
+        found.setdefault(reason, {})[name] = None
+    return tuple((", ".join(names), reason) for reason, names in found.items())
+
+
+def _why_not(other: Candidate, taken: Candidate) -> str:
+    if other.is_native is not taken.is_native:
+        return f"an emulation, and {taken.name} is none"
+    if other.priority != taken.priority:
+        return f"fits, with a priority of {other.priority} below {taken.priority}"
+    if other.cost != taken.cost:
+        return f"fits, at a cost of {other.cost:g} above {taken.cost:g}"
+    return f"fits as well; {taken.name} comes first"
+
+
+def nothing_fits(operation: Operation, rejected: Sequence[tuple[str, str]], machine: Machine, advice: str) -> ZelligeError:
+    """E420 with the table of candidates and reasons."""
+    width = max((len(name) for name, _ in rejected), default=0)
+    table = "\n".join(f"    {name.ljust(width)}  {reason}" for name, reason in dict.fromkeys(rejected)) or "    it has no candidate at all"
+    hint = advice or "change what a row of the table objects to, or compile for another target"
+    return catalogue.E420.error(operation.statement.span, target=machine.name, operation=operation.text, table=table, advice=hint)
+
+
+def emulation_note(candidate: Candidate) -> str:
+    """What a report adds of an emulation: how it would be avoided."""
+    return f"; avoided by {candidate.avoided_by}" if candidate.avoided_by and not candidate.is_native else ""

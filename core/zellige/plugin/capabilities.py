@@ -1,0 +1,285 @@
+"""What a target can do, as data: the dataclasses that a backend's ``describe`` answers with.
+
+In: nothing (pure declarations). Out: :class:`Capabilities` and its parts. Every dataclass is frozen and keyword-only; every field beyond
+those that name a thing has a default, which means "not said" or "none", so that a backend written for an earlier minor version stays
+right. :mod:`zellige.plugin.schema` makes the JSON Schema from these declarations, checks answers against it and against each other.
+
+Each field says in its metadata what checks it: ``contract`` is the check of consistency that every answer goes through, ``storage`` and
+``products`` are the programs that ``zellige backends doctor --probe`` runs on the device, and ``declared only`` is taken on trust.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from zellige.dtypes import DType
+
+SCHEMA_VERSION: Final = (1, 0)
+"""A new minor adds fields with defaults; a new major changes or removes some."""
+
+EngineKind = Literal["scalar", "vector", "matmul", "copy"]
+SpaceRole = Literal["", "global", "shared", "register", "local", "accumulator"]
+ExecutionModel = Literal["", "simt", "simd", "dataflow"]
+SynchronisationScope = Literal["token", "block", "cluster"]
+Determinism = Literal["none", "run", "device"]
+Rounding = Literal["", "nearest-even", "toward-zero", "stochastic"]
+
+_BY_CONTRACT: Final = {"checked by": "contract"}
+_BY_STORAGE: Final = {"checked by": "storage"}
+_BY_PRODUCTS: Final = {"checked by": "products"}
+
+
+def _consistent(default: Any = ()) -> Any:
+    return field(default=default, metadata=_BY_CONTRACT)
+
+
+def _declared(default: Any) -> Any:
+    return field(default=default, metadata={"checked by": "declared only"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who made the machine and what drives it, as text for people and reports. Empty text: not known."""
+
+    vendor: str = _declared("")
+    arch: str = _declared("")
+    driver: str = _declared("")
+    toolchain: str = _declared("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A memory space that buffers may name. ``bytes`` is the capacity of one block (None: bounded by the machine's memory).
+
+    ``role`` says what the space is for, whatever its name: "global" is visible to all blocks, "shared" to a block's engines, "register"
+    belongs to lanes or vectors, "local" is the one memory beside an engine, "accumulator" takes the results of products only; "" stands
+    for the role that the name has in the language. ``engines`` name those that reach it (none named: all). A space named ``*`` means
+    that buffers of any name can live here.
+
+    ``banks`` of ``bank_bytes`` serve lanes at the same time (0: none). ``partitions`` is the extent of the dimension that the space is
+    divided by (0: it is not). ``quantum`` is the tile that storage comes in. ``dtypes`` are the element types it holds (none named: all).
+    """
+
+    name: str = field(metadata=_BY_CONTRACT)
+    bytes: int | None = _consistent(None)
+    alignment: int = _consistent(1)
+    role: SpaceRole = _consistent("")
+    engines: tuple[str, ...] = _consistent()
+    banks: int = _declared(0)
+    bank_bytes: int = _declared(0)
+    partitions: int = _declared(0)
+    quantum: tuple[int, ...] = _declared(())
+    dtypes: tuple[str, ...] = _consistent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulUnit:
+    """A product that a target executes: a block of ``m`` x ``n`` x ``k`` elements, C of dtype ``c`` added to A of ``a`` times B of ``b``.
+
+    ``m``, ``n``, ``k`` of 1 mean any size; else a product is cut into blocks of exactly that size ("fixed") or of multiples of it up to
+    ``largest`` ("multiple"). ``is_native`` is False where instructions of another kind emulate it.
+
+    Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k
+    stand next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else.
+
+    ``takes_scales``: operands with block scales of ``scale_block`` elements. ``takes_sparse``: two of four elements of a. ``issue_lanes``
+    lanes issue it together (0: not said). ``accumulator_bits`` (0: those of c), ``rounding`` of the sums, ``keeps_subnormals`` and
+    ``order`` (how the k terms of a block add up, in words) are what error bounds are made from.
+    """
+
+    a: str = field(metadata=_BY_PRODUCTS)
+    b: str = field(metadata=_BY_PRODUCTS)
+    c: str = field(metadata=_BY_PRODUCTS)
+    m: int = _consistent(1)
+    n: int = _consistent(1)
+    k: int = _consistent(1)
+    is_native: bool = _declared(True)
+    name: str = _declared("")
+    engine: str = _consistent("")
+    shape: Literal["fixed", "multiple"] = _consistent("fixed")
+    largest: tuple[int, int, int] | None = _consistent(None)
+    a_spaces: tuple[str, ...] = _consistent()
+    b_spaces: tuple[str, ...] = _consistent()
+    c_space: str = _consistent("")
+    interleave: int = _consistent(1)
+    is_asynchronous: bool = _declared(False)
+    takes_scales: bool = _declared(False)
+    scale_block: int = _declared(0)
+    takes_sparse: bool = _declared(False)
+    issue_lanes: int = _declared(0)
+    accumulator_bits: int = _declared(0)
+    rounding: Rounding = _declared("")
+    keeps_subnormals: bool = _declared(True)
+    order: str = _declared("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What executes operations: ``count`` of a kind in one block. ``is_asynchronous``: it runs beside the instruction stream that starts
+    it."""
+
+    name: str = field(metadata=_BY_CONTRACT)
+    kind: EngineKind = field(metadata=_BY_CONTRACT)
+    count: int = _consistent(1)
+    is_asynchronous: bool = _declared(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPath:
+    """A way from a space to a space. Addresses and pitches are multiples of ``alignment`` bytes, inner extents of ``granule`` bytes.
+
+    ``source`` and ``destination`` name spaces, ``*`` any. ``fills_out_of_bounds``: parts of a region outside its tensor cost nothing, they
+    arrive as zeros and are not written. ``casts``: it can convert elements on the way. ``transposes``: it can exchange the last two
+    dimensions. ``ranks`` is the least and most rank of a region, ``largest_stride`` the widest pitch in bytes (None: no limit).
+    """
+
+    source: str = field(metadata=_BY_CONTRACT)
+    destination: str = field(metadata=_BY_CONTRACT)
+    mechanism: str = field(metadata=_BY_CONTRACT)
+    engine: str = _consistent("")
+    is_asynchronous: bool = _declared(False)
+    alignment: int = _consistent(1)
+    granule: int = _consistent(1)
+    fills_out_of_bounds: bool = _declared(False)
+    casts: bool = _declared(True)
+    transposes: bool = _declared(False)
+    ranks: tuple[int, int] | None = _consistent(None)
+    largest_stride: int | None = _declared(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synchronisation:
+    """A mechanism that orders work. "token" is waited for by the role that issued; "block" and "cluster" join roles.
+
+    ``count`` is how many a block has (None: no limit that matters). ``counts_bytes``: a copy that lands completes it by itself. ``modes``
+    are the target's words for its variants.
+    """
+
+    mechanism: str = field(metadata=_BY_CONTRACT)
+    scope: SynchronisationScope = field(metadata=_BY_CONTRACT)
+    count: int | None = _consistent(None)
+    counts_bytes: bool = _declared(False)
+    modes: tuple[str, ...] = _declared(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterFile:
+    """``vectors`` registers of ``vector_bytes`` an instruction stream; on a target with lanes ``per_lane`` 32-bit registers at most a
+    lane, ``per_block`` for all lanes of a block together (0: not known, or roles cannot have budgets of their own), given out in multiples
+    of ``step`` a lane."""
+
+    vectors: int = _consistent(0)
+    vector_bytes: int = _consistent(0)
+    per_lane: int = _consistent(0)
+    per_block: int = _consistent(0)
+    step: int = _consistent(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """A conversion between element types that the target has an instruction for. ``saturates``: values out of range become the largest."""
+
+    source: str = _consistent("")
+    destination: str = _consistent("")
+    rounding: Rounding = _declared("nearest-even")
+    saturates: bool = _declared(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MathAccuracy:
+    """The largest error of a mathematics function in units of the last place: as a rule, and with ``fast_math``."""
+
+    function: str = field(metadata=_BY_CONTRACT)
+    dtype: str = _consistent("")
+    strict_ulp: float = _declared(0.5)
+    fast_ulp: float = _declared(0.5)
+    flushes_subnormals: bool = _declared(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtomicSupport:
+    """Atomic operation ``op`` on elements of ``dtypes`` in ``spaces``. ``is_native`` is False where a loop of exchanges plays it."""
+
+    op: str = field(metadata=_BY_CONTRACT)
+    dtypes: tuple[str, ...] = _consistent()
+    spaces: tuple[str, ...] = _consistent()
+    is_native: bool = _declared(True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Limits of one launch: blocks in each dimension of the grid, bytes of arguments, bytes of a tensor. None: no limit that matters."""
+
+    grid: tuple[int, ...] = _consistent()
+    argument_bytes: int | None = _consistent(None)
+    tensor_bytes: int | None = _consistent(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The most operations a second on elements of ``dtype``: of products with ``is_product``, else of vectors."""
+
+    dtype: str = _consistent("")
+    operations_per_second: float = _declared(0.0)
+    is_product: bool = _declared(True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a target can do, answered without a device.
+
+    ``lanes`` is the number of lanes that execute together (0: the target has no lanes and refuses lane statements),
+    ``are_lanes_emulated`` says that a loop plays them. ``threads`` is how many blocks run at the same time (0: not known offline).
+    ``vector_bytes`` is the width of the widest vector register (0: none). ``dtypes`` lists the names of element types held in storage,
+    ``compute_dtypes`` those with arithmetic of their own; others are converted for arithmetic.
+
+    Planning asks the rest: ``engines`` (none: one that does everything in order), ``copies`` between spaces, ``synchronisation``,
+    ``registers``, whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most,
+    ``cache_bytes`` a core from the innermost level outwards.
+
+    Libraries and reports ask ``identity``, ``execution`` (how blocks run), ``is_persistent`` (blocks are workers that stay),
+    ``conversions`` between element types, ``math`` accuracy, ``contracts`` (a product and a sum may round once), ``atomics``,
+    ``memory_model`` in words, ``reductions`` and ``scans`` with instructions of their own, ``determinism`` (equal bits: never promised,
+    from run to run on one device, on every device of the target), ``dynamic_shapes`` (sizes may be run-time values), ``bounds`` of a
+    launch, ``peaks`` and ``bytes_per_second``.
+    """
+
+    target: str = field(metadata=_BY_CONTRACT)
+    lanes: int = _consistent(0)
+    are_lanes_emulated: bool = _declared(False)
+    threads: int = _consistent(0)
+    vector_bytes: int = _consistent(0)
+    cache_line_bytes: int = _consistent(0)
+    spaces: tuple[Space, ...] = _consistent()
+    dtypes: tuple[str, ...] = field(default=(), metadata=_BY_STORAGE)
+    compute_dtypes: tuple[str, ...] = _consistent()
+    matmul: tuple[MatmulUnit, ...] = field(default=(), metadata=_BY_PRODUCTS)
+    features: tuple[str, ...] = _declared(())
+    engines: tuple[Engine, ...] = _consistent()
+    copies: tuple[CopyPath, ...] = _consistent()
+    synchronisation: tuple[Synchronisation, ...] = _consistent()
+    registers: RegisterFile | None = _consistent(None)
+    can_specialise_roles: bool = _declared(False)
+    block_lanes: int = _consistent(0)
+    cache_bytes: tuple[int, ...] = _consistent()
+    identity: Identity = field(default_factory=Identity, metadata={"checked by": "declared only"})
+    execution: ExecutionModel = _declared("")
+    is_persistent: bool = _declared(False)
+    conversions: tuple[Conversion, ...] = _consistent()
+    math: tuple[MathAccuracy, ...] = _consistent()
+    contracts: bool = _declared(False)
+    atomics: tuple[AtomicSupport, ...] = _consistent()
+    memory_model: str = _declared("")
+    reductions: tuple[str, ...] = _declared(())
+    scans: tuple[str, ...] = _declared(())
+    determinism: Determinism = _declared("none")
+    dynamic_shapes: bool = _declared(True)
+    bounds: Bounds = field(default_factory=Bounds, metadata=_BY_CONTRACT)
+    peaks: tuple[Peak, ...] = _consistent()
+    bytes_per_second: float = _declared(0.0)
+
+    def has_storage(self, dtype: DType | str) -> bool:
+        """Whether elements of this type can be kept in buffers."""
+        return str(dtype) in self.dtypes

@@ -1,0 +1,286 @@
+"""One backend that was taken in: its hooks called one by one, its answers checked.
+
+In: a backend's object and where it comes from. Out: :class:`BackendHandle`, through which the rest of core asks. A failure inside a hook
+that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`` knows it; an answer of a wrong type or value E703.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pluggy
+
+from zellige.diagnostics import InternalError, ZelligeError, catalogue
+from zellige.options import options
+from zellige.plugin.choices import Ask
+from zellige.plugin.contract import (
+    Answer,
+    BackendReport,
+    Binary,
+    Candidate,
+    Capabilities,
+    Compatibility,
+    CompileContext,
+    CompiledKernel,
+    Conformance,
+    Device,
+    Diagnosis,
+    Emitted,
+    Insert,
+    Operation,
+    PassChange,
+    PassStage,
+    Rejection,
+    Replace,
+    StagePass,
+    Unavailable,
+    Veto,
+)
+from zellige.plugin.hooks import PROJECT, BackendHooks
+from zellige.plugin.manifest import validated
+from zellige.plugin.origin import Origin
+from zellige.plugin.probing import report_isolated, within_seconds
+from zellige.plugin.schema import problems
+from zellige.plugin.signatures import STEPS, shape_problems
+
+if TYPE_CHECKING:
+    from zellige.ir.stmt import Kernel
+    from zellige.options import CompileOptions
+    from zellige.plan.nodes import PlannedKernel
+    from zellige.target import Target
+
+PROBE_SECONDS: Final = 20.0
+"""How long a backend may look for its devices before it counts as not available."""
+
+_MOST_PROBLEMS: Final = 5
+_T = TypeVar("_T")
+
+
+class BackendHandle:
+    """A validated backend. Calls its hooks one by one and says whose fault a failure is.
+
+    A failure inside a hook that is no diagnostic becomes E709; an answer of a wrong type E703.
+    """
+
+    def __init__(self, origin: Origin, plugin: object) -> None:
+        self.origin = origin
+        home = plugin.__name__ if isinstance(plugin, ModuleType) else type(plugin).__module__
+        self.package = str(home).partition(".")[0]
+        """The top-level package that the backend's object comes from."""
+        wrong = shape_problems(plugin)
+        if wrong:
+            raise catalogue.E703.error(name=origin.name, reason="; ".join(wrong))
+        self._hooks = pluggy.PluginManager(PROJECT)
+        self._hooks.add_hookspecs(BackendHooks)
+        self._hooks.register(plugin, name=origin.name)
+        self._hooks.check_pending()
+        self.manifest = validated(origin.name, self._call("manifest"))
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...] | Unavailable:
+        """What ``probe`` found, asked once. A probe that fails or takes too long counts as unavailable."""
+        if isinstance(self.manifest.state, Unavailable):
+            return self.manifest.state
+        if options().isolate_probes and not self.origin.is_own:
+            report = report_isolated(self.origin.name, self.origin.text, PROBE_SECONDS)
+            return report.devices if report.unavailable is None else report.unavailable
+        found = within_seconds(lambda: self._call("probe"), PROBE_SECONDS, self.manifest.name)
+        if isinstance(found, Unavailable) or (isinstance(found, tuple) and all(isinstance(device, Device) for device in found)):
+            return found
+        kinds = ", ".join(sorted({type(d).__name__ for d in found})) if isinstance(found, tuple) else ""
+        given = f"a tuple of {kinds}" if kinds else type(found).__name__
+        return Unavailable(code="contract", reason=f"probe answered {given}, not a tuple of Device or Unavailable")
+
+    @property
+    def works(self) -> bool:
+        """Whether a device of this backend works here."""
+        return isinstance(self.devices, tuple) and len(self.devices) > 0
+
+    def describe(self, target: Target) -> Capabilities:
+        """The capabilities of ``target``, without a device."""
+        return self._typed(Capabilities, "describe", target=target)
+
+    def dialect(self) -> Mapping[str, object]:
+        """The objects behind the backend's dialect names; empty where it has none."""
+        return self._typed(Mapping, "dialect") if self._has("dialect") else {}
+
+    def inspections(self) -> Mapping[str, Callable[..., object]]:
+        """The methods that the backend adds to a compiled kernel, by name; empty where it has none."""
+        return self._typed(Mapping, "inspections") if self._has("inspections") else {}
+
+    def timers(self) -> Mapping[str, Callable[..., list[float]]]:
+        """The backend's own ways to time a launch, by name; empty where it has none."""
+        return self._typed(Mapping, "timers") if self._has("timers") else {}
+
+    def context(self, target: Target, options: CompileOptions) -> CompileContext:
+        """What the steps of one compilation may ask."""
+        return CompileContext(target=target, capabilities=self.describe(target), options=options, ir_version=self.manifest.ir)
+
+    def checked_capabilities(self, target: Target, capabilities: Capabilities) -> Capabilities:
+        """``capabilities`` of ``target``, or E703 that says which fields are wrong or contradict each other."""
+        wrong = problems(capabilities, str(target))
+        if wrong:
+            more = f"; and {len(wrong) - _MOST_PROBLEMS} more" if len(wrong) > _MOST_PROBLEMS else ""
+            reason = f"describe({target}) answered capabilities that cannot be: {'; '.join(wrong[:_MOST_PROBLEMS])}{more}"
+            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        return capabilities
+
+    def ask(self, ctx: CompileContext) -> Ask | None:
+        """What asks the backend for the implementations that fit an operation; None where it has no such hook."""
+        return (lambda operation: self._candidates(operation, ctx)) if self._has("candidates") else None
+
+    def _candidates(self, operation: Operation, ctx: CompileContext) -> tuple[Answer, ...] | None:
+        answers = self._call("candidates", operation=operation, ctx=ctx)
+        if answers is None:
+            return None
+        if not isinstance(answers, (tuple, list)) or not answers:
+            given = type(answers).__name__ if answers else "nothing"
+            reason = f"its hook candidates answered {given} for {operation.text}, expected candidates, rejections or None"
+            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        for answer in answers:
+            if not isinstance(answer, (Candidate, Rejection)):
+                reason = f"its hook candidates answered a {type(answer).__name__}, expected Candidate or Rejection"
+                raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        return tuple(answers)
+
+    def pass_changes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
+        """What the backend changes about the passes of a stage."""
+        if not self._has("passes"):
+            return ()
+        changes = self._call("passes", stage=stage, ctx=ctx)
+        if not isinstance(changes, (tuple, list)) or not all(isinstance(change, (Insert, Replace, Veto)) for change in changes):
+            kinds = ", ".join(sorted({type(c).__name__ for c in changes})) if isinstance(changes, (tuple, list)) else type(changes).__name__
+            reason = f"its hook passes answered {kinds}, expected a tuple of Insert, Replace or Veto"
+            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        return tuple(changes)
+
+    def schedules(self) -> Mapping[str, StagePass]:
+        """The backend's scheduling strategies by name; empty where it has none."""
+        return self._typed(Mapping, "schedules") if self._has("schedules") else {}
+
+    def cache_key(self, ctx: CompileContext) -> str:
+        """What else the backend's code depends on; empty where it says nothing."""
+        return self._typed(str, "cache_key", ctx=ctx) if self._has("cache_key") else ""
+
+    def compat(self, binary: Binary) -> Compatibility:
+        """Whether machine code made earlier runs on this machine's first device."""
+        found = self.devices
+        if not self._has("compat") or not isinstance(found, tuple) or not found:
+            return Compatibility(verdict="ok")
+        return self._typed(Compatibility, "compat", binary=binary, device=found[0])
+
+    def conformance(self) -> Conformance:
+        """What the backend claims of the conformance suite; nothing where it does not say."""
+        return self._typed(Conformance, "conformance") if self._has("conformance") else Conformance()
+
+    def diagnose(self, error: Exception) -> ZelligeError | None:
+        """A vendor's exception in the user's words (E710), or None where the backend does not know it."""
+        if not self._has("diagnose"):
+            return None
+        try:
+            found = self._hooks.hook.diagnose(error=error)
+        except Exception:  # noqa: BLE001 - the first error is the one to show, not one met while explaining it
+            return None
+        if not isinstance(found, Diagnosis):
+            return None
+        return catalogue.E710.error(name=self.manifest.name, reason=found.reason, advice=found.hint or "see the cause below")
+
+    @property
+    def compiles_in_one_step(self) -> bool:
+        """Whether the backend goes from the plan to a loaded kernel by itself."""
+        return self._has("compile_kernel")
+
+    @property
+    def can_emit(self) -> bool:
+        """Whether the backend gives the lowered program as text without a device."""
+        return self._has("emit")
+
+    def finish(self, emitted: Emitted, kernel: Kernel, ctx: CompileContext) -> CompiledKernel:
+        """An emitted program compiled and loaded."""
+        return self.load(self.compile_step(emitted, ctx), kernel, emitted, ctx)
+
+    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:
+        """A kernel that can be launched: by the backend's one step, or by its steps emit, compile and load."""
+        self._require_available(ctx.target)
+        if self._has("compile_kernel"):
+            return self._typed(CompiledKernel, "compile_kernel", planned=planned, ctx=ctx)
+        return self.finish(self.emit_step(planned, ctx), planned.kernel, ctx)
+
+    @property
+    def works_in_steps(self) -> bool:
+        """Whether kernels are made by emit, compile and runtime, so that what lies between them can be kept."""
+        return not self.compiles_in_one_step and all(self._has(hook) for hook in STEPS)
+
+    def emit_step(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+        """The lowered program as text, without a device. E703 for a backend that has neither one step nor all of them."""
+        self._require_available(ctx.target)
+        missing = [hook for hook in STEPS if not self._has(hook)]
+        if missing and not (self._has("emit") and self._has("compile_kernel")):
+            reason = f"it has neither the hook compile_kernel nor all of {', '.join(STEPS)}"
+            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        return self._typed(Emitted, "emit", planned=planned, ctx=ctx)
+
+    def compile_step(self, emitted: Emitted, ctx: CompileContext) -> Binary:
+        """The machine code of a lowered program, without a device."""
+        return self._typed(Binary, "compile", emitted=emitted, ctx=ctx)
+
+    def load(self, binary: Binary, kernel: Kernel, source: Emitted, ctx: CompileContext) -> CompiledKernel:
+        """Machine code made ready to be launched on this machine."""
+        self._require_available(ctx.target)
+        runtime = self._call("runtime", ctx=ctx)
+        if not callable(getattr(runtime, "load", None)):
+            reason = f"its hook runtime answered {type(runtime).__name__}, which has no method load(binary, kernel, source)"
+            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+        loaded = self._attempt("runtime", lambda: runtime.load(binary=binary, kernel=kernel, source=source))
+        return self._checked(CompiledKernel, "runtime", loaded)
+
+    def report(self) -> BackendReport:
+        """What ``zellige backends list`` shows."""
+        found = self.devices
+        return BackendReport(
+            name=self.manifest.name,
+            entry_point=self.origin.text,
+            manifest=self.manifest,
+            devices=found if isinstance(found, tuple) else (),
+            unavailable=found if isinstance(found, Unavailable) else None,
+            origin=self.origin.name,
+        )
+
+    def _has(self, hook: str) -> bool:
+        return bool(getattr(self._hooks.hook, hook).get_hookimpls())
+
+    def _require_available(self, target: Target) -> None:
+        if isinstance(self.manifest.state, Unavailable):
+            raise catalogue.E706.error(target=str(target), reason=self.manifest.state.reason)
+
+    def _call(self, hook: str, **arguments: object) -> Any:
+        return self._attempt(hook, lambda: getattr(self._hooks.hook, hook)(**arguments))
+
+    def _attempt(self, hook: str, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except (ZelligeError, InternalError):
+            raise
+        except (Exception, SystemExit) as error:
+            manifest = self.__dict__.get("manifest")
+            known = self.diagnose(error) if manifest is not None and isinstance(error, Exception) else None
+            if known is not None:
+                raise known from error
+            raise catalogue.E709.error(
+                name=self.origin.name,
+                hook=hook,
+                reason=f"{type(error).__name__}: {error}",
+                vendor=manifest.vendor if manifest is not None else "its author",
+            ) from error
+
+    def _typed(self, kind: type[_T], hook: str, **arguments: object) -> _T:
+        return self._checked(kind, hook, self._call(hook, **arguments))
+
+    def _checked(self, kind: type[_T], hook: str, answer: object) -> _T:
+        if not isinstance(answer, kind):
+            reason = f"its hook {hook} answered {type(answer).__name__}, expected {kind.__name__}"
+            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+        return answer

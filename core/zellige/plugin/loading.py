@@ -1,0 +1,61 @@
+"""Loading one backend, whatever is wrong with it.
+
+In: an :class:`Origin`, where a backend's object comes from. Out: a :class:`~zellige.plugin.handle.BackendHandle`, or :class:`Quarantined`
+with the error that its target raises: the import failed (E701), another version of the contract (E702), a wrong shape or answer (E703).
+"""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pluggy
+
+from zellige.diagnostics import ZelligeError, catalogue
+from zellige.plugin.contract import API
+from zellige.plugin.handle import BackendHandle
+from zellige.plugin.origin import Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A backend that could not be taken in: the error its target raises, and the traceback of the failure."""
+
+    origin: Origin
+    error: ZelligeError
+    traceback: str
+
+
+def loader(text: str) -> Callable[[], object]:
+    """What loads ``module:attribute``."""
+    module, _, attribute = text.partition(":")
+    return lambda: getattr(importlib.import_module(module), attribute)
+
+
+def refused(origin: Origin, reason: str) -> Quarantined:
+    """A backend that breaks the contract (E703)."""
+    return Quarantined(origin=origin, error=catalogue.E703.error(name=origin.name, reason=reason), traceback="")
+
+
+def load(origin: Origin) -> BackendHandle | Quarantined:
+    """Load and validate one backend. Whatever goes wrong is kept, since a stranger's package must not break ours."""
+    try:
+        plugin = origin.load()
+        theirs = getattr(plugin, "API", None)
+        if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(isinstance(part, int) for part in theirs)):
+            raise catalogue.E703.error(name=origin.name, reason=f"its API is {theirs!r}, expected (major, minor)")
+        if theirs[0] != API[0] or theirs[1] > API[1]:
+            raise catalogue.E702.error(name=origin.name, theirs=".".join(map(str, theirs)), ours=".".join(map(str, API)))
+        return BackendHandle(origin, plugin)
+    except ZelligeError as error:
+        return Quarantined(origin=origin, error=error, traceback=traceback.format_exc())
+    except pluggy.PluginValidationError as error:
+        text = traceback.format_exc()
+        broken = catalogue.E703.error(name=origin.name, reason=str(error).replace("\n", " "))
+        return Quarantined(origin=origin, error=broken, traceback=text)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise anything while it is imported
+        text = traceback.format_exc()
+        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=f"{type(error).__name__}: {error}")
+        return Quarantined(origin=origin, error=failed, traceback=text)

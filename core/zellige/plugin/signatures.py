@@ -1,0 +1,69 @@
+"""Whether a backend's object has the shape that the contract asks for, said precisely where it has not.
+
+In: a backend's object. Out: :func:`shape_problems`, one sentence for each hook that is misspelt, takes arguments that there are not, is
+missing, or stands there without its mark. pluggy would accept a misspelt hook, and names only the first of several faults.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterator
+from typing import Final
+
+from zellige.plugin.hooks import PROJECT, BackendHooks
+
+REQUIRED: Final = ("manifest", "probe", "describe")
+STEPS: Final = ("emit", "compile", "runtime")
+
+_MARK: Final = f"{PROJECT}_impl"
+
+
+def hook_parameters() -> dict[str, tuple[str, ...]]:
+    """The hooks of the contract with the names of their arguments."""
+    found = {name: value for name, value in vars(BackendHooks).items() if inspect.isfunction(value) and not name.startswith("_")}
+    return {name: tuple(inspect.signature(value).parameters)[1:] for name, value in found.items()}
+
+
+def shape_problems(plugin: object) -> tuple[str, ...]:
+    """What is wrong with the hooks of ``plugin``; empty where nothing is."""
+    return tuple(_problems(plugin))
+
+
+def _problems(plugin: object) -> Iterator[str]:
+    hooks = hook_parameters()
+    marked: set[str] = set()
+    for name in dir(plugin):
+        if name.startswith("__"):
+            continue
+        member = inspect.getattr_static(plugin, name)
+        function = getattr(member, "__func__", member)
+        if not hasattr(function, _MARK):
+            continue
+        marked.add(name)
+        if name not in hooks:
+            close = difflib.get_close_matches(name, hooks, n=1)
+            yield f"the contract has no hook {name}" + (f": did you mean {close[0]}?" if close else f" (it has {', '.join(hooks)})")
+            continue
+        yield from _argument_problems(name, getattr(plugin, name), hooks[name])
+    for name in REQUIRED:
+        if name not in marked:
+            unmarked = " (a method of that name is there, but is not marked with @hookimpl)" if hasattr(plugin, name) else ""
+            yield f"it lacks the hook {name}{unmarked}"
+    for name in hooks:
+        if name not in marked and name not in REQUIRED and callable(inspect.getattr_static(plugin, name, None)):
+            yield f"its method {name} has the name of a hook, but is not marked with @hookimpl"
+
+
+def _argument_problems(name: str, method: object, known: tuple[str, ...]) -> Iterator[str]:
+    try:
+        signature = inspect.signature(method)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        yield f"its hook {name} is no function"
+        return
+    full = f"{name}({', '.join(known)})"
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            yield f"its hook {name}{signature} takes any arguments (*{parameter.name}); it must name those of {full} that it uses"
+        elif parameter.name not in known and parameter.default is parameter.empty:
+            yield f"its hook {name}{signature} has an unknown argument {parameter.name!r}; the hook is {full}"
