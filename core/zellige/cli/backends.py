@@ -1,15 +1,23 @@
-"""``zellige backends list``: every backend that was found, its targets, and whether it works here."""
+"""``zellige backends list | doctor | describe``: which backends there are, what is wrong with those that do not work, what a target can do.
+
+In: the installed backends. Out: tables on standard output, or JSON.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
-    from zellige.plugin.contract import BackendReport
+    from zellige.plugin.contract import BackendReport, Capabilities
+
+_DOCTOR_SECONDS: Final = 30.0
 
 
 @click.group()
@@ -28,10 +36,62 @@ def list_backends(verbose: bool) -> None:
     console = wide_console()
     console.print(backend_table(reports, verbose=verbose))
     if verbose:
-        for report in reports:
-            if report.traceback:
-                console.print(f"\n{report.name} could not be loaded:", style="bold")
-                console.print(report.traceback.rstrip(), markup=False, highlight=False, soft_wrap=True)
+        _print_tracebacks(console, reports)
+
+
+@backends.command("doctor")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--seconds", default=_DOCTOR_SECONDS, show_default=True, help="How long each may take to load and to look for its devices.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def doctor(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
+    """Load every backend, or those NAMEd, in a process of its own, and say what is wrong. Exit code 1 when one is broken.
+
+    A backend that hangs or ends its process is reported like any other. One whose device is not here is not broken.
+    """
+    from zellige.cli.console import wide_console
+    from zellige.plugin.registry import registry
+
+    found = registry()
+    reports = found.isolated_reports(seconds, frozenset(names))
+    missing = [name for name in names if name not in {part for report in reports for part in (report.name, report.origin)}]
+    if missing:
+        found.named(missing[0])  # raises the error that names the known ones
+    broken = [report for report in reports if is_broken(report)]
+    if as_json:
+        click.echo(json.dumps([_report_json(report) for report in reports], indent=1))
+    else:
+        console = wide_console()
+        console.print(health_table(reports))
+        _print_tracebacks(console, reports)
+    if broken:
+        raise SystemExit(1)
+
+
+@backends.command("describe")
+@click.argument("name")
+@click.option("--target", "arch", metavar="ARCH", default="", help="An architecture of the backend, which need not be in this machine.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, of the schema in docs/capabilities.schema.json.")
+def describe(name: str, arch: str, as_json: bool) -> None:
+    """Say what the targets of the backend NAME can do, after checking that what it says is consistent."""
+    from zellige.cli.console import wide_console
+    from zellige.plugin.registry import registry
+    from zellige.plugin.schema import to_json
+
+    handle = registry().named(name)
+    target = registry().resolve(f"{handle.manifest.targets[0]}:{arch}" if arch else handle.manifest.targets[0])
+    capabilities = handle.checked_capabilities(target, handle.describe(target))
+    if as_json:
+        click.echo(json.dumps(to_json(capabilities), indent=1))
+        return
+    console = wide_console(120)
+    for table in capability_tables(capabilities):
+        console.print(table)
+
+
+def is_broken(report: BackendReport) -> bool:
+    """Whether a backend is at fault, rather than without a device or not built."""
+    codes = ("quarantined", "probe-failed", "probe-timeout", "probe-crashed", "contract")
+    return report.unavailable is not None and report.unavailable.code in codes
 
 
 def backend_table(reports: tuple[BackendReport, ...], *, verbose: bool = False) -> Table:
@@ -47,6 +107,18 @@ def backend_table(reports: tuple[BackendReport, ...], *, verbose: bool = False) 
     return table
 
 
+def health_table(reports: tuple[BackendReport, ...]) -> Table:
+    """One row a backend: whether it is well, and what is wrong where it is not."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("backend", "from", "health", "state")
+    for report in reports:
+        health = "broken" if is_broken(report) else "well" if report.devices else "not available"
+        table.add_row(report.name, Text(report.entry_point), health, Text(state(report)))
+    return table
+
+
 def state(report: BackendReport) -> str:
     """The state in words: the devices that work, or why none does."""
     if report.unavailable is not None:
@@ -54,3 +126,49 @@ def state(report: BackendReport) -> str:
     if not report.devices:
         return "no device"
     return ", ".join(device.name for device in report.devices)
+
+
+def capability_tables(capabilities: Capabilities) -> list[Table]:
+    """A table of the single values, and one of each list of parts."""
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Table(capabilities.target, "", "checked by")
+    tables = [head]
+    for field in dataclasses.fields(capabilities):
+        value = getattr(capabilities, field.name)
+        if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            names = [f.name for f in dataclasses.fields(value[0]) if any(getattr(part, f.name) != f.default for part in value)]
+            table = Table(*names, title=field.name)
+            for part in value:
+                table.add_row(*(Text(_text(getattr(part, name))) for name in names))
+            tables.append(table)
+        elif field.name != "target" and value != field.default:
+            head.add_row(field.name, Text(_text(value)), field.metadata["checked by"])
+    return tables
+
+
+def _text(value: Any) -> str:
+    if dataclasses.is_dataclass(value):
+        return ", ".join(f"{f.name} {_text(getattr(value, f.name))}" for f in dataclasses.fields(value) if getattr(value, f.name))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
+
+
+def _print_tracebacks(console: Console, reports: tuple[BackendReport, ...]) -> None:
+    for report in reports:
+        if report.traceback:
+            console.print(f"\n{report.name} failed:", style="bold")
+            console.print(report.traceback.rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+
+def _report_json(report: BackendReport) -> dict[str, Any]:
+    return {
+        "name": report.name,
+        "entry_point": report.entry_point,
+        "is_broken": is_broken(report),
+        "devices": [dataclasses.asdict(device) for device in report.devices],
+        "unavailable": None if report.unavailable is None else dataclasses.asdict(report.unavailable),
+        "traceback": report.traceback,
+    }

@@ -30,11 +30,12 @@ class Best:
 
 
 def described(
-    statement: Stmt, launch: Launch, *, shape: Sequence[int | None] | None = None, accumulator: str = "", spaces: Sequence[str] = ()
+    statement: Stmt, launch: Launch | None, *, shape: Sequence[int | None] | None = None, accumulator: str = "", spaces: Sequence[str] = ()
 ) -> Operation:
-    """``statement`` in the words of the contract. ``spaces`` are those of its operands where they are decided already."""
+    """``statement`` of ``launch``, whose hints count where it is known, in the words of the contract. ``spaces`` are those of its operands
+    where they are decided already."""
     regions = _regions(statement)
-    hints = {hint.buffer.root: hint.kind for hint in launch.hints if isinstance(hint, LayoutHint)}
+    hints = {hint.buffer.root: hint.kind for hint in (launch.hints if launch is not None else ()) if isinstance(hint, LayoutHint)}
     dtypes = tuple(region.buffer.dtype.name for region in regions)
     return Operation(
         kind=_KINDS[type(statement)],

@@ -73,7 +73,7 @@ def sizes_of(gemm: Gemm) -> tuple[int | None, int | None, int | None]:
     return extent(gemm.c, -2), extent(gemm.c, -1), k
 
 
-def choose_product(gemm: Gemm, machine: Machine, launch: Launch) -> Product:
+def choose_product(gemm: Gemm, machine: Machine, launch: Launch | None = None) -> Product:
     """The best of what the backend offers for a product; where it leaves the choice to its capabilities, a unit that takes the types as
     they are, else one that holds their values, else a loop of the vector engine. E420 where there is not even that."""
     accumulator, sizes = accumulator_of(gemm), sizes_of(gemm)

@@ -4,8 +4,8 @@ In: nothing (pure declarations). Out: :class:`Capabilities` and its parts. Every
 those that name a thing has a default, which means "not said" or "none", so that a backend written for an earlier minor version stays
 right. :mod:`zellige.plugin.schema` makes the JSON Schema from these declarations, checks answers against it and against each other.
 
-Each field says in its metadata what checks it: ``contract`` is the check of consistency that every answer goes through, ``storage`` and
-``products`` are the programs that ``zellige backends doctor --probe`` runs on the device, and ``declared only`` is taken on trust.
+Each field says in its metadata what checks it: ``contract`` is the check of consistency that every answer goes through, and
+``declared only`` is taken on trust.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ Determinism = Literal["none", "run", "device"]
 Rounding = Literal["", "nearest-even", "toward-zero", "stochastic"]
 
 _BY_CONTRACT: Final = {"checked by": "contract"}
-_BY_STORAGE: Final = {"checked by": "storage"}
-_BY_PRODUCTS: Final = {"checked by": "products"}
 
 
 def _consistent(default: Any = ()) -> Any:
@@ -89,9 +87,9 @@ class MatmulUnit:
     ``order`` (how the k terms of a block add up, in words) are what error bounds are made from.
     """
 
-    a: str = field(metadata=_BY_PRODUCTS)
-    b: str = field(metadata=_BY_PRODUCTS)
-    c: str = field(metadata=_BY_PRODUCTS)
+    a: str = field(metadata=_BY_CONTRACT)
+    b: str = field(metadata=_BY_CONTRACT)
+    c: str = field(metadata=_BY_CONTRACT)
     m: int = _consistent(1)
     n: int = _consistent(1)
     k: int = _consistent(1)
@@ -253,9 +251,9 @@ class Capabilities:
     vector_bytes: int = _consistent(0)
     cache_line_bytes: int = _consistent(0)
     spaces: tuple[Space, ...] = _consistent()
-    dtypes: tuple[str, ...] = field(default=(), metadata=_BY_STORAGE)
+    dtypes: tuple[str, ...] = field(default=(), metadata=_BY_CONTRACT)
     compute_dtypes: tuple[str, ...] = _consistent()
-    matmul: tuple[MatmulUnit, ...] = field(default=(), metadata=_BY_PRODUCTS)
+    matmul: tuple[MatmulUnit, ...] = field(default=(), metadata=_BY_CONTRACT)
     features: tuple[str, ...] = _declared(())
     engines: tuple[Engine, ...] = _consistent()
     copies: tuple[CopyPath, ...] = _consistent()

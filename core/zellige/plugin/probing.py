@@ -55,12 +55,13 @@ def report_isolated(name: str, entry_point: str, seconds: float) -> BackendRepor
             command, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, env={**os.environ, ISOLATE: "0"}
         )
     except subprocess.TimeoutExpired:
-        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=_too_long(seconds))
+        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=_too_long(seconds), origin=name)
     line = next((line for line in done.stdout.splitlines() if line.startswith(_MARK)), None)
     if line is None:
         reason = f"the process that loaded it and looked for devices {_ending(done.returncode)}"
         broken = Unavailable(code="probe-crashed", reason=reason)
-        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=broken, traceback=done.stderr.strip())
+        said = done.stderr.strip()
+        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=broken, traceback=said, origin=name)
     data: dict[str, Any] = json.loads(line[len(_MARK) :])
     missing = data["unavailable"]
     return BackendReport(
@@ -70,6 +71,7 @@ def report_isolated(name: str, entry_point: str, seconds: float) -> BackendRepor
         devices=tuple(Device(**{**d, "compute_version": _pair(d["compute_version"])}) for d in data["devices"]),
         unavailable=None if missing is None else Unavailable(**missing),
         traceback=data["traceback"],
+        origin=name,
     )
 
 

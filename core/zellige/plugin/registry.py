@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -170,9 +171,15 @@ class Registry:
         ]
         return (*(handle.report() for handle in self.backends), *broken)
 
-    def isolated_reports(self, seconds: float) -> tuple[BackendReport, ...]:
-        """One report an entry point, each loaded and asked for its devices in a process of its own, which may die or hang."""
-        return tuple(report_isolated(origin.name, origin.text, seconds) for origin in self._origins)
+    def isolated_reports(self, seconds: float, names: frozenset[str] = frozenset()) -> tuple[BackendReport, ...]:
+        """One report an entry point (of those named, where some are), each loaded and asked for its devices in a process of its own, which
+        may die or hang. What only shows beside others, a name or target that is taken, is found here."""
+        wanted = [origin for origin in self._origins if not names or origin.name in names]
+        reports = [report_isolated(origin.name, origin.text, seconds) for origin in wanted]
+        crashed = {report.origin for report in reports if report.unavailable is not None and report.unavailable.code == "probe-crashed"}
+        together = Registry(origin for origin in self._origins if origin.name not in crashed)
+        taken = {entry.origin.name: entry for entry in together.quarantined if not entry.traceback}
+        return tuple(_with_taken(report, taken) for report in reports)
 
     def _alias(self, name: str) -> Target | None:
         found = [(handle, text) for handle in self.backends for alias, text in handle.manifest.aliases if alias == name]
@@ -225,6 +232,13 @@ def registry() -> Registry:
         text = f"{one.distribution}: {one.point.value}"
         origins.append(Origin(name=one.point.name, text=text, load=one.point.load, is_own=one.distribution == OWN_DISTRIBUTION))
     return Registry(origins)
+
+
+def _with_taken(report: BackendReport, taken: dict[str, Quarantined]) -> BackendReport:
+    entry = taken.get(report.origin)
+    if entry is None:
+        return report
+    return replace(report, devices=(), unavailable=Unavailable(code="quarantined", reason=entry.error.diagnostics[0].message))
 
 
 def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
