@@ -20,6 +20,37 @@ def test_numbers_of_lanes_and_blocks(run):
     np.testing.assert_array_equal(a, np.tile([w * 100 + i for w in range(2) for i in range(32)], (6, 1)))
 
 
+def test_bindings_by_the_name_of_a_dimension(run):
+    @T.prim_func
+    def k(A: T.Tensor((3, 4, 8), "int32")):
+        with T.Kernel(3, threads=(8, 4)):
+            x = T.thread_binding(0, 8, thread="threadIdx.x")
+            y = T.thread_binding(0, 4, "threadIdx.y")
+            block = T.get_block_binding()
+            A[block, y, x] = x + 10 * y + 100 * block + 1000 * T.thread_binding(0, 1, thread="threadIdx.z")
+
+    blocks, rows, columns = np.indices((3, 4, 8))
+    np.testing.assert_array_equal(run(k, np.full((3, 4, 8), -1, np.int32)), columns + 10 * rows + 100 * blocks)
+
+
+def test_a_binding_whose_range_is_not_the_launch(refused):
+    def longer(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=8):
+            A[T.thread_binding(0, 9)] = 1
+
+    def shifted(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=8):
+            A[T.thread_binding(1, 8)] = 1
+
+    def nameless(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=8):
+            A[T.thread_binding(0, 8, thread="vthread")] = 1
+
+    assert "the extent 8 that T.Kernel's threads have along threadIdx.x" in str(refused("E258", longer))
+    assert "a range from 0" in str(refused("E258", shifted))
+    assert "one of threadIdx.x" in str(refused("E258", nameless))
+
+
 def test_dimensions_that_were_not_given():
     @T.prim_func
     def k(A: T.Tensor((4,), "int32")):

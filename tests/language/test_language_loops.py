@@ -273,3 +273,15 @@ def test_an_operation_outside_of_a_kernel(operation):
     with pytest.raises(Exception) as caught:
         getattr(T, name)(*arguments.get(name, (tile,) * (3 if name == "gemm" else 2)))
     assert caught.value.code in ("E101", "E222")
+
+
+def test_parallel_in_small_letters_is_the_same_loop(run):
+    @T.prim_func
+    def k(A: T.Tensor((4, 6), "int32"), B: T.Tensor((6, 4), "int32")):
+        with T.Kernel(1):
+            for i in T.parallel(4):
+                for j in T.parallel(6):
+                    B[j, i] = A[i, j]
+
+    a = np.arange(24, dtype=np.int32).reshape(4, 6)
+    np.testing.assert_array_equal(run(k, a, np.zeros((6, 4), np.int32)), a.T)

@@ -1,14 +1,15 @@
 """Mistakes that published kernels have and that no rule of the language forbids.
 
-In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283 and E285: an error where the kernel cannot be meant
-so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
+In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283 and E285 to E287: an error where the kernel cannot
+be meant so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
 * E281: elements of a written tensor beyond everything that the blocks write, by the ranges of the block and loop variables;
 * E282: a tile that a product adds to in every iteration of a loop, that each iteration uses as if it were new, and that no
   iteration clears: the attention score tile;
 * E283: the result of an exponential rounded to 16 bits and then used for something else than a product;
-* E285: an access that is always outside of its buffer (:mod:`zellige.analysis.lint_bounds`).
+* E285: an access that is always outside of its buffer (:mod:`zellige.analysis.lint_bounds`);
+* E286 and E287: see :mod:`zellige.analysis.lint_storage`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 
 from zellige.analysis.intervals import Interval, interval
 from zellige.analysis.lint_bounds import outside
+from zellige.analysis.lint_storage import accumulated_outputs, overrun_tiles
 from zellige.diagnostics import Diagnostic, Span, catalogue
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Region, Var
 from zellige.ir.sizes import size_vars
@@ -56,7 +58,7 @@ def lint(kernel: Kernel) -> list[Diagnostic]:
         found.extend(_uncleared(launch))
         found.extend(_narrowed(launch))
     found.extend(outside(kernel, lambda launch: _with_ranges(launch.body, _launch_ranges(launch, {}))))
-    return found
+    return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel)]
 
 
 # ---- what is read and written

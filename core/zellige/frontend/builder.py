@@ -132,6 +132,7 @@ class Builder:
         self.before_launch: Callable[[], None] | None = None
         self.after_placement: Callable[[], None] | None = None  # called when a tensor parameter has got its shape
         self.used_constants: set[str] = set()
+        self.reduce_scopes: list[Any] = []  # the reducers of the T.attr blocks around, the innermost last
         self.point_depths: list[int] = []  # the numbers of the bodies of the open T.Parallel loops
         self.points: list[Points] = []  # the open T.Parallel loops themselves
         self._bodies: list[list[Stmt]] = []

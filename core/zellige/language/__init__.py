@@ -24,6 +24,7 @@ from zellige.language.allocate import (
     alloc_shared,
     alloc_var,
 )
+from zellige.language.allreduce import attr, comm_reducer, tvm_thread_allreduce
 from zellige.language.atomics import (
     atomic_add,
     atomic_addx2,
@@ -70,7 +71,6 @@ from zellige.language.hints import (
     use_swizzle,
 )
 from zellige.language.integers import (
-    Not,
     align_up,
     bitwise_and,
     bitwise_not,
@@ -197,6 +197,7 @@ from zellige.language.words import WORDS as _WORDS
 from zellige.layout import Fragment, Layout, PartialFragment
 
 c2d_im2col = im2col
+parallel = Parallel
 for _table in (_UNARY_FLOAT, _FAST, _DTYPES, _PAIRS, _WORDS):
     globals().update(_table)
 globals().update({"__ffs": _ffs, "__fns": _fns, "__ldg": _read})

@@ -37,20 +37,27 @@ def get_thread_binding(dim: int = 0) -> Scalar:
     return get_thread_bindings()[_axis(dim, _DIMENSIONS, "thread dimension")]
 
 
-def thread_binding(extent: Any, thread: str = "threadIdx.x") -> list[Scalar]:
-    """``for tx in T.thread_binding(128, "threadIdx.x")``: each lane runs the body once, with its own number.
+def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") -> Any:
+    """The lane's number along a dimension of ``threads``, whose range is given.
 
-    E258: no such dimension, or another extent than the launch's ``threads`` along it.
+    ``for tx in T.thread_binding(128, "threadIdx.x")``: each lane runs the body once, with its own number. A range from 0,
+    ``tx = T.thread_binding(0, 128, "threadIdx.x")``, is the number itself. E258: no such dimension, or another range than the launch's.
     """
+    if isinstance(stop, str):
+        stop, thread = None, stop
     known = {f"threadIdx.{axis}": dim for dim, axis in enumerate("xyz")}
     if thread not in known:
         wanted = "one of " + ", ".join(known)
         raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=arithmetic.describe(thread))
     lanes = get_thread_extents()[known[thread]]
+    extent = start if stop is None else stop
     if getattr(extent, "constant", extent) != lanes:
         wanted = f"the extent {lanes} that T.Kernel's threads have along {thread}"
         raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=arithmetic.describe(extent))
-    return [get_thread_binding(known[thread])]
+    if stop is not None and getattr(start, "constant", start) != 0:
+        raise catalogue.E258.error(here(), operation="T.thread_binding", wanted="a range from 0", given=arithmetic.describe(start))
+    own = get_thread_binding(known[thread])
+    return [own] if stop is None else own
 
 
 def get_thread_bindings() -> list[Scalar]:

@@ -34,6 +34,14 @@ E285 = code(
         "index known at run time does not"
     ),
 )
+E286 = code(
+    "E286", "output that starts undefined", "{name} is an output that atomic operations change and that nothing sets",
+    hint="pass a tensor that holds the start values in the place of the output",
+)
+E287 = code(
+    "E287", "loop runs over the end of a tile", "{axis} counts to {count} and is an index of {name}, which has {size} elements there",
+    hint="allocate {count} elements, or write the access under a condition: what lies beyond reads as 0 and is not written",
+)
 E296 = code(
     "E296", "two points touch one element", "{element} is touched by {what} ({times})",
     hint="give each point an element of its own, or use an atomic or a reducer",
