@@ -93,7 +93,7 @@ def test_absent_names_are_absent(tool, rows):
 def test_an_absent_name_in_a_kernel(refused):
     def k(A: T.Tensor((4,), "float32")):
         with T.Kernel(1):
-            T.tvm_thread_allreduce(A)
+            T.decl_buffer(A)
 
     refused("E117", k)
 
