@@ -71,6 +71,7 @@ from zellige.language.hints import (
     use_swizzle,
 )
 from zellige.language.integers import (
+    Not,
     align_up,
     bitwise_and,
     bitwise_not,
