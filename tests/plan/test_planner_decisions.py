@@ -194,12 +194,12 @@ def test_results_that_the_vector_engine_cannot_reach_add_up_apart() -> None:
 # ---- roles, channels, versions
 
 
-def test_a_cpu_runs_everything_in_one_role_and_interleaves_copies() -> None:
+def test_a_cpu_runs_everything_in_one_role_and_packs_operands() -> None:
     launch = first(gemm(dtype="float32"), SCALAR_VECTOR_CPU)
     assert [r.name for r in launch.roles] == ["block"]
     assert launch.roles[0].body == launch.launch.body
     assert launch.channels == ()
-    assert choice(launch, Gemm).mechanism == "interleaved"
+    assert choice(launch, Gemm).mechanism == "packed"
 
 
 def test_copies_get_a_producer_and_rows_get_consumers() -> None:

@@ -37,6 +37,9 @@ def _llvm() -> Any:
 @lru_cache(maxsize=8)
 def _machine(host: Host) -> Any:
     llvm = _llvm()
+    if host.triple != llvm.get_process_triple():  # machine code to look at, not to run
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(host.triple)
     return target.create_target_machine(
         cpu=host.cpu, features=host.feature_string, opt=2, reloc="pic", codemodel="default", jit=False

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
-from zellige.ir.stmt import Copy, For, Gemm, Launch, Stmt
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Launch, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.nodes import Choice, PlannedLaunch
 from zellige.plan.products import accumulator_of
@@ -27,12 +27,13 @@ Operand: TypeAlias = Literal["a", "b"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Products:
     """All tables are by the identity of statements: the choice of each product, the copies of its direct operands, the copies that are
-    thereby no code, and the product that a merged loop is."""
+    thereby no code, the product that a merged loop is, and (by the loop) the fill that its first step replaces."""
 
     choices: Mapping[int, Choice] = field(default_factory=dict)
     sources: Mapping[int, Mapping[Operand, Copy]] = field(default_factory=dict)
     absorbed: frozenset[int] = frozenset()
     merged: Mapping[int, Gemm] = field(default_factory=dict)
+    fills: Mapping[int, Fill] = field(default_factory=dict)
 
     def source(self, gemm: Gemm, operand: Operand) -> Copy | None:
         """The copy of a direct operand."""
@@ -62,8 +63,20 @@ def products_of(planned: PlannedLaunch, prepared: Launch) -> Products:
                     found[operand] = next(s for s in body if isinstance(s, Copy) and s.dst.buffer is root)
             if choice.merge > 1 and loop is not None:
                 merged[id(loop)] = gemm
-    absorbed = frozenset(id(copy) for found in sources.values() for copy in found.values())
-    return Products(choices=choices, sources=sources, absorbed=absorbed, merged=merged)
+    fills = _replaced_fills(prepared, choices, merged)
+    absorbed = frozenset(id(copy) for found in sources.values() for copy in found.values()) | frozenset(map(id, fills.values()))
+    return Products(choices=choices, sources=sources, absorbed=absorbed, merged=merged, fills=fills)
+
+
+def _replaced_fills(prepared: Launch, choices: Mapping[int, Choice], merged: Mapping[int, Gemm]) -> dict[int, Fill]:
+    """The only fill of the result before each merged loop whose plan says that the first step replaces it."""
+    found: dict[int, Fill] = {}
+    for body, _ in _bodies(prepared):
+        for loop in body:
+            gemm = merged.get(id(loop))
+            if gemm is not None and choices[id(gemm)].fill is not None:
+                found[id(loop)] = next(s for s in body if isinstance(s, Fill) and s.dst.buffer is gemm.c.buffer)
+    return found
 
 
 def _bodies(launch: Launch) -> list[tuple[tuple[Stmt, ...], For | None]]:

@@ -211,8 +211,8 @@ def _pack_unless_kept(ctx: Context, kept: _Kept, source: _Source, depth: Value, 
 # -- merged loops --------------------------------------------------------------------------------------------------------
 
 
-def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile) -> None:
-    """The loop as products of several iterations each, added to ``c``."""
+def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: bool) -> None:
+    """The loop as products of several iterations each, added to ``c``, or the first of them replacing it."""
     fn = ctx.fn
     choice = ctx.products.choices[id(gemm)]
     layout = layout_of(ctx, gemm, choice, c.strides[-2])
@@ -236,10 +236,11 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile) -> None:
         group = layout.macro.unit.group
         words = depth if group == 1 else fn.binary("udiv", depth, i64(group))
         name = emit_macro(ctx.module, layout.macro)
+        clear = fn.compare("eq", at.index, first) if replaces else FALSE
         rows, columns = from_a.across(layout.a), from_b.across(layout.b)
         rows = rows if "m" in choice.unread else i64(layout.macro.m)
         columns = columns if "n" in choice.unread else i64(layout.macro.n)
-        fn.call(name, a, b, c.pointer, words, rows, columns, FALSE)
+        fn.call(name, a, b, c.pointer, words, rows, columns, clear)
 
 
 def _leaf(ctx: Context, size: int) -> Value:

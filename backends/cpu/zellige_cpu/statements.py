@@ -84,8 +84,8 @@ def _emit(ctx: Context, statement: Stmt) -> None:
     match statement:
         case Alloc(buffer=buffer):
             storage.allocate(ctx, buffer)
-        case Copy() if id(statement) in ctx.products.absorbed:
-            pass  # the product packs its operand from the source
+        case Copy() | Fill() if id(statement) in ctx.products.absorbed:
+            pass  # the product packs its operand from the source, or replaces its result
         case Copy() | Transpose():
             _check_extents(ctx, statement)
             maps.emit_map(ctx, tile_operations.copy_as_map(statement), emit_body)

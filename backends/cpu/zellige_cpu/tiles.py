@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer, Region, constant_value
-from zellige.ir.stmt import Copy, For, Gemm, Reduce, Scan, whole
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Reduce, Scan, whole
 from zellige.passes import tile_operations
 from zellige_cpu import products
 from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context, EmitBody
 from zellige_cpu.expressions import evaluate
+from zellige_cpu.indexes import uniform
 from zellige_cpu.leaf import gemm, reduce, scan
 from zellige_cpu.planned import unit_of
 from zellige_cpu.products import Tile
@@ -134,9 +135,20 @@ def emit_loop(ctx: Context, loop: For, emit_body: EmitBody) -> bool:
     c = direct_tile(ctx, statement.c)
     if c is None or c.strides[-1] != 1:
         c = staged_tile(ctx, statement.c, emit_body, loads=True)
-    products.emit_merged_loop(ctx, loop, statement, c)
+    fill = ctx.products.fills.get(id(loop))
+    products.emit_merged_loop(ctx, loop, statement, c, replaces=fill is not None)
+    if fill is not None:
+        _fill_if_empty(ctx, loop, fill, emit_body)
     _write_back(ctx, c, statement.c, emit_body)
     return True
+
+
+def _fill_if_empty(ctx: Context, loop: For, fill: Fill, emit_body: EmitBody) -> None:
+    """The fill that the loop's first step replaces, where there is no step."""
+    start, stop = ctx.freeze(ctx, loop.start), ctx.freeze(ctx, loop.stop)
+    if not ctx.scope.is_nonnegative(stop - start - 1):
+        with ctx.nested(), ctx.fn.when(ctx.fn.compare("sge", uniform(ctx, start), uniform(ctx, stop))):
+            emit_body(ctx, tile_operations.fill_as_map(fill))
 
 
 # -- reductions and scans ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint
 from zellige.ir.traverse import walk
 from zellige.plan.candidates import best, described, emulation_note
 from zellige.plan.capabilities import Machine
-from zellige.plan.direct import direct_copy, is_contiguous, unread_dimensions
+from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, unread_dimensions
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.facts import LaunchFacts, is_whole
@@ -90,6 +90,7 @@ def _product(
     unit = product.unit
     mechanism, merge = "", 1
     unread: tuple[str, ...] = ()
+    fill: Fill | None = None
     layouts: tuple[OperandLayout, ...] = ()
     if machine.style == "ordered" and product.tiling is not None:
         interleave = unit.interleave if unit is not None else 1
@@ -108,13 +109,14 @@ def _product(
             merge = merged_iterations(facts, gemm, product, loop, direct, scopes, decisions)
             if merge > 1:
                 unread = _unread(facts, gemm, loop, direct, scopes, decisions)
-            mechanism = "interleaved" if isinstance(loop.kind, Pipelined) and _has_copies(loop) else ""
-            if mechanism:
+                fill = _replaced_fill(facts, gemm, loop, decisions)
+            mechanism = "packed" if merge > 1 else ""
+            if mechanism and isinstance(loop.kind, Pipelined):
                 decisions.take(
-                    "when is the next tile copied?", "inside the product's own loop, a line at a time",
-                    "the target has no copy engine: loads between the product's instructions cost least; "
-                    "the number of stages does not matter for it",
-                    rejected=(("a copy of the whole tile before each product", "the product would wait for it"),), where=loop.span,
+                    "when are the next tiles copied?", "before the product that needs them, straight into packed form",
+                    "the target has no copy engine: lines are asked for a few rows ahead, and operands that other cells packed are "
+                    "used again; the number of stages does not matter for it",
+                    rejected=(("earlier, as the stages of the loop say", "nothing would run meanwhile"),), where=loop.span,
                 )  # fmt: skip
     elif unit is not None and unit.m > 1:
         kind = "swizzled" if machine.has_true_lanes else "blocks"
@@ -133,7 +135,7 @@ def _product(
     executor = unit.engine if unit is not None and unit.engine else machine.main_engine
     return Choice(
         operation=gemm, executor=executor, unit="" if unit is None else unit.name, mechanism=mechanism, tiling=product.tiling,
-        layouts=layouts, edge="none", is_native=product.is_native, merge=merge, unread=unread,
+        layouts=layouts, edge="none", is_native=product.is_native, merge=merge, unread=unread, fill=fill,
     )  # fmt: skip
 
 
@@ -183,10 +185,6 @@ def _tell_direct(gemm: Gemm, direct: Mapping[str, Copy | str], decisions: Decisi
             )  # fmt: skip
         else:
             decisions.take(f"is the tile {tile.name} stored?", "yes", found, where=gemm.span)
-
-
-def _has_copies(loop: For) -> bool:
-    return any(isinstance(s, Copy) and s.src.buffer.root.space == "global" for s in loop.body)
 
 
 def merged_iterations(
@@ -275,6 +273,16 @@ def _unread(
             where=gemm.span,
         )  # fmt: skip
     return unread
+
+
+def _replaced_fill(facts: LaunchFacts, gemm: Gemm, loop: For, decisions: Decisions) -> Fill | None:
+    fill = replaced_fill(facts, gemm, loop)
+    if fill is not None:
+        decisions.take(
+            f"when is {gemm.c.buffer.name} filled with zero?", "by the product's first step, which begins at zero",
+            "nothing uses it in between", rejected=(("before the loop", "zeros would be stored to be loaded again"),), where=fill.span,
+        )  # fmt: skip
+    return fill
 
 
 def packed_panel_bytes(product: Product) -> int:

@@ -11,6 +11,7 @@ changes what the copy reads. The copy's address must be known not to lie before 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import copysign
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
@@ -104,14 +105,10 @@ def unread_dimensions(
 
     The result is filled before the loop and copied out behind it, and the copies end where the rows of a or the columns of b do.
     """
-    root = gemm.c.buffer
-    body = facts.body_around(loop)
-    at = next((i for i, s in enumerate(body) if s is loop), 0)
-    fills = [s for s in body[:at] if isinstance(s, Fill) and s.dst.buffer is root and is_whole(s.dst)]
-    outs = [s for s in body[at + 1 :] if isinstance(s, Copy) and s.src.buffer is root]
-    uses = {id(use.statement) for use in facts.uses(root)}
-    if root.alias is not None or not fills or uses != {id(gemm), *map(id, fills), *map(id, outs)}:
+    ends = _fills_and_outs(facts, gemm, loop)
+    if ends is None:
         return ()
+    outs = ends[1]
     found = []
     for name, operand, place in (("m", "a", 0), ("n", "b", 1)):
         source = copies[operand]
@@ -122,6 +119,28 @@ def unread_dimensions(
         if left is not None and all(_ends_at(out, place, left, scopes) for out in outs):
             found.append(name)
     return tuple(found)
+
+
+def replaced_fill(facts: LaunchFacts, gemm: Gemm, loop: For) -> Fill | None:
+    """The fill with zero before the loop, where the first step of the loop can replace the result instead of adding to zeros."""
+    ends = _fills_and_outs(facts, gemm, loop)
+    if ends is None or len(ends[0]) != 1:
+        return None
+    value = constant_value(ends[0][0].value)
+    return ends[0][0] if value == 0 and copysign(1, value) > 0 else None
+
+
+def _fills_and_outs(facts: LaunchFacts, gemm: Gemm, loop: For) -> tuple[list[Fill], list[Copy]] | None:
+    """The fills of the result before the loop and the copies out of it behind, where it has no other uses and the product is whole."""
+    root = gemm.c.buffer
+    body = facts.body_around(loop)
+    at = next((i for i, s in enumerate(body) if s is loop), 0)
+    fills = [s for s in body[:at] if isinstance(s, Fill) and s.dst.buffer is root and is_whole(s.dst)]
+    outs = [s for s in body[at + 1 :] if isinstance(s, Copy) and s.src.buffer is root]
+    uses = {id(use.statement) for use in facts.uses(root)}
+    if root.alias is not None or not is_whole(gemm.c) or not fills or uses != {id(gemm), *map(id, fills), *map(id, outs)}:
+        return None
+    return fills, outs
 
 
 def _beyond(region: Region, dimension: int, scope: Scope) -> Form | None:

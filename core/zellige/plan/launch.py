@@ -6,6 +6,7 @@ In: the facts of a launch, its products and a machine. Out: a :class:`~zellige.p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import ceil, prod
 from typing import Final
 
@@ -25,8 +26,8 @@ them."""
 SHARED: Final = 8
 """Cells that share a packed operand: packing then costs a few hundredths of the product."""
 
-GROUPS: Final = 4
-"""Groups of cells that each worker should have, so that none waits long for the others."""
+GROUPS: Final = 2
+"""Groups of cells that each worker should have at least, so that none waits long for the others."""
 
 
 def plan_order(
@@ -137,14 +138,27 @@ def _shared(facts: LaunchFacts, choices: Sequence[Choice], machine: Machine, fac
     sharing = [number for number, uses in enumerate(depends) if any(uses) and not all(uses)]
     if not sharing:
         return None
-    chosen = list(factors)
-    for number in sharing:
-        chosen[number] = min(factors[number] * (SHARED if number == sharing[-1] else SHARED // 2), max(1, sizes[number]))
-    wanted = GROUPS * max(1, machine.capabilities.threads)
-    while prod(-(-size // factor) for size, factor in zip(sizes, chosen)) < wanted and any(f > 1 for f in chosen):
-        largest = max(range(len(chosen)), key=lambda number: (chosen[number], -number))
-        chosen[largest] = -(-chosen[largest] // 2)
-    return chosen
+    wanted = [f * (SHARED if n == sharing[-1] else SHARED // 2) if n in sharing else f for n, f in enumerate(factors)]
+    threads = max(1, machine.capabilities.threads)
+    fewest = min(GROUPS * threads, prod(sizes))
+    evenest = _evenness(sizes, [1] * len(sizes), threads)
+    # halving along the first variables first keeps together the cells that share the operand packed last
+    steps = [sorted({max(1, min(w, size) >> s) for s in range(4)}, reverse=True) for w, size in zip(wanted, sizes)]
+    for chosen in product(*reversed(steps)):
+        found = list(reversed(chosen))
+        if _groups(sizes, found) >= fewest and _evenness(sizes, found, threads) >= 0.9 * evenest:
+            return found
+    return None
+
+
+def _groups(sizes: Sequence[int], factors: Sequence[int]) -> int:
+    return prod(-(-size // factor) for size, factor in zip(sizes, factors))
+
+
+def _evenness(sizes: Sequence[int], factors: Sequence[int], threads: int) -> float:
+    """The part of the time in which all workers work, if all groups take as long as a full one."""
+    rounds = -(-_groups(sizes, factors) // threads)
+    return prod(sizes) / (threads * rounds * prod(factors))
 
 
 def _sides(facts: LaunchFacts, products: dict[int, Product]) -> dict[Var, int]:

@@ -232,6 +232,7 @@ class Choice:
     all others. ``tested`` are the dimensions of the global region that may leave (of an edge "partial": in the iterations that are not
     full). ``merge`` is how many iterations of the loop around it the executor may take at once without changing a bit (1: as written).
     ``unread`` names dimensions of a product (m, n) in which results beyond its tensors need not be computed, since nobody reads them.
+    ``fill`` is the fill with zero of the result which the first step of the product's loop replaces (a loop without steps still fills).
     """
 
     operation: Stmt
@@ -245,6 +246,7 @@ class Choice:
     tested: tuple[int, ...] = ()
     merge: int = 1
     unread: tuple[str, ...] = ()
+    fill: Stmt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
