@@ -270,7 +270,7 @@ class _Packer:
         with fn.loop(constant("i64", 0), constant("i64", spec.extent)) as row:
             (source,) = self._lines(row.index, 1)
             if spec.line_bytes <= _PREFETCHED:
-                self._prefetch(row.index, 2, 1)
+                self._prefetch(row.index, 4, 1)
             target = fn.offset(fn.params[5], _times(fn, row.index, spec.row_step))
             with fn.loop(constant("i64", 0), steps, unroll * side) as at:
                 first = fn.offset(source, _times(fn, at.index, spec.unit.group * size))
@@ -316,7 +316,7 @@ class _Packer:
         with fn.loop(constant("i64", 0), self._steps()) as at:
             sources = self._lines(_times(fn, at.index, spec.unit.group), spec.unit.group)
             if spec.line_bytes <= _PREFETCHED:
-                self._prefetch(_times(fn, at.index, spec.unit.group), max(8, spec.unit.group), spec.unit.group)
+                self._prefetch(_times(fn, at.index, spec.unit.group), max(16, spec.unit.group), spec.unit.group)
             for column, panel, vectors in self._groups_of_panels():
                 place = fn.offset(panel, fn.binary("add", _times(fn, at.index, vectors * lanes * word), constant("i64", spec.header)))
                 shift = _times(fn, column, size)
