@@ -17,7 +17,7 @@ from zellige.plan.planner import plan
 from zellige.plan.products import choose_product
 from zellige_cpu.backend import capabilities_of
 from zellige_cpu.host import Host, make_host, running_host
-from zellige_cpu.jit import compile_object
+from zellige_cpu.jit import assembly, compile_object
 from zellige_cpu.launch import lower
 from zellige_cpu.planned import unit_of
 
@@ -241,6 +241,16 @@ def test_the_instructions_that_a_machine_has_are_used(tools, name, operand, tota
     assert _is_object(name, compile_object(program.text, host))
     tiling = next(c.tiling for c in planned.launches[0].choices if isinstance(c.operation, Gemm))
     assert re.search(rf"_{tiling.m}x{tiling.n // host.lanes(4)}_", program.text), "the micro-kernel has the shape that the plan names"
+
+
+def test_the_steps_of_a_sum_are_apart_where_vectors_are_long(tools):
+    """Two dot products in a row never add to the same register: the second would wait for the first."""
+    host = machine("wide")
+    kernel = tools["kernel_of"](text(256, 256, 256, (128, 128, 32), ("bfloat16", "bfloat16", "float32")))
+    code = assembly(lower(plan(kernel, capabilities_of(host)), host, CompileOptions()).text, host)
+    targets = re.findall(r"vdpbf16ps\s.*%(zmm\d+)\n", code)
+    assert len(targets) >= 16
+    assert all(a != b for a, b in zip(targets, targets[1:]))
 
 
 def _is_object(name: str, data: bytes) -> bool:

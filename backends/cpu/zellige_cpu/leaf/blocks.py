@@ -21,7 +21,11 @@ from zellige_cpu.text import Function, Module, Value, constant, zero
 from zellige_cpu.types import element_bytes, register_type
 
 _UNROLL = 4
-"""Words of k in one round of a micro-kernel's loop."""
+"""Words of k in one round of a micro-kernel's loop, where the block is small."""
+
+_LARGE = 64
+"""Bytes of a vector from which the loop is not unrolled: its block is long enough without, and LLVM would put the steps of one sum next
+to each other, each of which waits for the one before."""
 
 _LINE = 64
 """Bytes of a cache line."""
@@ -56,6 +60,11 @@ class Macro:
     def width(self) -> int:
         """Columns of a full panel."""
         return self.vectors * self.lanes
+
+    @property
+    def unroll(self) -> int:
+        """Words of k in one round of a micro-kernel's loop."""
+        return 1 if self.lanes * self.unit.word_bytes >= _LARGE else _UNROLL
 
     @property
     def row_blocks(self) -> tuple[tuple[int, int], ...]:
@@ -134,11 +143,11 @@ def _emit_block(fn: Function, macro: Macro, rows: int, vectors: int, last_lanes:
         sums = _without_bias(fn, macro, panel, places, sums)
         panel = fn.offset(panel, macro.header)
     step = _Step(fn, macro, rows, vectors)
-    if macro.multiple % _UNROLL == 0:
-        sums = step.loop(a, panel, constant("i64", 0), steps, sums, _UNROLL)
+    if macro.multiple % macro.unroll == 0:
+        sums = step.loop(a, panel, constant("i64", 0), steps, sums, macro.unroll)
     else:
-        whole = fn.binary("and", steps, constant("i64", -_UNROLL))
-        sums = step.loop(a, panel, constant("i64", 0), whole, sums, _UNROLL)
+        whole = fn.binary("and", steps, constant("i64", -macro.unroll))
+        sums = step.loop(a, panel, constant("i64", 0), whole, sums, macro.unroll)
         sums = step.loop(a, panel, whole, steps, sums, 1)
     for (row, v), total in zip(places, sums):
         address = fn.offset(c, (row * macro.c_stride + v * lanes) * c_size)
@@ -197,8 +206,8 @@ class _Step:
             carried = [loop.carry(s) for s in sums]
             base_a = fn.offset(a, fn.binary("mul", loop.index, constant("i64", self.macro.a_k_step)))
             base_b = fn.offset(panel, fn.binary("mul", loop.index, constant("i64", self.panel_step)))
-            if unroll > 1 and self.macro.a_k_step == self.macro.unit.word_bytes:
-                self._prefetch(a, loop.index)
+            if unroll == self.macro.unroll and self.macro.a_k_step == self.macro.unit.word_bytes:
+                self._prefetch(a, loop.index, unroll)
             current = carried
             for k in range(unroll):
                 current = self._emit(base_a, base_b, k, current)
@@ -206,13 +215,13 @@ class _Step:
                 loop.update(old, new)
         return [loop.final(s) for s in carried]
 
-    def _prefetch(self, a: Value, step: Value) -> None:
+    def _prefetch(self, a: Value, step: Value, unroll: int) -> None:
         """A share of the rows that the next block reads, which may lie far away: their bytes are spread evenly over the steps."""
         fn, macro = self.fn, self.macro
-        share = -(-self.rows * macro.unit.word_bytes * _UNROLL // _LINE) * _LINE
-        ahead = fn.offset(a, self.rows * macro.a_row_step)
-        first = fn.offset(ahead, fn.binary("mul", step, constant("i64", share // _UNROLL)))
-        for line in range(0, share, _LINE):
+        share = self.rows * macro.unit.word_bytes  # of a step
+        round_bytes = -(-share * unroll // _LINE) * _LINE if unroll > 1 else share
+        first = fn.offset(fn.offset(a, self.rows * macro.a_row_step), fn.binary("mul", step, constant("i64", round_bytes // unroll)))
+        for line in range(0, round_bytes, _LINE):
             fn.intrinsic("llvm.prefetch", fn.offset(first, line), constant("i32", 0), constant("i32", 3), constant("i32", 1))
 
     def _emit(self, a: Value, panel: Value, k: int, sums: list[Value]) -> list[Value]:
