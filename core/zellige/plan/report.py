@@ -91,13 +91,17 @@ def channel_text(channel: Channel) -> str:
 
 
 def memory_lines(launch: PlannedLaunch) -> Iterator[str]:
-    """One line a space: bytes in use, and the tiles with their versions."""
-    spaces = dict.fromkeys(p.space for p in launch.placements)
+    """One line a space: bytes in use, and the tiles with their versions; at the end the tiles that are nowhere stored."""
+    packed = {at.buffer for choice in launch.choices for at in choice.layouts if at.is_direct}
+    stored = [p for p in launch.placements if p.buffer not in packed]
+    spaces = dict.fromkeys(p.space for p in stored)
     for space in spaces:
-        mine = [p for p in launch.placements if p.space == space]
+        mine = [p for p in stored if p.space == space]
         top = max(p.offset + p.bytes * p.slots for p in mine)
         tiles = ", ".join(f"{p.buffer.name}{f' x {p.slots}' if p.slots > 1 else ''}" for p in mine)
         yield f"{space}: {top} bytes ({tiles})"
+    if packed:
+        yield f"not stored: {', '.join(p.buffer.name for p in launch.placements if p.buffer in packed)}"
 
 
 def as_dictionary(planned: PlannedKernel) -> dict[str, Any]:
