@@ -41,7 +41,7 @@ def test_every_decision_is_printed_with_its_reason(file: Path) -> None:
     assert "pipelined_gemm for test:scalar_vector_cpu" in shown
     assert "8 x 32" in shown
     assert "not 16 x 32" in shown
-    assert "memory of a block shared: 32768 bytes (A_tile, B_tile)" in shown
+    assert "memory of a block fragment: 65536 bytes (C_tile) not stored: A_tile, B_tile" in shown
 
 
 def test_decisions_stand_under_the_lines_that_they_are_about(file: Path) -> None:
