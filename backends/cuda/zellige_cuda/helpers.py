@@ -365,17 +365,17 @@ def _matrix(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     if word == "ld":
         outs = ", ".join(f'"=r"(r[{i}])' for i in range(count))
         return (
-            f"{_D} void {match[0]}(void* into, const void* p) {{\n  unsigned int* const r = (unsigned int*)into;\n"
+            f"{_D} void {match[0]}(void* into, unsigned int p) {{\n  unsigned int* const r = (unsigned int*)into;\n"
             f'  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{names}}}, [%{count}];" : {outs} '
-            ': "r"(shared_address(p)) : "memory");\n}',
-            ("shared_address",),
+            ': "r"(p) : "memory");\n}',
+            (),
         )
     ins = ", ".join(f'"r"(r[{i}])' for i in range(count))
     return (
-        f"{_D} void {match[0]}(void* p, const void* from) {{\n  const unsigned int* const r = (const unsigned int*)from;\n"
-        f'  asm volatile("stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [%0], {{{names}}};" :: "r"(shared_address(p)), {ins} '
+        f"{_D} void {match[0]}(unsigned int p, const void* from) {{\n  const unsigned int* const r = (const unsigned int*)from;\n"
+        f'  asm volatile("stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [%0], {{{names}}};" :: "r"(p), {ins} '
         ': "memory");\n}',
-        ("shared_address",),
+        (),
     )
 
 
@@ -407,10 +407,10 @@ def _cp_async(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     cached = "cg" if size == 16 else "ca"
     extra, tail = (", bool valid", f', "r"(valid ? {size} : 0)') if is_tested else ("", "")
     return (
-        f"{_D} void {match[0]}(void* to, const void* from{extra}) {{\n"
+        f"{_D} void {match[0]}(unsigned int to, const void* from{extra}) {{\n"
         f'  asm volatile("cp.async.{cached}.shared.global [%0], [%1], {size}{", %2" if is_tested else ""};" '
-        f':: "r"(shared_address(to)), "l"(from){tail} : "memory");\n}}',
-        ("shared_address",),
+        f':: "r"(to), "l"(from){tail} : "memory");\n}}',
+        (),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType
-from zellige.ir.expr import Binary, Cast, Math, Var
+from zellige.ir.expr import Binary, Buffer, Cast, Expr, Math, Var
 from zellige.ir.stmt import Assert, Atomic, Barrier, Print, Shuffle, Vote
 from zellige.simt.distribution import Distribution
 from zellige.simt.ir import (
@@ -69,8 +69,13 @@ class CudaSpelling:
         blocks = f", {function.min_blocks}" if function.min_blocks else ""
         return f'extern "C" __global__ void __launch_bounds__({function.threads}{blocks}) {function.name}({", ".join(params)})'
 
-    def shared(self, function: Function) -> str:
-        return "extern __shared__ __align__(1024) unsigned char shared[];"
+    def shared(self, printer: Printer, function: Function) -> str:
+        address = f"const unsigned int shared_at = {printer.need('shared_address')}(shared);"
+        return f"extern __shared__ __align__(1024) unsigned char shared[];\n{address}"
+
+    def _shared_at(self, printer: Printer, buffer: Buffer, index: Expr) -> str:
+        """An element's 32-bit address in shared memory, as instructions want it."""
+        return f"shared_at + {printer.shared_offset(buffer, index)}"
 
     def special(self, var: Var, function: Function) -> str:
         if var is THREAD:
@@ -266,11 +271,11 @@ class CudaSpelling:
 
     def _matrix_load(self, printer: Printer, node: MatrixLoad) -> str:
         name = printer.need(f"ldmatrix_x{node.count}{'_trans' if node.is_transposed else ''}")
-        return f"{name}({self._registers(printer, node.into)}, {printer.address(node.buffer, node.source)});"
+        return f"{name}({self._registers(printer, node.into)}, {self._shared_at(printer, node.buffer, node.source)});"
 
     def _matrix_store(self, printer: Printer, node: MatrixStore) -> str:
         name = printer.need(f"stmatrix_x{node.count}{'_trans' if node.is_transposed else ''}")
-        return f"{name}({printer.address(node.buffer, node.target)}, {self._registers(printer, node.registers)});"
+        return f"{name}({self._shared_at(printer, node.buffer, node.target)}, {self._registers(printer, node.registers)});"
 
     def _product(self, printer: Printer, node: Product) -> str:
         form = node.form
@@ -280,7 +285,8 @@ class CudaSpelling:
         return f"{name}({c}, {a}, {b});"
 
     def _async_copy(self, printer: Printer, node: AsyncCopy) -> str:
-        target, source = printer.address(node.target, node.target_index), printer.address(node.source, node.source_index)
+        target = self._shared_at(printer, node.target, node.target_index)
+        source = printer.address(node.source, node.source_index)
         if node.is_valid is None:
             return f"{printer.need(f'cp_async_{node.size}')}({target}, {source});"
         return f"{printer.need(f'cp_async_{node.size}_if')}({target}, {source}, {printer.value(node.is_valid)});"

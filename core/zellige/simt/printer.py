@@ -89,7 +89,7 @@ class Spelling(Protocol):
         """The head of a kernel up to its opening brace."""
         ...
 
-    def shared(self, function: Function) -> str:
+    def shared(self, printer: Printer, function: Function) -> str:
         """The declaration of the block's shared memory as bytes named ``shared``."""
         ...
 
@@ -162,7 +162,13 @@ class Printer:
         """The address of an element."""
         return f"({self._memory(buffer)} + {self._index(index)})"
 
+    def shared_offset(self, buffer: Buffer, index: Expr) -> str:
+        """The place of an element of shared memory in bytes from the block's first."""
+        offset = next(m.offset for m in self.function.memories if m.buffer is buffer.root)
+        return f"{offset} + {max(1, buffer.dtype.bytes)} * {self._index(index)}"
+
     def name(self, thing: Var | Buffer) -> str:
+        """The name of a variable or of a buffer's memory."""
         return self._name(thing, thing.name)
 
     @property
@@ -215,7 +221,7 @@ class Printer:
         self._line(self.spelling.signature(function, params) + " {")
         self._depth = 1
         if function.shared_bytes:
-            self._line(self.spelling.shared(function))
+            self._line(self.spelling.shared(self, function))
         for memory in function.memories:
             text = f"(({self.type(memory.buffer.dtype)}*)(shared + {memory.offset}))"
             self._line(f"{self.type(memory.buffer.dtype)}* const {self.name(memory.buffer)} = {text};")

@@ -15,7 +15,7 @@ import numpy as np
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Load, Region, Select, Var, constant_value
+from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Region, Select, Var, constant_value
 from zellige.ir.stmt import Gemm, Map, Store
 from zellige.passes import tile_operations
 from zellige.simt import elements, maps
@@ -54,8 +54,8 @@ def emit_gemm(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
     sums, is_own = _accumulator(ctx, gemm, tiling)
     rows = WARP if tiling.columns == 1 and tiling.copies == 1 else _modulo(WARP, tiling.rows, ctx.warps)
     columns = _modulo(_divided(WARP, tiling.rows), tiling.columns, ctx.warps // tiling.rows)
-    first_row = ctx.value("row", times(rows, tiling.row_tiles * form.m))
-    first_column = ctx.value("column", times(columns, tiling.column_tiles * form.n))
+    first_row = times(rows, tiling.row_tiles * form.m)
+    first_column = times(columns, tiling.column_tiles * form.n)
     a_registers, b_registers = form.a_layout.registers, form.b_layout.registers
     steps = -(-k // form.k)
     with ctx.loop("k", steps, is_unrolled=True, span=gemm.span) as step:
@@ -341,12 +341,9 @@ def _by_matrix(
     which = ctx.value("m", Binary(op="truncdiv", left=LANE, right=number(8)))
     loads = total // count
     with ctx.loop("l", loads, is_unrolled=True) as load:
-        matrix = added((times(load, count), which if count == 4 else _modulo(which, count, 4)))
-        register = ctx.value("q", times(matrix, per_matrix))
-        per_tile = operand.layout.registers
-        tile = register if tiles == 1 else Binary(op="truncdiv", left=register, right=number(per_tile))
-        inner = register if tiles == 1 else Binary(op="truncmod", left=register, right=number(per_tile))
-        outer = number(0) if tiles == 1 else times(tile, operand.outer_tile)
+        tile, matrix = _tile_and_matrix(load, which, count, operand.layout.registers // per_matrix)
+        inner = times(matrix, per_matrix)
+        outer = added(times(term, factor * operand.outer_tile) for term, factor in terms_of(tile))
         block_outer = operand.layout.coordinate(0, register=inner, lane=number(0), warp=number(0))
         block_k = operand.layout.coordinate(1, register=inner, lane=number(0), warp=number(0))
         k = added((times(step, operand.k_tile), block_k))
@@ -364,21 +361,51 @@ def _by_matrix(
         )
 
 
+def _tile_and_matrix(load: Expr, which: Expr, count: int, per_tile: int) -> tuple[Expr, Expr]:
+    """The block and the matrix in it that lane group ``which`` of load number ``load`` brings, of ``per_tile`` matrices a block."""
+    own = which if count == 4 else _modulo(which, count, 4)
+    if count % per_tile == 0:
+        return added((times(load, count // per_tile), _divided(own, per_tile))), _modulo(own, per_tile, count)
+    steps = per_tile // count
+    return _divided(load, steps), added((times(_modulo(load, steps, 1 << 30), count), own))
+
+
 def _shared_offset(ctx: Context, operand: _Operand, home: SharedHome, indices: Sequence[Expr]) -> Expr:
     """The element offset of a place of the region (its last two dimensions), storage order included."""
     offsets = operand.region.offsets
-    parts: list[Expr] = []
+    terms: list[tuple[Expr, int]] = []
     lead = len(offsets) - 2
     for d, offset in enumerate(offsets):
-        place = narrow(elements.value_of(ctx, offset))
+        terms += ((term, home.pitch[d] * factor) for term, factor in terms_of(narrow(elements.value_of(ctx, offset))))
         if d >= lead:
-            place = added((place, indices[d - lead]))
-        parts.append(times(place, home.pitch[d]))
-    flat = swizzled(ctx.value("at", added(parts)), home.swizzle)
+            terms += ((term, home.pitch[d] * factor) for term, factor in terms_of(indices[d - lead]))
+    period = 1 if home.swizzle is None else 1 << (home.swizzle.shift + home.swizzle.bits)
+    moved = [times(term, factor) for term, factor in terms if factor % period]
+    kept = [times(term, factor) for term, factor in terms if factor % period == 0]
+    flat = added(moved) if home.swizzle is None else swizzled(ctx.value("at", added(moved)), home.swizzle)
+    flat = added((flat, *kept))
     slot = ctx.slots.get(operand.region.buffer.root)
     if home.slots > 1 and slot is not None:
         flat = added((flat, Binary(op="mul", left=slot, right=number(home.slot_elements))))
     return flat
+
+
+def terms_of(value: Expr) -> list[tuple[Expr, int]]:
+    """An int32 sum as terms and factors: what is a multiple of a swizzle's period passes it unchanged."""
+    found: list[tuple[Expr, int]] = []
+    pending: list[tuple[Expr, int]] = [(value, 1)]
+    while pending:
+        top, factor = pending.pop()
+        match top:
+            case Binary(op="add", left=left, right=right):
+                pending += ((right, factor), (left, factor))
+            case Binary(op="mul", left=left, right=Const(value=by)):
+                pending.append((left, factor * int(by)))
+            case Const(value=by):
+                found.append((number(1), factor * int(by)))
+            case _:
+                found.append((top, factor))
+    return found
 
 
 # ---- from shared memory, an element at a time ----
