@@ -119,3 +119,18 @@ def test_helpers_compile(name: str) -> None:
     opening = "struct alignas(8) wide8 { unsigned int x, y; }; struct alignas(16) wide16 { unsigned int x, y, z, w; };\n"
     cubin, _ = compiler.compile_cubin(opening + "\n".join(texts.values()), "helpers", "sm_80")
     assert cubin.startswith(b"\x7fELF")
+
+
+def test_points_of_sizes_known_at_run_time_are_shared_out() -> None:
+    """Every lane does its own points of a T.Parallel; only the block's own statements belong to one lane."""
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def count(values: T.Tensor((n,), "int32"), counts: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(n):
+                T.atomic_add(counts[values[i] % 8], 1)
+
+    text = dump(count.kernel, "cuda:sm_80", "source")
+    assert "thread == 0" not in text
+    assert "+= 64ll" in text

@@ -63,7 +63,9 @@ def _emit_dynamic(ctx: Context, statement: Map) -> None:
             rest = Binary(op="truncdiv", left=rest, right=size)
             ctx.code.emit(Bind(var=axis, value=_as(place, axis.dtype)))
             scope.add_variable(axis, Form.of(0), scope.form(extent) - 1)
-        ctx.emit_body(ctx, statement.body)
+        alone = Point(axes=statement.axes, distribution=Distribution(shape=(), digits=()), register=number(0))
+        with ctx.at(alone):
+            ctx.emit_body(ctx, statement.body)
     step = Const(value=ctx.threads, dtype=INT64)
     start = Cast(value=THREAD, dtype=INT64)
     ctx.code.emit(For(var=counter, start=start, stop=wide, step=step, kind=Serial(), body=tuple(body), span=statement.span))
