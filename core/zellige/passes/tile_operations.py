@@ -85,6 +85,7 @@ def converted(value: Expr, dtype: DType) -> Expr:
 
 
 def logical_not(value: Expr) -> Expr:
+    """The other truth value."""
     if isinstance(value, Const):
         return Const(value=not value.value, dtype=BOOL)
     return Unary(op="not", value=value)

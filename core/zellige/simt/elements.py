@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import BOOL, INT32, Binary, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Var, constant_value
+from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Var, constant_value
 from zellige.ir.stmt import Assign, Atomic, Bind, Store
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.simt.context import Context, conjunction
@@ -45,6 +45,7 @@ def value_of(ctx: Context, expr: Expr) -> Expr:
 
 
 def zero(dtype: DType) -> Const:
+    """The value that elements outside their buffer read as."""
     return Const(value=0.0 if dtype.is_float else False if dtype.is_bool else 0, dtype=dtype)
 
 
@@ -261,11 +262,3 @@ def _acting(ctx: Context, place: Place) -> Expr | None:
     if ctx.point is None or ctx.point.owner is None or place.memory.space == "registers":
         return place.condition
     return conjunction((ctx.point.owner, *place.conditions))
-
-
-def is_true(expr: Expr) -> bool:
-    return isinstance(expr, Const) and expr.dtype == BOOL and bool(expr.value)
-
-
-def int32(expr: Expr) -> Expr:
-    return expr if expr.dtype == INT32 else Cast(value=expr, dtype=INT32)

@@ -656,6 +656,7 @@ def bits_of(value: float, t: DType) -> int:
 
 
 def float_of_bits(bits: int) -> float:
+    """The float32 with these bits."""
     return float(struct.unpack("<f", struct.pack("<I", bits))[0])
 
 
