@@ -100,7 +100,7 @@ def main(run: Run) -> None:
     # A part's sum goes through log2 and exp2, which round like two more rescalings; joining sums over the parts twice.
     weights, total = softmax(q @ k.mT * lift(1 / math.sqrt(width)), steps=-(-keys // 64) + 2)
     expected = (weights.rounded(run.dtype) @ v / total).perturbed((2 * splits + 4) * U32).rounded(run.dtype).reshape(batch, heads, width)
-    run.check("flash decoding", partial(kernel, Q, K, V), expected, byte=2 * K.size * K.itemsize)
+    run.check("flash decoding", partial(kernel, Q, K, V), expected, byte=2 * K.nbytes)
 
 
 if __name__ == "__main__":

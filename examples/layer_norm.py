@@ -51,7 +51,7 @@ def main(run: Run) -> None:
     centred = x - x.sum(1, keepdims=True) / columns
     scale = ((centred * centred).sum(1, keepdims=True) / columns + 1e-5).rsqrt()
     expected = (centred * scale * exact(to_numpy(weight)) + exact(to_numpy(bias))).rounded(run.dtype)
-    run.check("layer norm", lambda: kernel(X, weight, bias), expected, byte=2 * X.size * X.itemsize)
+    run.check("layer norm", lambda: kernel(X, weight, bias), expected, byte=2 * X.nbytes)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def main(run: Run) -> None:
     x = exact(to_numpy(X))
     scale = ((x * x).sum(1, keepdims=True) / columns + 1e-5).rsqrt()
     expected = (x * scale * exact(to_numpy(weight))).rounded(run.dtype)
-    run.check("RMS norm", lambda: kernel(X, weight), expected, byte=2 * X.size * X.itemsize)
+    run.check("RMS norm", lambda: kernel(X, weight), expected, byte=2 * X.nbytes)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def main(run: Run) -> None:
     X = run.normal(rows, columns, scale=3)
     kernel = softmax(columns, run.dtype)
     weights, total = softmax_bound(exact(to_numpy(X)), steps=-(-columns // 1024))
-    run.check("softmax", lambda: kernel(X), (weights / total).rounded(run.dtype), byte=2 * X.size * X.itemsize)
+    run.check("softmax", lambda: kernel(X), (weights / total).rounded(run.dtype), byte=2 * X.nbytes)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def main(run: Run) -> None:
     x = to_numpy(X)
     indices = np.argsort(-x, axis=1, kind="stable")[:, :k]
     expected = [np.take_along_axis(x, indices, axis=1), indices]
-    run.check("top k", partial(kernel, X), expected, byte=X.size * X.itemsize)
+    run.check("top k", partial(kernel, X), expected, byte=X.nbytes)
 
 
 if __name__ == "__main__":
