@@ -134,3 +134,15 @@ def test_points_of_sizes_known_at_run_time_are_shared_out() -> None:
     text = dump(count.kernel, "cuda:sm_80", "source")
     assert "thread == 0" not in text
     assert "+= 64ll" in text
+
+
+@pytest.mark.parametrize("name", ["main", "exp", "int", "größe", "shared"])
+def test_kernels_may_be_called_anything(name: str) -> None:
+    from zellige.ir.parser import parse_kernel
+
+    text = (
+        f"# tile-ir 1.0\ndef {name}(A: tensor((64,), float32)):\n    with launch(1) as (bx,):\n        fill(A[:], 1.0)\n"
+        if name != "int"
+        else "# tile-ir 1.0\ndef int_(A: tensor((64,), float32)):\n    with launch(1) as (bx,):\n        fill(A[:], 1.0)\n"
+    )
+    assert dump(parse_kernel(text), "cuda:sm_80", "asm")

@@ -157,8 +157,7 @@ def _float_op(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
         "truncdiv": f"return trunc{f}(a / b);",
         "truncmod": f"return fmod{f}(a, b);",
         "floormod": (
-            f"const {t} r = fmod{f}(a, b);\n  if (r != 0) return (b < 0) != (r < 0) ? r + b : r;\n"
-            f"  return copysign{f}(({t})0, b);"
+            f"const {t} r = fmod{f}(a, b);\n  if (r != 0) return (b < 0) != (r < 0) ? r + b : r;\n  return copysign{f}(({t})0, b);"
         ),
         "floordiv": (
             f"if (b == 0) return a / b;\n  {t} r = fmod{f}(a, b);\n  {t} q = (a - r) / b;\n  if (r != 0 && (b < 0) != (r < 0)) q -= 1;\n"

@@ -93,9 +93,7 @@ class CudaKernel:
                 raise catalogue.E642.error(what=f"a grid of {' x '.join(map(str, grid))} blocks, more than the device takes")
             held, types = self._arguments(function["params"], pointers, scalars, sizes)
             device.call(
-                api.cuLaunchKernel(
-                    handle, *grid, function["threads"], 1, 1, function["shared"], stream, (tuple(held), tuple(types)), 0
-                )
+                api.cuLaunchKernel(handle, *grid, function["threads"], 1, 1, function["shared"], stream, (tuple(held), tuple(types)), 0)
             )
 
     def _arguments(self, places: list[list[Any]], pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> Any:

@@ -16,6 +16,7 @@ from zellige.analysis.forms import Form, is_index_dtype
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, constant_value
+from zellige.ir.functions import FUNCTIONS
 from zellige.ir.lanes import lane_dependence
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, NamedHint, ScalarParam, StmtNode, TensorParam
@@ -30,12 +31,14 @@ from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, RegisterHome, SharedHome, choose_swizzle
 from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar
 from zellige.simt.machine import LaneMachine
+from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
 from zellige.simt.solve import Solution, Solver, statements_of
 from zellige.simt.warps import WarpTiling, tile_warps
 
 UINT8 = as_dtype("uint8")
 GRID_AXES = 3
+_TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS))
 
 
 def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = True) -> Module:
@@ -45,6 +48,14 @@ def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = 
         for index, launch in enumerate(planned.launches)
     )
     return Module(name=planned.kernel.name, functions=functions)
+
+
+def function_name(kernel: str, index: int) -> str:
+    """The name of a launch's function: the kernel's, with a number from the second launch on and an ending where languages of the family
+    use the name themselves or write it otherwise."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in kernel)
+    name = plain if index == 0 else f"{plain}_{index}"
+    return name if plain == kernel and name not in RESERVED and not name[0].isdigit() and name not in _TAKEN else f"{name}_kernel"
 
 
 class _Lowering:
@@ -60,7 +71,7 @@ class _Lowering:
         self._index = index
         self._synchronises = synchronises
         self._folded = Var(name="rest", dtype=INT32, kind="grid")
-        self._name = kernel.name if index == 0 else f"{kernel.name}_{index}"
+        self._name = function_name(kernel.name, index)
 
     def function(self) -> Function:
         launch = self._launch

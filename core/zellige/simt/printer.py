@@ -208,6 +208,8 @@ class Printer:
     def _print_function(self, function: Function) -> None:
         self._function = function
         self._names, self._used, self._open, self._memo = {}, {"shared", *self.spelling.reserved()}, [set()], {}
+        if function.name in RESERVED | self._used:
+            raise InternalError(f"a kernel cannot be called {function.name} in this language")
         self._file = None
         for line in function.header:
             self._line(f"// {line}")
