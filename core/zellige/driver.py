@@ -79,7 +79,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     handle = registry().backend(resolved)
     with internal_errors(kernel, resolved):
         ctx = handle.context(resolved, chosen)
-    is_kept = memo.is_enabled and handle.works_in_steps
+    is_kept = memo.is_enabled and handle.works_in_steps and not resolved.is_simulated
     if is_kept and is_found:
         with internal_errors(kernel, resolved):
             found = recall(handle, kernel, text, ctx)

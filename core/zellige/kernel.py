@@ -27,6 +27,7 @@ from zellige.plugin.contract import CompiledKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.runtime.arguments import Place, Signature
 from zellige.runtime.arrays import HOST
+from zellige.runtime.dlpack import HOST_TYPE
 from zellige.runtime.native import SLOW
 from zellige.runtime.size_text import size_text
 from zellige.target import AUTO, Target, parse_target
@@ -331,6 +332,8 @@ class JITKernel:
             if target not in self._variants:
                 handle = registry().backend(target)
                 devices: tuple[str | int, ...] = (*handle.manifest.framework_devices, *handle.manifest.dlpack_devices)
+                if target.is_simulated:
+                    devices = (HOST, HOST_TYPE)
                 self._variants[target] = _Variant(
                     target=target,
                     handle=handle,

@@ -15,6 +15,9 @@ from zellige.diagnostics import catalogue
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
+SIMULATE: Final = "simulate"
+"""The flag that asks for a target's programs to run in this process, on memory of the host, with every access checked."""
+
 AUTO: Final = "auto"
 """The name that stands for a choice by the arguments' device and by what works on this machine."""
 
@@ -39,6 +42,11 @@ class Target:
     def flags(self) -> frozenset[str]:
         """The options that have no value."""
         return frozenset(key for key, value in self.options if value is None)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether programs for it run in the simulator of its family."""
+        return SIMULATE in self.flags
 
     def option(self, key: str, default: str | None = None) -> str | None:
         """The last value given for ``key``, or ``default``."""

@@ -95,6 +95,7 @@ class CudaBackend:
         from zellige.plan.planner import plan
         from zellige.simt.lower import lower
         from zellige.simt.printer import print_module
+        from zellige.simt.simulate.kernel import simulated
         from zellige_cuda.architectures import architecture
         from zellige_cuda.describe import lane_machine
         from zellige_cuda.kernel import facts_of
@@ -106,10 +107,15 @@ class CudaBackend:
             planned = plan(expanded, ctx.capabilities)
         module = lower(planned, lane_machine(arch, ctx.capabilities))
         text = print_module(module, CudaSpelling(arch.number, is_fast=ctx.options.fast_math))
-        return Emitted(text=text, format="CUDA C++", facts=facts_of(module, planned.kernel))
+        emitted = Emitted(text=text, format="CUDA C++", facts=facts_of(module, planned.kernel))
+        return simulated(emitted, module, planned.kernel) if ctx.target.is_simulated else emitted
 
     @hookimpl
     def compile(self, emitted: Emitted, ctx: CompileContext) -> Binary:
+        if ctx.target.is_simulated:
+            from zellige.simt.simulate.kernel import simulated_binary
+
+            return simulated_binary(emitted)
         from zellige_cuda.architectures import architecture
         from zellige_cuda.compiler import compile_cubin
 
@@ -119,6 +125,10 @@ class CudaBackend:
 
     @hookimpl
     def runtime(self, ctx: CompileContext) -> Runtime:
+        if ctx.target.is_simulated:
+            from zellige.simt.simulate.kernel import SimulatedRuntime
+
+            return SimulatedRuntime()
         from zellige_cuda.kernel import CudaRuntime
 
         return CudaRuntime()

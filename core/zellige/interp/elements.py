@@ -60,7 +60,7 @@ def _report_lanes(run: Run, access: Access, points: Array, positions: Array, val
         run.findings.race(statement, access.buffer, element, f"lanes {one} and {other}, which store different values in one statement")
 
 
-def _rounds(positions: Array) -> Iterator[Array]:
+def rounds(positions: Array) -> Iterator[Array]:
     """Groups of points with distinct positions: the first at each position, then the second, and so on."""
     order = np.argsort(positions, kind="stable")
     ordered = positions[order]
@@ -84,7 +84,7 @@ def atomic(run: Run, frame: Frame, statement: Atomic, mask: Mask) -> Array | Non
     if statement.op not in ("store", "exchange"):
         report_undefined(run, memory, access.buffer, access.layout, positions.ravel())
     old = zero
-    for chosen in _rounds(positions if dtype.lanes == 1 else positions[:, 0]):
+    for chosen in rounds(positions if dtype.lanes == 1 else positions[:, 0]):
         before = memory.read(positions[chosen], dtype)
         old[points[chosen]] = before
         if statement.op != "load":

@@ -69,7 +69,8 @@ def constant(node: Const) -> Array:
     return value if node.dtype.lanes == 1 else np.full(node.dtype.lanes, value, value.dtype)
 
 
-def _operation(node: Expr, run: Run) -> Callable[..., Array] | None:
+def operation(node: Expr, random: np.random.Generator | None) -> Callable[..., Array] | None:
+    """What a node does to the values of its operands; None for a Var or Load. ``random`` is for stochastic rounding."""
     match node:
         case Const():
             value = constant(node)
@@ -86,7 +87,7 @@ def _operation(node: Expr, run: Run) -> Callable[..., Array] | None:
             return lambda c, x, y: np.asarray(np.where(c[..., None] if spreads else c, x, y))
         case Cast(value=value_node, dtype=dtype, rounding=rounding, saturate=saturate):
             source = value_node.dtype
-            return lambda x: cast(x, source, dtype, rounding, saturate=saturate, random=run.random)
+            return lambda x: cast(x, source, dtype, rounding, saturate=saturate, random=random)
         case Math(function=function, args=args):
             operand = args[0].dtype
             return lambda *values: arithmetic.math_function(function, values, operand)
@@ -126,7 +127,7 @@ def _ordered(run: Run, expression: Expr) -> Program:
     ends: list[list[int]] = [[] for _ in nodes]
     for operand, index in last_use.items():
         ends[index].append(operand)
-    steps = tuple(Step(node, operands[i], _operation(node, run), tuple(ends[i])) for i, node in enumerate(nodes))
+    steps = tuple(Step(node, operands[i], operation(node, run.random), tuple(ends[i])) for i, node in enumerate(nodes))
     return Program(expression, steps, any(isinstance(node, Load) for node in nodes))
 
 

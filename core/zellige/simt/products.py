@@ -59,8 +59,8 @@ def emit_gemm(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
     a_registers, b_registers = form.a_layout.registers, form.b_layout.registers
     steps = -(-k // form.k)
     with ctx.loop("k", steps, is_unrolled=True, span=gemm.span) as step:
-        a_tile = _load_operand(ctx, a, tiling.row_tiles, first_row, step, limit=m, depth=k)
-        b_tile = _load_operand(ctx, b, tiling.column_tiles, first_column, step, limit=n, depth=k)
+        a_tile = _load_operand(ctx, a, tiling.row_tiles, tiling.rows, first_row, step, limit=m, depth=k)
+        b_tile = _load_operand(ctx, b, tiling.column_tiles, tiling.columns, first_column, step, limit=n, depth=k)
         with ctx.loop("i", tiling.row_tiles, is_unrolled=True) as i, ctx.loop("j", tiling.column_tiles, is_unrolled=True) as j:
             place = times(added((times(i, tiling.column_tiles), j)), form.c_layout.registers)
             ctx.code.emit(
@@ -241,13 +241,15 @@ def _row_copies(held: Distribution) -> int:
     return copies
 
 
-def _load_operand(ctx: Context, operand: _Operand, tiles: int, first: Expr, step: Expr, *, limit: int, depth: int) -> _Tile:
-    """The blocks of one step of k in registers."""
+def _load_operand(
+    ctx: Context, operand: _Operand, tiles: int, warps: int, first: Expr, step: Expr, *, limit: int, depth: int
+) -> _Tile:
+    """The blocks of one step of k in registers: ``tiles`` of each of the ``warps`` that stand next to each other."""
     count = operand.layout.registers
     if isinstance(operand.home, RegisterHome):
         return _held_tile(ctx, operand, operand.home, step)
     array = ctx.registers(f"{operand.region.buffer.name}_{operand.name}", operand.dtype, tiles * count)
-    matrices = _matrices(ctx, operand, operand.home, limit, depth, tiles)
+    matrices = _matrices(ctx, operand, operand.home, limit, depth, tiles, warps)
     with ctx.inner_scope():
         if matrices is not None:
             _by_matrix(ctx, operand, operand.home, array, tiles, first, step, matrices)
@@ -283,9 +285,10 @@ def held_strides(held: Distribution, layout: Distribution, outer_tile: int, k_ti
 
 
 def _matrices(
-    ctx: Context, operand: _Operand, home: SharedHome, limit: int, depth: int, tiles: int
+    ctx: Context, operand: _Operand, home: SharedHome, limit: int, depth: int, tiles: int, warps: int
 ) -> Literal["plain", "transposed"] | None:
-    """How matrix loads bring a block of this operand, where they can: rows of 16 bytes, whole steps of k, blocks inside the tile."""
+    """How matrix loads bring a block of this operand, where they can: rows of 16 bytes, whole steps of k, and all blocks that
+    ``warps`` warps of ``tiles`` blocks each ask for inside the tile: nothing tests the rows of a matrix load."""
     if not ctx.machine.matrix_loads or operand.region.buffer.dtype != operand.dtype or operand.region.buffer.alias is not None:
         return None
     size = operand.dtype.bytes
@@ -300,16 +303,11 @@ def _matrices(
     rank = len(operand.region.extents)
     if rank != 2 and any(constant_value(e) != 1 for e in operand.region.extents[:-2]):
         return None
-    if not _rows_exist(operand, limit, tiles):
+    if limit < operand.outer_tile * tiles * warps:
         return None
     if operand.is_k_inner:
         return "plain" if _is_matrix_layout(operand.layout, size) else None
     return "transposed" if size == 2 and _is_matrix_layout(operand.layout, size) else None
-
-
-def _rows_exist(operand: _Operand, limit: int, tiles: int) -> bool:
-    """Whether every block that a warp asks for lies inside the tile, so that no row of a matrix load leaves it."""
-    return limit % (operand.outer_tile * tiles) == 0
 
 
 def _is_matrix_layout(layout: Distribution, size: int) -> bool:

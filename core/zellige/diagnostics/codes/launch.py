@@ -173,3 +173,36 @@ E642 = code(
     "E642", "the device refused", "the device's driver answers: {what}",
     hint="the launch before may have failed: its error can show up here; `zellige doctor` says what works",
 )
+E650 = code(
+    "E650", "element outside its buffer", "{lanes}: element {index} of {buffer}, which has {extent}",
+    hint="a kernel in bounds under the target `interp` shows a fault of the compiler's lowering: please report it",
+)
+E651 = code(
+    "E651", "shared memory read before it is written", "{lanes}: byte {byte} of {buffer} is read, which nobody wrote",
+    hint="fill or copy the whole tile before its first use",
+)
+E652 = code(
+    "E652", "race between lanes", "{lanes}: byte {byte} of {buffer}: {what} {other} ({place}), with nothing between that orders them",
+    hint="put a barrier between the two accesses, or make them atomic",
+)
+E653 = code(
+    "E653", "misaligned access", "{lanes}: an access of {size} bytes to {buffer} at address {address}",
+    hint="give a tensor that begins at a multiple of 16 bytes",
+)
+E654 = code(
+    "E654", "lanes wait for ever", "no lane can go on: {reasons}",
+    hint="every lane of its scope must reach a barrier, and every phase that is waited for must end",
+)
+E655 = code(
+    "E655", "lanes part at a statement of all of them", "{lanes} do not take part in {what}",
+    hint="move the statement out of the condition or loop that the lanes leave at different times",
+)
+E656 = code(
+    "E656", "memory touched while a copy to it is under way",
+    "{lanes}: byte {byte} of {buffer} is touched before the copy ({place}) was waited for",
+    hint="wait for the copy, and put a barrier between the wait and other lanes' use",
+)
+E657 = code(
+    "E657", "barrier used against its meaning", "{what}",
+    hint="a barrier is made before its use, and joins as many lanes as it was made for",
+)

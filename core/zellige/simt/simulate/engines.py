@@ -1,0 +1,367 @@
+"""Engines that work beside the lanes: transaction barriers, copies of boxes, asynchronous products.
+
+In: the statements that ask for them and the compiler. Out: their compiled form, and :class:`Engines`: what a block's engines have yet to
+do. Boxes land at any time after their issue, in any order; products read and write their registers at the wait that ends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zellige.diagnostics import InternalError
+from zellige.ir.sizes import evaluate_size
+from zellige.simt import ir
+from zellige.simt.simulate import faults
+from zellige.simt.simulate.memory import DEFINED, FLYING, Access, Memory, check_read, check_write
+from zellige.simt.simulate.products import added, multiplied, operand_of, places
+
+if TYPE_CHECKING:
+    from zellige.simt.simulate.compile import Compiled, Compiler
+    from zellige.simt.simulate.warp import Block, Warp
+
+Array = Any
+
+ROWS = 8
+CHUNK_BYTES = 16
+LINE_BYTES = 128
+
+
+@dataclass(slots=True)
+class _Job:
+    """A box under way: ``land`` moves it; ``group`` of the lane that asked (None: it is not committed; -1: a load)."""
+
+    lane: int
+    land: Callable[[], None]
+    group: int | None
+    is_done: bool = False
+
+
+@dataclass(slots=True)
+class _Products:
+    """The asynchronous products of a warp: what each will do, and its group (None: not committed)."""
+
+    jobs: list[tuple[list[int | None], Callable[[], None]]] = field(default_factory=list)
+    groups: int = 0
+
+
+class Engines:
+    """What the engines of one block have been asked for."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._jobs: list[_Job] = []
+        self._groups: dict[int, int] = {}
+        self._products: dict[int, _Products] = {}
+        self._fenced = np.zeros(block.threads, np.int32)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._jobs
+
+    def fence(self, threads: Array) -> None:
+        """What the lanes wrote is visible to engines that they ask from here on."""
+        self._fenced[threads] = self._block.clocks.epochs(threads)
+
+    def ask(self, lane: int, land: Callable[[], None], *, is_store: bool) -> None:
+        self._jobs.append(_Job(lane, land, None if is_store else -1))
+
+    def commit(self, lane: int) -> None:
+        group = self._groups.get(lane, 0)
+        for job in self._jobs:
+            if job.lane == lane and job.group is None:
+                job.group = group
+        self._groups[lane] = group + 1
+
+    def finish(self, lane: int, leave: int) -> None:
+        """All but the last groups of a lane's stores."""
+        last = self._groups.get(lane, 0) - leave
+        for job in list(self._jobs):
+            if job.lane == lane and job.group is not None and 0 <= job.group < last:
+                self._land(job)
+
+    def land_some(self) -> None:
+        if self._jobs:
+            self._land(self._block.chance.choice(self._jobs))
+
+    def land_all(self) -> None:
+        while self._jobs:
+            self.land_some()
+
+    def _land(self, job: _Job) -> None:
+        self._jobs.remove(job)
+        job.land()
+
+    # ---- products ----
+
+    def multiply(self, warp: int, job: Callable[[], None]) -> None:
+        self._products.setdefault(warp, _Products()).jobs.append(([None], job))
+
+    def commit_products(self, warp: int) -> None:
+        found = self._products.setdefault(warp, _Products())
+        for group, _ in found.jobs:
+            if group[0] is None:
+                group[0] = found.groups
+        found.groups += 1
+
+    def finish_products(self, warp: int, leave: int) -> None:
+        found = self._products.setdefault(warp, _Products())
+        kept = []
+        for group, job in found.jobs:
+            if group[0] is not None and group[0] < found.groups - leave:
+                job()
+            else:
+                kept.append((group, job))
+        found.jobs = kept
+
+
+def engine_statement(compiler: Compiler, statement: Any) -> Compiled:
+    """The compiled form of a statement of engines."""
+    match statement:
+        case ir.BarrierInit() | ir.Arrive() | ir.ExpectBytes() | ir.WaitBarrier():
+            return _transaction(compiler, statement)
+        case ir.TensorCopy():
+            return _tensor_copy(compiler, statement)
+        case ir.CommitStores():
+            return 0, _commit_stores
+        case ir.WaitStores(leave=leave):
+            return _wait_stores(leave)
+        case ir.AsyncProduct():
+            return _async_product(compiler, statement)
+        case ir.FenceProducts():
+            return 0, lambda warp, mask: mask
+        case ir.CommitProducts():
+            return 0, _commit_products
+        case ir.WaitProducts(leave=leave):
+            return _wait_products(compiler, leave)
+        case _:
+            raise InternalError(f"{type(statement).__name__} is not simulated")
+
+
+# ---- transaction barriers ----
+
+
+def _transaction(compiler: Compiler, statement: Any) -> Compiled:
+    span, root, index = compiler.span, statement.barriers.root, compiler.value(statement.index)
+    extra = compiler.value(statement.bytes if isinstance(statement, ir.ExpectBytes) else statement.parity) if isinstance(
+        statement, (ir.ExpectBytes, ir.WaitBarrier)
+    ) else None  # fmt: skip
+
+    def number(warp: Warp, mask: Any, value: Any, what: str) -> int:
+        found = np.unique(warp.active(mask, np.asarray(value(warp, mask))))
+        if len(found) != 1:
+            raise faults.misused(span, f"{what} differs between the lanes")
+        return int(found[0])
+
+    def init(warp: Warp, mask: Any) -> Any:
+        warp.block.transactions.init(warp.block.memories[root], number(warp, mask, index, "the barrier"), statement.arrivals)
+        return mask
+
+    def arrive(warp: Warp, mask: Any) -> Any:
+        expected = 0 if extra is None else number(warp, mask, extra, "the number of bytes")
+        which = number(warp, mask, index, "the barrier")
+        warp.block.transactions.arrive(warp, mask, warp.block.memories[root], which, span, expected)
+        return mask
+
+    def wait(warp: Warp, mask: Any) -> Any:
+        which, parity = number(warp, mask, index, "the barrier"), number(warp, mask, extra, "the parity")
+        warp.span, warp.doing = span, f"phase {parity} of transaction barrier {which}"
+        yield warp.block.transactions.wait(warp, mask, warp.block.memories[root], which, parity, span)
+        return mask
+
+    match statement:
+        case ir.BarrierInit():
+            return 1, init
+        case ir.WaitBarrier():
+            return 2, wait
+        case _:
+            return 1, arrive
+
+
+# ---- boxes ----
+
+
+def swizzled_bytes(addresses: Array, swizzle_bytes: int) -> Array:
+    """Where bytes at these addresses stand in storage swizzled over lines of 128 bytes."""
+    mask = swizzle_bytes // CHUNK_BYTES - 1 if swizzle_bytes else 0
+    return addresses ^ (((addresses // LINE_BYTES) & mask) * CHUNK_BYTES)
+
+
+def _tensor_copy(compiler: Compiler, statement: ir.TensorCopy) -> Compiled:
+    box, span, access = statement.box, compiler.span, compiler.access(statement.memory.dtype)
+    pointer = next(
+        (p for p in compiler.function.params if isinstance(p, ir.Pointer) and (p.tensor is box.tensor or p.buffer is box.tensor)), None
+    )
+    if pointer is None:
+        raise InternalError(f"a box of {box.tensor.name}, which is no tensor argument")
+    origin = [compiler.value(o) for o in statement.origin]
+    start = compiler.value(statement.memory_index)
+    index = None if statement.index is None else compiler.value(statement.index)
+    barriers = None if statement.barriers is None else statement.barriers.root
+    size = np.dtype(pointer.buffer.dtype.scalar.numpy).itemsize
+
+    def run(warp: Warp, mask: Any) -> Any:
+        block = warp.block
+        for lane in np.flatnonzero(mask):
+            def one(value: Any, lane: int = int(lane)) -> int:
+                return int(np.broadcast_to(np.asarray(value(warp, mask)), (warp.lanes,))[lane])
+
+            at = [one(o) for o in origin]
+            memory, outer = block.memories[statement.memory.root], block.memories[pointer.buffer.root]
+            offsets, elements, inside = _box(block, box, at, one(start) * access.bytes + memory.address, size)
+            offsets = offsets - memory.address
+            if offsets.min() < 0 or offsets.max() + size > len(memory.data):
+                raise faults.outside(span, memory.name, offsets // size, len(memory.data) // size, [warp.threads[lane]])
+            barrier = None if index is None or barriers is None else (block.memories[barriers], one(index))
+            _ask(block, int(warp.threads[lane]), memory, offsets, outer, elements, inside, size, statement.is_store, barrier, access)
+        return mask
+
+    return 1, run
+
+
+def _box(block: Block, box: ir.TensorBox, origin: list[int], start: int, size: int) -> tuple[Array, Array, Array]:
+    """Of each element of a box: its address in shared memory, its number in the tensor and whether the tensor has it."""
+    numbers = block.grid.numbers
+    extents = [evaluate_size(e, numbers) for e in box.tensor.shape]
+    strides = [evaluate_size(e, numbers) for e in box.tensor.strides or ()] or [
+        int(np.prod(extents[d + 1 :])) for d in range(len(extents))
+    ]
+    points = np.indices(box.box).reshape(len(box.box), -1)
+    coordinates = [p + o for p, o in zip(points, origin)]
+    inside = np.all([(c >= 0) & (c < e) for c, e in zip(coordinates, extents)], axis=0)
+    elements = np.sum([c * s for c, s in zip(coordinates, strides)], axis=0)
+    dense = np.ravel_multi_index(tuple(points), box.box) * size
+    return swizzled_bytes(start + dense, box.swizzle_bytes), elements, inside
+
+
+def _ask(
+    block: Block, lane: int, memory: Memory, offsets: Array, outer: Memory, elements: Array, inside: Array, size: int, is_store: bool,
+    barrier: tuple[Memory, int] | None, access: Access,
+) -> None:  # fmt: skip
+    """Test what a box touches and leave the moving to the engine."""
+    cells = offsets // memory.cell_bytes
+    who = np.full(len(cells), lane)
+    lanes = 32
+    if is_store:
+        check_read(memory, cells, who, block.clocks, block.number, access, lanes, block.places)
+
+        def store() -> None:
+            outer_cells = elements[inside] * size // outer.cell_bytes
+            check_write(outer, outer_cells, np.full(len(outer_cells), lane), block.clocks, block.number, access, block.places)
+            for byte in range(size):
+                outer.data[elements[inside] * size + byte] = memory.data[offsets[inside] + byte]
+
+        block.engines.ask(lane, store, is_store=True)
+        return
+    check_write(memory, cells, who, block.clocks, block.number, access, block.places)
+    shadow = memory.shadow
+    assert shadow is not None
+    shadow.state[cells] = FLYING
+    if barrier is None:
+        raise faults.misused(access.span, "a box copied to shared memory completes on no barrier")
+
+    def load() -> None:
+        for byte in range(size):
+            memory.data[offsets + byte] = 0
+            memory.data[offsets[inside] + byte] = outer.data[elements[inside] * size + byte]
+        shadow.state[cells] = DEFINED
+        epoch = block.clocks.tick_engine()
+        engine = np.full(len(cells), block.clocks.engine + block.number * (block.threads + 1))
+        shadow.write.put(cells, engine, np.full(len(cells), epoch, np.int32), access.place)
+        block.transactions.landed(*barrier, len(offsets) * size, epoch, access.span)
+
+    block.engines.ask(lane, load, is_store=False)
+
+
+def _commit_stores(warp: Warp, mask: Any) -> Any:
+    for thread in warp.chosen(mask):
+        warp.block.engines.commit(int(thread))
+    return mask
+
+
+def _wait_stores(leave: int) -> Compiled:
+    def run(warp: Warp, mask: Any) -> Any:
+        for thread in warp.chosen(mask):
+            warp.block.engines.finish(int(thread), leave)
+        return mask
+
+    return 1, run
+
+
+# ---- asynchronous products ----
+
+
+def _async_product(compiler: Compiler, statement: ir.AsyncProduct) -> Compiled:
+    form, span = statement.form, compiler.span
+    clear, c_view = compiler.value(statement.clear), operand_of(compiler, statement.c)
+    a_view = operand_of(compiler, statement.a) if isinstance(statement.a, ir.Registers) else None
+    a_shared = _shared_operand(compiler, statement.a, form.m, form.k, is_a=True) if isinstance(statement.a, ir.SharedOperand) else None
+    b_shared = _shared_operand(compiler, statement.b, form.n, form.k, is_a=False)
+
+    def run(warp: Warp, mask: Any) -> Any:
+        warp.require_together(mask, span, "a product by warps together")
+        member = warp.index % form.warps
+        c, is_cleared = c_view(warp, mask, form.c_layout.registers), bool(np.all(clear(warp, mask)))
+        c_at = places(form.c_layout, warp.lanes, member)
+        a = None if a_view is None else a_view(warp, mask, form.a_layout.registers)
+        gather_a = None if a_shared is None else a_shared(warp, mask)
+        gather_b = b_shared(warp, mask)
+
+        def finish() -> None:
+            left = np.zeros((form.m, form.k), form.a.scalar.numpy) if gather_a is None else gather_a()
+            if a is not None:
+                left[places(form.a_layout, warp.lanes, member)] = a
+            total = multiplied(left, gather_b().T, form)[c_at]
+            c[:] = added(total, np.zeros_like(before) if is_cleared else before, form)
+
+        before = c.copy()
+        c[:] = np.nan if form.c.is_float else -1
+        warp.block.engines.multiply(warp.index, finish)
+        return mask
+
+    return 1, run
+
+
+def _shared_operand(compiler: Compiler, operand: ir.SharedOperand, outer: int, depth: int, *, is_a: bool) -> Callable[..., Any]:
+    """What gives, for a warp, a function that reads the operand as (outer, k), testing that it may be read now and then."""
+    access, start, root = compiler.access(operand.buffer.dtype), compiler.value(operand.start), operand.buffer.root
+    size, span = access.bytes, operand.swizzle_bytes or CHUNK_BYTES
+    rows, columns = np.meshgrid(np.arange(outer), np.arange(depth), indexing="ij")
+    line, along = (rows, columns) if operand.is_k_contiguous else (columns, rows)
+    inner = along * size
+    offsets = line // ROWS * operand.row_group_bytes + inner // span * operand.span_bytes + line % ROWS * span + inner % span
+
+    def prepare(warp: Warp, mask: Any) -> Any:
+        memory, block = warp.block.memories[root], warp.block
+        first = int(np.unique(np.asarray(start(warp, mask)))[0]) * size + memory.address
+        where = swizzled_bytes(first + offsets, operand.swizzle_bytes) - memory.address
+        if where.min() < 0 or where.max() + size > len(memory.data):
+            raise faults.outside(access.span, memory.name, where // size, len(memory.data) // size, warp.threads)
+
+        def read() -> Array:
+            cells = (where // memory.cell_bytes).ravel()
+            who = np.full(len(cells), warp.threads[0])
+            check_read(memory, cells, who, block.clocks, block.number, access, warp.lanes, block.places)
+            return memory.view(operand.buffer.dtype)[where // size]
+
+        read()
+        return read
+
+    return prepare
+
+
+def _commit_products(warp: Warp, mask: Any) -> Any:
+    warp.block.engines.commit_products(warp.index)
+    return mask
+
+
+def _wait_products(compiler: Compiler, leave: int) -> Compiled:
+    def run(warp: Warp, mask: Any) -> Any:
+        warp.block.engines.finish_products(warp.index, leave)
+        return mask
+
+    return 1, run
+

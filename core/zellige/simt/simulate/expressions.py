@@ -1,0 +1,180 @@
+"""Expressions of thread-level programs over the lanes of a warp at once.
+
+In: an expression and the warp with its active lanes. Out: an array with one value, or one a lane (a vector's lanes are a last axis).
+An expression becomes a list of steps, operands first, so that neither depth nor sharing costs anything. The side of a Select that no lane
+chose touches nothing: loads under a condition are steps of their own with the mask of the lanes that reach them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zellige.interp.expressions import constant, operation
+from zellige.ir.expr import Binary, Const, Expr, Load, Select, Var
+from zellige.ir.traverse import children
+
+if TYPE_CHECKING:
+    from zellige.simt.simulate.compile import Compiler
+    from zellige.simt.simulate.warp import Warp
+
+Array = Any
+Step = tuple[Callable[..., Any], tuple[int, ...]]
+Evaluation = Callable[["Warp", Any], Any]
+"""Of a warp and a mask (a bool a lane): the value."""
+
+
+def evaluation(compiler: Compiler, expr: Expr) -> Evaluation:
+    """What evaluates ``expr``."""
+    if isinstance(expr, Const):
+        value = constant(expr)
+        return lambda warp, mask: value
+    if isinstance(expr, Var):
+        slot = compiler.slot(expr)
+        return lambda warp, mask: warp.values[slot]
+    steps = tuple(_Order(compiler).steps(expr))
+
+    def run(warp: Warp, mask: Any) -> Any:
+        results: list[Any] = [mask]
+        add = results.append
+        for apply, operands in steps:
+            add(apply(warp, *[results[i] for i in operands]))
+        return results[-1]
+
+    return run
+
+
+def has_shared_loads(expr: Expr) -> bool:
+    """Whether it reads memory that other lanes may write."""
+    seen: set[int] = set()
+    pending: list[Any] = [expr]
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Load) and node.buffer.root.space != "registers":
+            return True
+        pending.extend(children(node))
+    return False
+
+
+class _Order:
+    """Puts one expression into steps. Result 0 is the mask that the whole is evaluated under; a mask of None is no lane."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+        self._steps: list[Step] = []
+        self._done: dict[tuple[int, int], int] = {}
+        self._loads: dict[int, bool] = {}
+
+    def steps(self, expr: Expr) -> list[Step]:
+        self._find_loads(expr)
+        pending: list[tuple[Any, int, int, tuple[int, ...]]] = [(expr, 0, 0, ())]
+        while pending:
+            node, mask, phase, given = pending.pop()
+            if phase == 0 and self._key(node, mask) in self._done:
+                continue
+            if isinstance(node, Select) or (isinstance(node, Binary) and node.op in ("and", "or") and self._loads[id(node.right)]):
+                self._conditional(node, mask, phase, given, pending)
+            elif phase == 0:
+                pending.append((node, mask, 1, ()))
+                pending.extend((child, mask, 0, ()) for child in children(node))
+            else:
+                self._done[self._key(node, mask)] = self._plain(node, mask)
+        if len(self._steps) != self._done[self._key(expr, 0)]:
+            last = self._done[self._key(expr, 0)]
+            self._add(lambda warp, value: value, last)
+        return self._steps
+
+    def _key(self, node: Any, mask: int) -> tuple[int, int]:
+        return id(node), mask if self._loads[id(node)] else 0
+
+    def _at(self, node: Any, mask: int) -> int:
+        return self._done[self._key(node, mask)]
+
+    def _add(self, apply: Callable[..., Any], *operands: int) -> int:
+        self._steps.append((apply, operands))
+        return len(self._steps)
+
+    def _conditional(self, node: Any, mask: int, phase: int, given: tuple[int, ...], pending: list[Any]) -> None:
+        first = node.condition if isinstance(node, Select) else node.left
+        if phase == 0:
+            pending.append((node, mask, 1, ()))
+            pending.append((first, mask, 0, ()))
+            return
+        if phase == 1:
+            masks = (mask, mask)
+            if self._loads[id(node)]:
+                decided = self._at(first, mask)
+                is_or = isinstance(node, Binary) and node.op == "or"
+                masks = (
+                    self._add(_without if is_or else _within, mask, decided),
+                    self._add(_without, mask, decided) if isinstance(node, Select) else mask,
+                )
+            pending.append((node, mask, 2, masks))
+            if isinstance(node, Select):
+                pending.extend([(node.then, masks[0], 0, ()), (node.otherwise, masks[1], 0, ())])
+            else:
+                pending.append((node.right, masks[0], 0, ()))
+            return
+        decided = self._at(first, mask)
+        if isinstance(node, Select):
+            parts = self._at(node.then, given[0]), self._at(node.otherwise, given[1])
+            spreads = node.condition.dtype.lanes < node.dtype.lanes
+            self._done[self._key(node, mask)] = self._add(_chosen_vector if spreads else _chosen, decided, *parts)
+        else:
+            apply = np.logical_and if node.op == "and" else np.logical_or
+            self._done[self._key(node, mask)] = self._add(lambda warp, x, y: apply(x, y), decided, self._at(node.right, given[0]))
+
+    def _plain(self, node: Any, mask: int) -> int:
+        if isinstance(node, Var):
+            slot = self._compiler.slot(node)
+            return self._add(lambda warp: warp.values[slot])
+        if isinstance(node, Load):
+            return self._add(self._compiler.load(node), mask, self._at(node.indices[0], mask))
+        apply = operation(node, self._compiler.random)
+        assert apply is not None
+        if isinstance(node, Const):
+            value = apply()
+            return self._add(lambda warp: value)
+        return self._add(lambda warp, *operands: apply(*operands), *(self._at(child, mask) for child in children(node)))
+
+    def _find_loads(self, expr: Expr) -> None:
+        pending: list[tuple[Any, bool]] = [(expr, False)]
+        while pending:
+            node, is_ready = pending.pop()
+            if id(node) in self._loads:
+                continue
+            if is_ready:
+                self._loads[id(node)] = isinstance(node, Load) or any(self._loads[id(child)] for child in children(node))
+            else:
+                pending.append((node, True))
+                pending.extend((child, False) for child in children(node))
+
+
+def _within(warp: Warp, mask: Any, condition: Array) -> Any:
+    if mask is None:
+        return None
+    if condition.ndim == 0:
+        return mask if condition else None
+    both = mask & condition
+    return both if both.any() else None
+
+
+def _without(warp: Warp, mask: Any, condition: Array) -> Any:
+    return _within(warp, mask, np.logical_not(condition))
+
+
+def _chosen(warp: Warp, condition: Array, then: Array, otherwise: Array) -> Array:
+    if condition.ndim == 0:
+        return then if condition else otherwise
+    return np.where(condition, then, otherwise)
+
+
+def _chosen_vector(warp: Warp, condition: Array, then: Array, otherwise: Array) -> Array:
+    if condition.ndim == 0:
+        return then if condition else otherwise
+    return np.where(condition[..., None], then, otherwise)
