@@ -11,6 +11,7 @@ from zellige.diagnostics import LaunchError, Span
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Select, Var
 from zellige.ir.stmt import Alloc, Atomic, Barrier, Bind, For, If, Return, Serial, Shuffle, Store, Vote, While
+from zellige.ir.traverse import rebuilt
 from zellige.simt import ir
 from zellige.simt.ir import LANE, THREAD, WARP, Function, Memory, Module, Pointer
 from zellige.simt.simulate.report import Report
@@ -163,7 +164,8 @@ def test_a_wide_access_of_a_tensor_that_is_not_aligned() -> None:
 def test_a_barrier_that_some_lanes_do_not_reach() -> None:
     part = If(condition=less(THREAD, 16), then=(BLOCK,))
     assert "lanes 16 to 31" in fault("E655", part)
-    assert "lanes 0 to 31 wait" in fault("E654", If(condition=less(THREAD, 32), then=(ir.NamedBarrier(number=number(1), lanes=64, span=HERE),)))
+    named = ir.NamedBarrier(number=number(1), lanes=64, span=HERE)
+    assert "lanes 0 to 31 wait" in fault("E654", If(condition=less(THREAD, 32), then=(named,)))
 
 
 def test_lanes_that_have_returned_are_not_waited_for() -> None:
@@ -241,9 +243,7 @@ def boxed(module: Module, box: Any) -> Module:
     """The program with ``given`` known as an 8 x 8 tensor."""
     function = module.functions[0]
     pointer = Pointer(buffer=IN, tensor=BOX_TENSOR, alignment=16, is_written=False)
-    changed = Function(**{
-        name: getattr(function, name) for name in ("name", "threads", "lanes", "grid", "grid_vars", "memories", "shared_bytes", "body", "span")
-    }, params=(pointer, function.params[1]))  # fmt: skip
+    changed = rebuilt(function, params=(pointer, function.params[1]))
     return Module(name="program", functions=(changed,))
 
 
@@ -294,9 +294,7 @@ def test_a_spin_on_a_flag_of_another_block() -> None:
     waits = (Bind(var=seen, value=number(0)), spin, store(OUT, 1, load(OUT, 0)))
     body = If(condition=equal(LANE, 0), then=(If(condition=equal(grid, 0), then=waits, otherwise=(store(OUT, 0, 9), publish)),))
     function = program(body, threads=32, blocks=2).functions[0]
-    module = Module(name="m", functions=(Function(**{
-        name: getattr(function, name) for name in ("name", "params", "threads", "lanes", "grid", "memories", "shared_bytes", "body", "span")
-    }, grid_vars=(grid,)),))  # fmt: skip
+    module = Module(name="m", functions=(rebuilt(function, grid_vars=(grid,)),))
     out = np.zeros(64, np.int32)
     simulate(module, {IN: out.view(np.uint8), OUT: out.view(np.uint8)}, {})
     assert out[1] == 9
