@@ -28,6 +28,7 @@ from zellige.cache.recall import build, recall
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
+from zellige.ir.traverse import deep_nesting
 from zellige.ir.verify import check
 from zellige.log import logger, told
 from zellige.options import CompileOptions, options as process_options
@@ -237,7 +238,8 @@ def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
     A backend's hook that failed (E709) keeps its diagnostic and gets the command as a note.
     """
     try:
-        yield
+        with deep_nesting():
+            yield
     except ZelligeError as error:
         if error.code != catalogue.E709.id:
             raise

@@ -14,6 +14,7 @@ from zellige.interp import interpret
 from zellige.ir.parser import parse_kernel
 from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import Kernel, ScalarParam
+from zellige.ir.traverse import deep_nesting
 from zellige.ir.verify import check
 from zellige.options import CompileOptions
 from zellige.plan.planner import plan
@@ -47,8 +48,9 @@ def reduced_host(name: str) -> Host:
 
 def compile_for(kernel: Kernel, host: Host | None = None, options: CompileOptions | None = None) -> CpuKernel:
     chosen = host or running_host()
-    planned = plan(kernel, capabilities_of(chosen))
-    return CpuKernel(kernel, lower(planned, chosen, options or CompileOptions()), chosen)
+    with deep_nesting():
+        planned = plan(kernel, capabilities_of(chosen))
+        return CpuKernel(kernel, lower(planned, chosen, options or CompileOptions()), chosen)
 
 
 def run_on(compiled: CpuKernel, kernel: Kernel, arguments: Sequence[Any]) -> None:

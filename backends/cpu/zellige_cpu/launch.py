@@ -11,7 +11,6 @@ the calling thread, aligned to 64 bytes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -48,8 +47,7 @@ def lower(planned: PlannedKernel, host: Host, options: CompileOptions) -> Progra
     kernel = expand_vectors(kernel)
     module = Module(kernel.name, host)
     module.header = f"kernel {kernel.name}"
-    with _deep_nesting():
-        launches = tuple(_lower_launch(module, kernel, launch, plans[i], i, options) for i, launch in enumerate(kernel.launches))
+    launches = tuple(_lower_launch(module, kernel, launch, plans[i], i, options) for i, launch in enumerate(kernel.launches))
     return Program(text=module.text(), launches=launches, symbols=frozenset(module.symbols))
 
 
@@ -69,17 +67,6 @@ def _refuse_unknown(kernel: Kernel) -> None:
     for node in walk(kernel):
         if isinstance(node, Cast) and node.rounding == "stochastic":
             raise catalogue.E410.error(node.span, target="cpu", operation="stochastic rounding")
-
-
-@contextmanager
-def _deep_nesting() -> Iterator[None]:
-    """Room for bodies 64 deep and for indices that are elements at indices that are elements: each level is a few frames."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 8000))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def _lower_launch(

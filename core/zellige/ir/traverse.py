@@ -6,7 +6,9 @@ them, parents first; ``rewrite`` rebuilds bottom up and returns the same object 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any, Final, TypeVar
 
@@ -167,3 +169,13 @@ def same_structure(left: Node, right: Node) -> bool:
     return True
 
 
+@contextmanager
+def deep_nesting() -> Iterator[None]:
+    """Room for code that follows the nesting of bodies by calling itself: bodies are 64 deep at most, but a chain of a thousand ``elif``
+    is a thousand deep, and each level is a few frames."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 8000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
