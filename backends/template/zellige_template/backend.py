@@ -1,0 +1,123 @@
+"""The backend's object: what it says about itself, what its device can do, and the steps of a compilation.
+
+In: the hooks' questions. Out: the answers of :mod:`zellige.plugin.contract`. A vendor replaces every answer: the names, the capabilities by
+those of the vendor's devices, the steps by the vendor's tools. Nothing here may import a vendor's library while it is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from zellige.dtypes import all_dtypes
+from zellige.plugin.contract import (
+    API,
+    Binary,
+    Capabilities,
+    CompileContext,
+    CopyPath,
+    Device,
+    Emitted,
+    Engine,
+    Manifest,
+    MatmulUnit,
+    RegisterFile,
+    Runtime,
+    Space,
+    Synchronisation,
+)
+from zellige.plugin.hooks import hookimpl
+from zellige_template.expressions import has_storage
+from zellige_template.instructions import LOCAL_BYTES, PRODUCT, PRODUCT_TYPES, assemble
+
+if TYPE_CHECKING:
+    from zellige.ir.stmt import Kernel
+    from zellige.plan.nodes import PlannedKernel
+    from zellige.plugin.contract import CompiledKernel
+    from zellige.target import Target
+
+NAME: Final = "template"
+"""The target's name."""
+
+
+class TemplateBackend:
+    """What the registry sees."""
+
+    API = API
+
+    @hookimpl
+    def manifest(self) -> Manifest:
+        return Manifest(
+            name=NAME,
+            vendor="zellige",
+            version="0.1",
+            kind="reference",  # "accelerator" when it drives a device: then `auto` may choose it
+            targets=(NAME,),
+            framework_devices=("cpu",),
+            dlpack_devices=(1,),
+            summary="a small machine played by NumPy, to grow a backend from",
+        )
+
+    @hookimpl
+    def probe(self) -> tuple[Device, ...]:
+        return (Device(name="the machine of the template", index=0, target=NAME),)
+
+    @hookimpl
+    def describe(self, target: Target) -> Capabilities:
+        m, n, k = PRODUCT
+        stored = tuple(t.name for t in all_dtypes() if has_storage(t))
+        return Capabilities(
+            target=str(target),
+            threads=1,
+            vector_bytes=64,
+            spaces=(
+                Space(name="global", role="global", alignment=8),
+                Space(name="local", role="local", bytes=LOCAL_BYTES, alignment=64),
+            ),
+            dtypes=stored,
+            compute_dtypes=stored,
+            matmul=tuple(
+                MatmulUnit(name=f"product.{a}.{c}", engine="vector", a=a, b=a, c=c, m=m, n=n, k=k) for a, c in PRODUCT_TYPES
+            ),
+            engines=(Engine(name="vector", kind="vector"), Engine(name="dma", kind="copy", is_asynchronous=True)),
+            copies=(
+                CopyPath(
+                    source="global", destination="local", mechanism="dma", engine="dma", is_asynchronous=True,
+                    fills_out_of_bounds=True, casts=False,
+                ),
+                CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),
+            ),
+            synchronisation=(Synchronisation(mechanism="counted wait", scope="token"),),
+            registers=RegisterFile(vectors=32, vector_bytes=64),
+        )  # fmt: skip
+
+    @hookimpl
+    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+        from zellige.passes.expand_vectors import expand_vectors
+        from zellige.plan.planner import plan
+        from zellige_template.lower import lower
+
+        scalar = expand_vectors(planned.kernel)  # the machine has no vector types of its own
+        if scalar is not planned.kernel:
+            planned = plan(scalar, ctx.capabilities)
+        text, spans = lower(planned, str(ctx.target))
+        return Emitted(text=text, format=f"{NAME} instructions", spans=spans)
+
+    @hookimpl
+    def compile(self, emitted: Emitted, ctx: CompileContext) -> Binary:
+        return Binary(data=assemble(emitted.text), format=f"{NAME} program")
+
+    @hookimpl
+    def runtime(self, ctx: CompileContext) -> Runtime:
+        return TemplateRuntime()
+
+
+class TemplateRuntime:
+    """Loads programs onto the machine. A vendor's loads modules through the driver."""
+
+    def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel:
+        from zellige_template.machine import LoadedProgram
+
+        return LoadedProgram(binary.data, source)
+
+
+backend: Final = TemplateBackend()

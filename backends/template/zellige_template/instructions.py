@@ -1,0 +1,69 @@
+"""The instruction set: the shape of its product, its instructions, the assembler and the decoder.
+
+In: the text of a program. Out: the bytes that the machine loads. A vendor replaces the assembler by a call of the vendor's own.
+
+A program has one instruction a line, ``opcode.suffix operand ...``; what follows " ; " is a comment. ``%x`` is a register, ``@x`` a tile of
+memory, ``1:int32`` a constant; ``@x:acquired`` and ``@x:got0`` name slots of a channel. A register holds one value, within ``map`` one a
+point. Instructions in BLOCKS reach to their ``end``. :mod:`zellige_template.machine` lists the operands of each, a method an instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.diagnostics import InternalError
+
+PRODUCT: Final = (16, 16, 16)
+"""m, n and k of the product instruction: the shape that the planner cuts products into. Change it, and ``zellige explain`` shows it."""
+
+PRODUCT_TYPES: Final = (("float32", "float32"), ("float16", "float32"), ("bfloat16", "float32"), ("int8", "int32"), ("uint8", "int32"))
+"""What the product instruction multiplies, and what it adds up in."""
+
+LOCAL_BYTES: Final = 4 << 20
+"""The memory beside the processor, which holds the tiles of a block."""
+
+BLOCKS: Final = frozenset(("launch", "map", "loop", "if"))
+OPCODES: Final = BLOCKS | {
+    "input", "tensor", "alloc", "view", "safe", "channel", "step", "mov", "set", "op", "select", "cvt", "bits", "load", "store", "atomic",
+    "dma", "queue", "wait", "product", "check", "same", "print", "else", "end", "break", "continue", "return",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """``suffixes`` of the opcode, ``operands``; ``body`` and ``otherwise`` of a block."""
+
+    opcode: str
+    suffixes: tuple[str, ...]
+    operands: tuple[str, ...]
+    body: tuple[Instruction, ...] = ()
+    otherwise: tuple[Instruction, ...] = ()
+
+
+def assemble(text: str) -> bytes:
+    """The program without comments. Raises InternalError for an unknown instruction: this backend wrote it, so it is its own fault."""
+    lines = [code for line in text.splitlines() if (code := line.split(" ; ")[0].strip())]
+    unknown = [line for line in lines if line.split(" ")[0].partition(".")[0] not in OPCODES]
+    if unknown:
+        raise InternalError(f"the program has an unknown instruction: {unknown[0]}")
+    return "\n".join(lines).encode()
+
+
+def decode(code: bytes) -> tuple[Instruction, ...]:
+    """The instructions of an assembled program, nested."""
+    stack: list[tuple[list[str], list[list[Instruction]]]] = [([], [[]])]
+    for line in code.decode().splitlines():
+        words = line.split(" ")
+        opcode, *suffixes = words[0].split(".")
+        if opcode == "else":
+            stack[-1][1].append([])
+        elif opcode in BLOCKS:
+            stack.append((words, [[]]))
+        else:
+            bodies: list[list[Instruction]] = []
+            if opcode == "end":
+                words, bodies = stack.pop()
+                opcode, *suffixes = words[0].split(".")
+            stack[-1][1][-1].append(Instruction(opcode, tuple(suffixes), tuple(words[1:]), *(tuple(body) for body in bodies)))
+    return tuple(stack[0][1][0])

@@ -1,0 +1,260 @@
+"""A planned kernel as a program of the machine.
+
+In: a plan: a role with its body, channels, placements, choices. Out: the program's text, and the places of the kernel that it names.
+Products and copies that the plan gives to the product instruction and to the copy engine are these instructions; copies that run ahead
+stand in a queue with counted waits, as the plan says; every other tile operation is a map over its elements.
+Raises Unsupported (E410) for what the machine lacks. A vendor replaces the instructions; which statements there are stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from zellige.diagnostics import Span
+from zellige.dtypes import dtype as as_dtype
+from zellige.ir import stmt as ir
+from zellige.ir.expr import INT64, Buffer, Const, Load, Region, Var, constant_value
+from zellige.ir.lanes import PRIVATE, has_lane_code
+from zellige.ir.sizes import size_vars
+from zellige.ir.traverse import buffers_in, rebuilt, walk
+from zellige.passes import tile_operations as tiles
+from zellige.plan import nodes as plan
+from zellige_template.expressions import Writer
+from zellige_template.instructions import PRODUCT
+
+_BITWISE = {"and": "bitand", "or": "bitor", "xor": "bitxor"}
+_COUNTS = {plan.Acquire: "acquired", plan.Put: "put", plan.Get: "got", plan.Release: "released"}
+
+
+def lower(planned: plan.PlannedKernel, target: str) -> tuple[str, tuple[Span | None, ...]]:
+    """The text of the program, and the places of the kernel that it names by number."""
+    write, kernel = Writer(target), planned.kernel
+    scalars = [param.var for param in kernel.params if isinstance(param, ir.ScalarParam)]
+    for kind, variables in (("scalar", scalars), ("size", size_vars(kernel))):
+        for index, var in enumerate(variables):
+            write.line("input", write.register(var), var.dtype, kind, index)
+    tensors = [param.buffer for param in kernel.params if isinstance(param, ir.TensorParam)]
+    for index, buffer in enumerate(tensors):
+        numbers = write.values(buffer.shape) + write.values(buffer.strides or ())
+        write.line("tensor", write.tile(buffer), buffer.dtype, index, buffer.rank, *numbers)
+    for launch in planned.launches:
+        _Launch(write, launch).lower()
+    return "\n".join(write.lines) + "\n", tuple(write.spans)
+
+
+class _Launch:
+    """One launch: what the plan says of its operations and buffers, and the writer."""
+
+    def __init__(self, write: Writer, planned: plan.PlannedLaunch) -> None:
+        self.write, self.planned = write, planned
+        self.choices = {id(choice.operation): choice for choice in planned.choices}
+        self.placements = {placement.buffer.root: placement for placement in planned.placements}
+        self.hoisted: set[Buffer] = set()
+        self.in_map = False
+
+    def lower(self) -> None:
+        launch, write = self.planned.launch, self.write
+        if has_lane_code(launch) or len(self.planned.roles) != 1:  # `describe` says that the machine has neither
+            raise write.refuse("lanes or roles of a block", launch.span)
+        grid = [x for var, extent in zip(launch.grid_vars, write.values(launch.grid)) for x in (write.register(var), var.dtype, extent)]
+        write.open("launch", *grid)
+        for safe in launch.safe_values:
+            write.line("safe", write.tile(safe.buffer), write.value(safe.value))
+        for channel in self.planned.channels:
+            write.channels.update((buffer.root, channel) for buffer in channel.buffers)
+            write.line("channel", channel.name, channel.depth, *(write.tile(buffer.root) for buffer in channel.buffers))
+        self.hoisted = {b for b in buffers_in(launch) if b.alias and all(constant_value(extent) is not None for extent in b.shape)}
+        self._views([b for b in buffers_in(launch) if b in self.hoisted])
+        self.body(self.planned.roles[0].body)
+        write.close()
+        write.channels.clear()
+
+    def _views(self, buffers: Sequence[Buffer]) -> None:
+        """Declare the buffers that are another shape or type over the storage of one."""
+        for b in buffers:
+            if b.alias is not None:
+                self.write.line("view", self.write.tile(b), self.write.tile(b.root), b.dtype, *self.write.values(b.shape))
+
+    def body(self, body: Sequence[ir.Stmt | plan.PlanStmt]) -> None:
+        for statement in body:
+            parts = walk(statement, bodies=False)
+            named = [n.buffer for n in parts if isinstance(n, (Region, Load, ir.Store, ir.Atomic, ir.ReducerUpdate))]
+            self._views([buffer for buffer in dict.fromkeys(named) if buffer not in self.hoisted])
+            self.statement(statement)
+
+    def statement(self, statement: ir.Stmt | plan.PlanStmt) -> None:
+        """Append the instructions of a statement."""
+        write = self.write
+        match statement:
+            case plan.Acquire() | plan.Put() | plan.Get() | plan.Release():
+                write.line(f"step.{_COUNTS[type(statement)]}", statement.channel.name)
+            case plan.Wait():
+                write.line("wait", statement.token.name, statement.leave_in_flight)
+            case plan.Issue(operation=ir.Copy() as copy):
+                self._transfer(copy, "queue", statement.token.name)
+            case plan.Slotted():
+                before, write.lags = write.lags, {**write.lags, **dict(statement.lags)}
+                self.body((statement.operation,))
+                write.lags = before
+            case ir.Alloc():
+                place = self.placements.get(statement.buffer)  # none: a point's own, or of a size that only the run knows
+                where = ("own", 0, 0, 1) if place is None or self.in_map else (place.space, place.offset, place.bytes, place.slots)
+                write.line("alloc", write.tile(statement.buffer), statement.buffer.dtype, *where, *write.values(statement.buffer.shape))
+            case ir.Bind() | ir.Assign():
+                value = write.value(statement.value)
+                write.line("mov" if isinstance(statement, ir.Bind) else "set", write.register(statement.var), value)
+            case ir.Store():
+                value = write.value(statement.value)
+                write.line("store", value, write.access(statement.buffer), *write.values(statement.indices))
+            case ir.Atomic():
+                value = "-" if statement.value is None else write.value(statement.value)
+                result = "-" if statement.result is None else write.register(statement.result)
+                op = _BITWISE.get(statement.op, statement.op)
+                write.line(f"atomic.{op}", result, value, write.access(statement.buffer), *write.values(statement.indices))
+            case ir.ReducerUpdate():
+                value = write.value(tiles.converted(tiles.contribution(statement.op, statement.value), statement.buffer.dtype))
+                op = tiles.COMBINE[statement.op]
+                write.line(f"atomic.{op}", "-", value, write.access(statement.buffer), *write.values(statement.indices))
+            case ir.Assume() | ir.ReducerFinalize():
+                pass
+            case ir.Print(value=value):
+                shown = self._box(value) if isinstance(value, Region) else [] if value is None else [write.value(value)]
+                write.line("print", _quoted(statement.message), *shown)
+            case ir.Assert():
+                write.line("check", write.value(statement.condition), write.site(statement.span), _quoted(statement.message))
+            case ir.Map() | ir.For() | ir.While() | ir.If() | ir.Break() | ir.Continue() | ir.Return():
+                self._control(statement)
+            case _:
+                self._tile_operation(statement)
+
+    def _control(self, statement: ir.Map | ir.For | ir.While | ir.If | ir.Break | ir.Continue | ir.Return) -> None:
+        write = self.write
+        match statement:
+            case ir.Map() if self.in_map:
+                self._nested_map(statement)
+            case ir.Map():
+                axes = [x for v, e in zip(statement.axes, write.values(statement.extents)) for x in (write.register(v), v.dtype, e)]
+                own = [write.register(one) if isinstance(one, Var) else write.access(one) for one in _private(statement)]
+                write.open("map", len(statement.axes), *axes, *own)
+                self.in_map = True
+                self.body(statement.body)
+                self.in_map = False
+                write.close()
+            case ir.For():
+                bounds = write.values((statement.start, statement.stop, statement.step))
+                write.open("loop", write.register(statement.var), statement.var.dtype, *bounds)
+                self.body(statement.body)
+                write.close()
+            case ir.While():
+                write.open("loop")
+                write.open("if", write.value(statement.condition))
+                write.close("else")
+                write.line("break")
+                write.close()
+                self.body(statement.body)
+                write.close()
+            case ir.If():
+                write.open("if", write.value(statement.condition))
+                self.body(statement.then)
+                if statement.otherwise:
+                    write.close("else")
+                    self.body(statement.otherwise)
+                write.close()
+            case ir.Break() | ir.Continue() | ir.Return():
+                write.line(type(statement).__name__.lower())
+
+    def _nested_map(self, statement: ir.Map) -> None:
+        """A map within a map: each point runs the inner points one after the other, which nobody may see."""
+        read = {load.buffer.root for load in walk(statement) if isinstance(load, (Load, Region))}
+        if any(isinstance(one, Var) or one in read for one in _private(statement)):
+            raise self.write.refuse("points of points with values of their own", statement.span)
+        for var, extent in zip(statement.axes, self.write.values(statement.extents)):
+            self.write.open("loop", self.write.register(var), var.dtype, "0:int64", extent, "1:int64")
+        self.body(statement.body)
+        for _ in statement.axes:
+            self.write.close()
+
+    def _tile_operation(self, statement: ir.Stmt | plan.PlanStmt) -> None:
+        """By the instruction that the plan chose, else as a map over the elements."""
+        choice = None if self.in_map else self.choices.get(id(statement))
+        match statement:
+            case ir.Copy() if choice is not None and choice.executor == "dma":
+                self._transfer(statement, "dma")
+            case ir.Gemm() if choice is not None and choice.unit:
+                self._product(statement, choice.unit)
+            case ir.Gemm():
+                self.body(tiles.gemm_as_map(statement))
+            case ir.Copy() | ir.Transpose() | ir.AtomicTile():
+                for left, right in tiles.agreeing_extents(statement):
+                    self.write.line("same", self.write.value(left), self.write.value(right), self.write.site(statement.span))
+                self.body((tiles.atomic_as_map(statement) if isinstance(statement, ir.AtomicTile) else tiles.copy_as_map(statement),))
+            case ir.Fill():
+                self.body(tiles.fill_as_map(statement))
+            case ir.ReducerInit():
+                self.body(tiles.fill_as_map(tiles.reducer_fill(statement)))
+            case ir.Reduce():
+                self.body((tiles.reduce_as_map(statement),))
+            case ir.Scan():
+                self.body((tiles.scan_as_map(statement),))
+            case _:
+                raise self.write.refuse(getattr(statement, "op", type(statement).__name__), statement.span)
+
+    def _box(self, region: Region) -> list[str]:
+        return [self.write.access(region.buffer), *self.write.values(region.offsets), *self.write.values(region.extents)]
+
+    def _transfer(self, copy: ir.Copy, *opcode: str) -> None:
+        """A copy by the engine beside the processor: at once (``dma``), or in a queue (``queue`` and its name)."""
+        note = f"{copy.src.buffer.name} to {copy.dst.buffer.name}"
+        self.write.line(*opcode, self.write.site(copy.span), *self._box(copy.src), *self._box(copy.dst), note=note)
+
+    def _product(self, gemm: ir.Gemm, unit: str) -> None:
+        """A product as blocks of the product instruction. Where c is narrower than the sum, that has a tile of its own and rounds once."""
+        write, c = self.write, gemm.c
+        total = as_dtype(unit.split(".")[2])
+        if c.buffer.dtype != total:
+            sums = ir.whole(Buffer(name="sums", dtype=total, shape=c.extents, space="local"))
+            inner = rebuilt(gemm, c=sums)
+            self.body((ir.Alloc(buffer=sums.buffer), ir.Copy(src=c, dst=sums)))
+            self._product(inner, unit)
+            self.body((ir.Copy(src=sums, dst=c),))
+            return
+        clear, fill = constant_value(gemm.clear), ir.Fill(dst=c, value=Const(value=0, dtype=total))
+        if clear is not False:
+            self.body((fill if clear else ir.If(condition=gemm.clear, then=(fill,)),))
+        rows, columns, steps = (Var(name=name, dtype=INT64, kind="loop") for name in ("row", "column", "step"))
+        a = (steps, rows) if gemm.transpose_a else (rows, steps)
+        b = (columns, steps) if gemm.transpose_b else (steps, columns)
+        ends = write.values((c.extents[-2], c.extents[-1], gemm.a.extents[-2 if gemm.transpose_a else -1]))
+        for var, end, size in zip((rows, columns, steps), ends, PRODUCT):
+            write.open("loop", write.register(var), var.dtype, "0:int64", end, f"{size}:int64")
+        sides = []
+        for side, at in ((gemm.a, a), (gemm.b, b), (c, (rows, columns))):
+            places = [tiles.added(offset, place) for offset, place in zip(side.offsets[-2:], at)]
+            sides += [write.access(side.buffer), *write.values((*side.offsets[:-2], *places))]
+        flags = f"{'t' if gemm.transpose_a else 'n'}{'t' if gemm.transpose_b else 'n'}"
+        write.line(f"{unit}.{flags}", *(write.register(var) for var in (rows, columns, steps)), *ends, *sides)
+        for _ in PRODUCT:
+            write.close()
+
+
+def _private(statement: ir.Map) -> list[Var | Buffer]:
+    """Outer variables and private buffers that the points change: each point works on a copy."""
+    made: set[Var | Buffer] = set()
+    changed: dict[Var | Buffer, None] = {}
+    for node in walk(statement):
+        match node:
+            case ir.Alloc():
+                made.add(node.buffer)
+            case ir.Bind():
+                made.add(node.var)
+            case ir.Assign():
+                changed[node.var] = None
+            case ir.StmtNode() if not isinstance(node, (ir.Atomic, ir.AtomicTile, ir.ReducerInit, ir.ReducerUpdate)):
+                changed.update((region.buffer.root, None) for region in node.writes() if region.buffer.root.space in PRIVATE)
+    return [one for one in changed if one not in made]
+
+
+def _quoted(message: str) -> str:
+    """A text as one operand."""
+    return json.dumps(message).replace(" ", "\\u0020")
