@@ -8,12 +8,12 @@ chose touches nothing: loads under a condition are steps of their own with the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from zellige.interp.expressions import constant, operation
-from zellige.ir.expr import Binary, Const, Expr, Load, Select, Var
+from zellige.ir.expr import INT32, INT64, Binary, Compare, Const, Expr, Load, Select, Var, constant_value
 from zellige.ir.traverse import children
 
 if TYPE_CHECKING:
@@ -135,6 +135,9 @@ class _Order:
             return self._add(lambda warp: warp.values[slot])
         if isinstance(node, Load):
             return self._add(self._compiler.load(node), mask, self._at(node.indices[0], mask))
+        quick = _direct(node)
+        if quick is not None:
+            return self._add(quick, *(self._at(child, mask) for child in children(node)))
         apply = operation(node, self._compiler.random)
         assert apply is not None
         if isinstance(node, Const):
@@ -153,6 +156,49 @@ class _Order:
             else:
                 pending.append((node, True))
                 pending.extend((child, False) for child in children(node))
+
+
+_PLAIN: Final[dict[str, Callable[[Array, Array], Array]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
+}  # fmt: skip
+_COMPARE: Final[dict[str, Callable[[Array, Array], Array]]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+def _direct(node: Any) -> Callable[..., Any] | None:
+    """What NumPy does by itself just as the node means, without the tests and conversions of the general way: arithmetic on indices is
+    most of what a program does."""
+    if isinstance(node, Binary) and node.dtype.is_bool and node.op in ("and", "or"):
+        logical = np.logical_and if node.op == "and" else np.logical_or
+        return lambda warp, x, y: logical(x, y)
+    if isinstance(node, Compare) and node.left.dtype in (INT32, INT64):
+        compare = _COMPARE[node.op]
+        return lambda warp, x, y: compare(x, y)
+    if not isinstance(node, Binary) or node.dtype not in (INT32, INT64):
+        return None
+    if node.op in _PLAIN:
+        plain = _PLAIN[node.op]
+        return lambda warp, x, y: plain(x, y)
+    by = constant_value(node.right)
+    if by is None:
+        return None
+    if node.op in ("shl", "shr") and 0 <= by < node.dtype.bits:
+        shift = np.left_shift if node.op == "shl" else np.right_shift
+        return lambda warp, x, y: shift(x, y)
+    if by <= 0:
+        return None
+    match node.op:
+        case "truncmod":
+            return lambda warp, x, y: np.fmod(x, y)
+        case "truncdiv":
+            return lambda warp, x, y: np.floor_divide(x - np.fmod(x, y), y)
+        case "floormod":
+            return lambda warp, x, y: np.remainder(x, y)
+        case "floordiv":
+            return lambda warp, x, y: np.floor_divide(x, y)
+        case _:
+            return None
 
 
 def _within(warp: Warp, mask: Any, condition: Array) -> Any:

@@ -1,0 +1,167 @@
+"""Kernels of every kind on the simulator, against the interpreter, exact where data are whole numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige
+import zellige.language as T
+from zellige.diagnostics import LaunchError, Unsupported
+from zellige.dtypes import dtype as as_dtype
+
+sys.path.insert(0, str(Path(__file__).parent))
+from simulated import TARGET, agree, whole_numbers  # noqa: E402
+
+SUMS = {"int8": "int32", "float64": "float64"}
+
+
+def product(rows: int, columns: int, depth: int, dtype: str, stages: int, m: int, n: int, k: int, threads: int = 128) -> Any:
+    accumulate = SUMS.get(dtype, "float32")
+
+    @T.prim_func
+    def multiply(A: T.Tensor((m, k), dtype), B: T.Tensor((k, n), dtype), C: T.Tensor((m, n), accumulate)):
+        with T.Kernel(T.ceildiv(n, columns), T.ceildiv(m, rows), threads=threads) as (bx, by):
+            a = T.alloc_shared((rows, depth), dtype)
+            b = T.alloc_shared((depth, columns), dtype)
+            c = T.alloc_fragment((rows, columns), accumulate)
+            T.clear(c)
+            for s in T.Pipelined(T.ceildiv(k, depth), num_stages=stages):
+                T.copy(A[by * rows, s * depth], a)
+                T.copy(B[s * depth, bx * columns], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * rows, bx * columns])
+
+    return multiply
+
+
+def operands(m: int, n: int, k: int, dtype: str) -> list[Any]:
+    held = as_dtype(dtype).numpy
+    return [whole_numbers((m, k), held, 1), whole_numbers((k, n), held, 2), np.zeros((m, n), SUMS.get(dtype, "float32"))]
+
+
+@pytest.mark.parametrize("stages", range(5))
+def test_products_are_the_same_whatever_is_in_flight(stages: int) -> None:
+    agree(product(32, 32, 16, "float16", stages, 37, 40, 72, threads=64), *operands(37, 40, 72, "float16"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "int8", "float64"])
+def test_products_of_other_types(dtype: str) -> None:
+    agree(product(32, 16, 16, dtype, 2, 33, 24, 40, threads=64), *operands(33, 24, 40, dtype))
+
+
+@pytest.mark.parametrize("size", [1, 7, 33])
+def test_products_of_odd_sizes(size: int) -> None:
+    agree(product(32, 16, 16, "float16", 2, size, size, size, threads=32), *operands(size, size, size, "float16"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [127, 129])
+@pytest.mark.parametrize("width", [24, 40, 48, 80, 112, 176])
+def test_products_of_odd_widths(size: int, width: int) -> None:
+    agree(product(64, width, 32, "float16", 3, size, width + 1, 65), *operands(size, width + 1, 65, "float16"))
+
+
+def test_more_warps_than_rows() -> None:
+    """The blocks of the warps reach beyond the tile: those rows are zeros, nothing outside is read."""
+    agree(product(64, 5, 32, "float16", 0, 3, 5, 32), *operands(3, 5, 32, "float16"))
+
+
+@pytest.mark.parametrize("n", [1, 7, 127, 129])
+def test_copies_of_sizes_known_at_the_call(n: int) -> None:
+    @T.prim_func
+    def scaled(A: T.Tensor((T.dynamic("n"),), "float32"), B: T.Tensor((T.dynamic("n"),), "float32"), factor: T.float32):
+        with T.Kernel(T.ceildiv(A.shape[0], 64), threads=64) as bx:
+            for i in T.Parallel(64):
+                B[bx * 64 + i] = A[bx * 64 + i] * factor
+
+    agree(scaled, whole_numbers(n, np.float32), np.zeros(n, np.float32), 3.0)
+
+
+def reduction(rows: int, width: int, threads: int) -> Any:
+    @T.prim_func
+    def reduce(A: T.Tensor((rows, width), "float32"), S: T.Tensor((rows,), "float32"), M: T.Tensor((rows, width), "float32")):
+        with T.Kernel(1, threads=threads):
+            tile = T.alloc_fragment((rows, width), "float32")
+            total = T.alloc_fragment((rows,), "float32")
+            most = T.alloc_fragment((rows,), "float32")
+            T.copy(A, tile)
+            T.reduce_sum(tile, total, dim=1)
+            T.reduce_max(tile, most, dim=1)
+            for i, j in T.Parallel(rows, width):
+                tile[i, j] = tile[i, j] - most[i]
+            T.copy(total, S)
+            T.copy(tile, M)
+
+    return reduce
+
+
+@pytest.mark.parametrize(("rows", "width", "threads"), [(3, 24, 32), (16, 40, 64), (5, 48, 128), (1, 129, 64), (17, 80, 96)])
+def test_reductions_with_replicated_layouts(rows: int, width: int, threads: int) -> None:
+    total, tile = np.zeros(rows, np.float32), np.zeros((rows, width), np.float32)
+    agree(reduction(rows, width, threads), whole_numbers((rows, width), np.float32), total, tile)
+
+
+@pytest.mark.parametrize("width", [7, 40])
+def test_scans(width: int) -> None:
+    @T.prim_func
+    def scan(A: T.Tensor((4, width), "int32"), B: T.Tensor((4, width), "int32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((4, width), "int32")
+            T.copy(A, tile)
+            T.cumsum(tile, dim=1)
+            T.copy(tile, B)
+
+    agree(scan, whole_numbers((4, width), np.int32), np.zeros((4, width), np.int32))
+
+
+def test_atomics_of_all_blocks() -> None:
+    @T.prim_func
+    def count(A: T.Tensor((300,), "int32"), H: T.Tensor((7,), "int32")):
+        with T.Kernel(5, threads=32) as bx:
+            for i in T.Parallel(60):
+                T.atomic_add(H[A[bx * 60 + i]], 1)
+
+    agree(count, whole_numbers(300, np.int32, low=0, high=7), np.zeros(7, np.int32))
+
+
+def test_lane_kernels_with_shuffles_and_barriers() -> None:
+    @T.prim_func
+    def exchange(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32"), C: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            tile = T.alloc_shared((64,), "int32")
+            tile[t] = A[t]
+            T.sync_threads()
+            C[t] = tile[63 - t]
+            B[t] = T.shfl_xor(A[t], 5)
+
+    agree(exchange, whole_numbers(64, np.int32, high=90), np.zeros(64, np.int32), np.zeros(64, np.int32))
+
+
+def test_torch_tensors_of_the_host() -> None:
+    torch = pytest.importorskip("torch")
+    kernel = zellige.compile(product(16, 16, 16, "float16", 1, 16, 16, 16, threads=32), target=TARGET)
+    a, b = (torch.from_numpy(x) for x in operands(16, 16, 16, "float16")[:2])
+    c = torch.zeros(16, 16)
+    kernel(a, b, c)
+    assert torch.equal(c, a.float() @ b.float())
+    assert "__global__" in kernel.get_kernel_source()
+    with pytest.raises(Unsupported, match="E440"):
+        kernel.get_asm()
+
+
+def test_a_users_race_is_found_with_its_line() -> None:
+    @T.prim_func
+    def race(A: T.Tensor((64,), "int32")):
+        with T.Kernel(2, threads=64):
+            for i in T.Parallel(64):
+                A[i] = A[i] + 1
+
+    with pytest.raises(LaunchError, match="E652") as caught:
+        zellige.compile(race, target=TARGET)(np.zeros(64, np.int32))
+    assert Path(__file__).name in str(caught.value)
