@@ -44,7 +44,7 @@ from zellige.plugin.manifest import validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import report_isolated, within_seconds
 from zellige.plugin.schema import problems
-from zellige.plugin.signatures import STEPS, shape_problems
+from zellige.plugin.signatures import STEPS, hook_parameters, shape_problems
 
 if TYPE_CHECKING:
     from zellige.ir.stmt import Kernel
@@ -57,6 +57,17 @@ PROBE_SECONDS: Final = 20.0
 
 _MOST_PROBLEMS: Final = 5
 _T = TypeVar("_T")
+
+
+class _Hooks(pluggy.PluginManager):
+    """Looks only at names of hooks: a backend with the mark on another is refused before, and looking at each attribute takes as long as all
+    the rest of taking a backend in."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
+        return super().parse_hookimpl_opts(plugin, name) if name in hook_parameters() else None
+
+    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
+        return super().parse_hookspec_opts(module_or_class, name) if name in hook_parameters() else None
 
 
 class BackendHandle:
@@ -73,7 +84,7 @@ class BackendHandle:
         wrong = shape_problems(plugin)
         if wrong:
             raise catalogue.E703.error(name=origin.name, reason="; ".join(wrong))
-        self._hooks = pluggy.PluginManager(PROJECT)
+        self._hooks = _Hooks(PROJECT)
         self._hooks.add_hookspecs(BackendHooks)
         self._hooks.register(plugin, name=origin.name)
         self._hooks.check_pending()

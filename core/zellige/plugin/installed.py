@@ -33,12 +33,13 @@ class Installed:
     distribution: str
 
 
-def installed_points(group: str) -> list[Installed]:
-    """The entry points of ``group``, of all that is installed now."""
+def installed_points(group: str, distribution: str = "") -> list[Installed]:
+    """The entry points of ``group``, of all that is installed now, or of one distribution."""
     if _are_folders_all():
-        found = list(_from_folders(group))
+        found = list(_from_folders(group, distribution))
     else:
-        found = [Installed(point=p, distribution=p.dist.name if p.dist else "unknown") for p in entry_points(group=group)]
+        points = (Installed(point=p, distribution=p.dist.name if p.dist else "unknown") for p in entry_points(group=group))
+        found = [one for one in points if distribution in ("", one.distribution)]
     return sorted(found, key=lambda one: (one.point.name, one.point.value))
 
 
@@ -61,9 +62,11 @@ def _are_folders_all() -> bool:
     return not others and not any(place.endswith(".egg") or os.path.isfile(place) for place in sys.path)
 
 
-def _from_folders(group: str) -> Iterator[Installed]:
+def _from_folders(group: str, distribution: str) -> Iterator[Installed]:
     _listed.cache_clear()
-    for folder in _folders().values():
+    for name, folder in _folders().items():
+        if distribution and name != _normal(distribution):
+            continue
         if group in _text(os.path.join(folder, "entry_points.txt")):
             title = os.path.basename(folder).rpartition(".")[0].partition("-")[0]
             for point in Distribution.at(folder).entry_points:

@@ -11,16 +11,16 @@ distribution come first: a name or target of theirs cannot be taken by another p
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.options import options
 from zellige.plugin.contract import ENTRY_POINT_GROUP, BackendReport, Manifest, Unavailable
 from zellige.plugin.handle import BackendHandle
-from zellige.plugin.installed import installed_points
+from zellige.plugin.installed import Installed, installed_points
 from zellige.plugin.loading import Quarantined, load, loader, refused
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import report_isolated
@@ -35,12 +35,35 @@ OWN_DISTRIBUTION: Final = "zellige"
 
 
 class Registry:
-    """All backends of one process. ``origins`` are loaded at the first question, in order."""
+    """All backends of one process, loaded in order at the first question about all of them.
 
-    def __init__(self, origins: Iterable[Origin]) -> None:
-        self._origins = tuple(origins)
+    ``more`` finds further origins when they are asked for. A question about a target that bears the name of one of zellige's own backends
+    loads that one alone: nobody else can have it, and what others are installed must not slow the start of a program that does not ask.
+    """
+
+    def __init__(self, origins: Iterable[Origin], more: Callable[[], Iterable[Origin]] = tuple) -> None:
+        self._first = tuple(origins)
+        self._more = more
         self._lock = threading.RLock()
+        self._outcomes: dict[Origin, BackendHandle | Quarantined] = {}
         self._found: tuple[tuple[BackendHandle, ...], tuple[Quarantined, ...]] | None = None
+
+    @cached_property
+    def _origins(self) -> tuple[Origin, ...]:
+        return (*self._first, *self._more())
+
+    def _outcome(self, origin: Origin) -> BackendHandle | Quarantined:
+        """What loading gives; each backend is loaded once."""
+        with self._lock:
+            if origin not in self._outcomes:
+                self._outcomes[origin] = load(origin)
+            return self._outcomes[origin]
+
+    def _own(self, target: str) -> BackendHandle | None:
+        """Zellige's own backend that bears the name of a target and serves it; None where there is none, or it is broken."""
+        named = [origin for origin in self._first if origin.is_own and origin.name == target]
+        outcome = self._outcome(named[0]) if len(named) == 1 else None
+        return outcome if isinstance(outcome, BackendHandle) and target in outcome.manifest.targets else None
 
     @property
     def _loaded(self) -> tuple[tuple[BackendHandle, ...], tuple[Quarantined, ...]]:
@@ -53,7 +76,7 @@ class Registry:
         handles: list[BackendHandle] = []
         quarantined: list[Quarantined] = []
         for origin in sorted(self._origins, key=lambda origin: not origin.is_own):
-            outcome = load(origin)
+            outcome = self._outcome(origin)
             taken = _taken(outcome, handles) if isinstance(outcome, BackendHandle) else ""
             if isinstance(outcome, Quarantined):
                 quarantined.append(outcome)
@@ -85,7 +108,7 @@ class Registry:
             if chosen.name == AUTO:
                 return self._automatic(device)
             written = chosen
-        alias = self._alias(written.name)
+        alias = None if self._own(written.name) is not None else self._alias(written.name)
         if alias is not None:
             written = Target(name=alias.name, arch=written.arch or alias.arch, options=alias.options + written.options)
         keys = self._handle(written).manifest.arch_options
@@ -189,6 +212,9 @@ class Registry:
         return parse_target(found[0][1]) if found else None
 
     def _handle(self, target: Target) -> BackendHandle:
+        own = self._own(target.name)
+        if own is not None:
+            return own
         found = [handle for handle in self.backends if target.name in handle.manifest.targets]
         if len(found) > 1:
             raise catalogue.E704.error(target=target.name, backends=", ".join(handle.origin.text for handle in found))
@@ -223,15 +249,18 @@ class Registry:
 
 @lru_cache(maxsize=1)
 def registry() -> Registry:
-    """The registry of this process: core's own backends, then every installed entry point by name.
+    """The registry of this process: core's own backends, those of its distribution, then every other installed entry point by name.
 
     ``registry.cache_clear()`` forgets it.
     """
-    origins = [Origin(name=name, text=f"zellige: {text}", load=loader(text), is_own=True) for name, text in BUILTIN]
-    for one in installed_points(ENTRY_POINT_GROUP):
-        text = f"{one.distribution}: {one.point.value}"
-        origins.append(Origin(name=one.point.name, text=text, load=one.point.load, is_own=one.distribution == OWN_DISTRIBUTION))
-    return Registry(origins)
+    own = [Origin(name=name, text=f"zellige: {text}", load=loader(text), is_own=True) for name, text in BUILTIN]
+    own += map(_origin, installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION))
+    return Registry(own, lambda: (o for o in map(_origin, installed_points(ENTRY_POINT_GROUP)) if not o.is_own))
+
+
+def _origin(found: Installed) -> Origin:
+    text = f"{found.distribution}: {found.point.value}"
+    return Origin(name=found.point.name, text=text, load=found.point.load, is_own=found.distribution == OWN_DISTRIBUTION)
 
 
 def _with_taken(report: BackendReport, taken: dict[str, Quarantined]) -> BackendReport:

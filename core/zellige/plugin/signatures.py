@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from zellige.plugin.hooks import PROJECT, BackendHooks
@@ -19,10 +20,12 @@ STEPS: Final = ("emit", "compile", "runtime")
 _MARK: Final = f"{PROJECT}_impl"
 
 
-def hook_parameters() -> dict[str, tuple[str, ...]]:
+@lru_cache(maxsize=1)
+def hook_parameters() -> Mapping[str, tuple[str, ...]]:
     """The hooks of the contract with the names of their arguments."""
     found = {name: value for name, value in vars(BackendHooks).items() if inspect.isfunction(value) and not name.startswith("_")}
-    return {name: tuple(inspect.signature(value).parameters)[1:] for name, value in found.items()}
+    # all are plain functions of ours, so that their code says it; inspect.signature takes twenty times as long
+    return {name: value.__code__.co_varnames[1 : value.__code__.co_argcount] for name, value in found.items()}
 
 
 def shape_problems(plugin: object) -> tuple[str, ...]:
