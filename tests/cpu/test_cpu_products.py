@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import numpy as np
@@ -219,7 +218,7 @@ MACHINES = {
 
 def machine(name: str) -> Host:
     triple, cpu, features = MACHINES[name]
-    return dataclasses.replace(make_host(triple, cpu, dict.fromkeys(features, True)), cores=2)
+    return make_host(triple, cpu, dict.fromkeys(features, True))._replace(cores=2)
 
 
 FACTS = [

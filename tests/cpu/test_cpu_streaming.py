@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -23,7 +21,7 @@ LAUNCH = "launch((n + 3) // 4, (m + 63) // 64) as (bx, by)"
 
 def small_cache() -> Host:
     """This machine with a last cache of 4 KiB: every test tensor is large."""
-    return replace(running_host(), cache_bytes=4096)
+    return running_host()._replace(cache_bytes=4096)
 
 
 def kernel(tools, body: str = BODY):

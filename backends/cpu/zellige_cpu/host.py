@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
+from typing import Final, NamedTuple
 
-LANES = 32
+LANES: Final = 32
 """Lanes of a warp in kernels that ask for them; a loop plays them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(NamedTuple):
     """What the emitters may ask about the machine.
 
     ``vector_bytes`` is the width of one vector register, ``vector_registers`` their number. ``features`` are LLVM's names.
@@ -25,14 +23,19 @@ class Host:
     triple: str
     cpu: str
     features: frozenset[str]
-    disabled: frozenset[str] = field(default=frozenset(), repr=False)
     vector_bytes: int
     vector_registers: int
     cores: int
-    memory_bytes: int = field(default=1 << 40, compare=False)
+    disabled: frozenset[str] = frozenset()
+    memory_bytes: int = 1 << 40
     """Memory of the machine, as far as it is known."""
-    cache_bytes: int = field(default=1 << 25, compare=False)
-    """The last level of cache."""
+    cache_bytes: int = 0
+    """The last level of cache; 0 where :attr:`last_cache_bytes` shall look for it."""
+
+    @property
+    def last_cache_bytes(self) -> int:
+        """The last level of cache. A kernel found in the cache starts without it, so this machine's is looked up when asked for."""
+        return self.cache_bytes or _cache_bytes()
 
     @property
     def is_x86(self) -> bool:
@@ -82,7 +85,6 @@ def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:
     vector_bytes, vector_registers = register_file(triple, features)
     return Host(
         memory_bytes=_memory_bytes(),
-        cache_bytes=_cache_bytes(),
         triple=triple,
         cpu=cpu,
         features=features,
@@ -100,8 +102,11 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+@lru_cache(maxsize=1)
 def _cache_bytes() -> int:
     """The largest cache of the first core by Linux's table (sysfs-devices-system-cpu); 32 MiB where that is not known."""
+    from pathlib import Path
+
     found = [1 << 20]
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = file.read_text().strip()

@@ -14,7 +14,6 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -92,11 +91,13 @@ def assembly(text: str, host: Host) -> str:
         return str(_machine(host).emit_assembly(optimised(text, host)))
 
 
-@dataclass(frozen=True)  # no slots: a weak reference watches it
 class Library:
     """Loaded machine code: ``addresses`` of the exported functions. It is unloaded when this object dies."""
 
-    addresses: Mapping[str, int]
+    __slots__ = ("__weakref__", "addresses")
+
+    def __init__(self, addresses: Mapping[str, int]) -> None:
+        self.addresses: Final = addresses
 
 
 def load(data: bytes, exported: Iterable[str], host: Host) -> Library:

@@ -18,15 +18,16 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zellige.diagnostics import InternalError
 from zellige.options import options
 from zellige_cpu import jit, pool_program
 from zellige_cpu.host import Host
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _CHUNKS: Final = 8
 """Ranges a worker: enough that no thread waits long for the last one."""
@@ -38,8 +39,7 @@ _JOB: Final = struct.Struct(f"<{len(pool_program.JOB_FIELDS)}q")
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(NamedTuple):
     """Addresses of the memory of one thread."""
 
     scratch: int
@@ -225,6 +225,8 @@ def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, s
 
 @lru_cache(maxsize=4)
 def _executor(process: int, workers: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # few systems need it, and it takes milliseconds
+
     # a forked child has none of the parent's threads, so pools are kept by process
     return ThreadPoolExecutor(workers, thread_name_prefix="zellige-cpu")
 

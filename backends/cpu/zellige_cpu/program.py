@@ -1,14 +1,14 @@
 """A lowered kernel: the text of its module and what is needed to run it, which can be written down and read back.
 
 In: what :mod:`zellige_cpu.launch` found, or an :class:`Emitted` of an earlier process. Out: a :class:`Program`. Nothing here knows how
-code is written, so that a kernel found in the cache starts without loading the emitters.
+code is written, so that a kernel found in the cache starts without loading the emitters. The types are named tuples for the same reason:
+Python makes one in a fifth of the time of a frozen dataclass, which is a millisecond.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from zellige.diagnostics import Span
 from zellige.dtypes import DType, dtype as as_dtype
@@ -22,8 +22,7 @@ STATUS_WORDS: Final = 30
 """Words behind the status word, for the values that a message shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(NamedTuple):
     """A place of the program that reports to Python while it runs.
 
     ``rank`` and ``dtype`` are of what is printed, if anything is; ``rank`` and ``width`` the numbers of extents of both sides.
@@ -40,8 +39,7 @@ class Site:
     safe_value: int | float = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchProgram:
+class LaunchProgram(NamedTuple):
     """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report.
 
     A launch that prints runs its cells in order.
@@ -55,8 +53,7 @@ class LaunchProgram:
     prints: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(NamedTuple):
     """The module's text, its launches in order, and the functions of the process that it calls."""
 
     text: str

@@ -59,7 +59,7 @@ def condition(ctx: Context, buffer: Buffer, forms: tuple[Form, ...], axes: tuple
             tests.append(_is_multiple(ctx, uniform(ctx, step), width))
         elif number % width:
             return None
-    tests.append(fn.compare("uge", _bytes(ctx, storage), i64(ctx.host.cache_bytes // 2)))
+    tests.append(fn.compare("uge", _bytes(ctx, storage), i64(ctx.host.last_cache_bytes // 2)))
     return conjunction(ctx, *tests)
 
 

@@ -60,8 +60,8 @@ _T = TypeVar("_T")
 
 
 class _Hooks(pluggy.PluginManager):
-    """Looks only at names of hooks: a backend with the mark on another is refused before, and looking at each attribute takes as long as all
-    the rest of taking a backend in."""
+    """Looks only at names of hooks: a backend with the mark on another is refused before, and looking at each attribute takes as long as
+    all the rest of taking a backend in."""
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
         return super().parse_hookimpl_opts(plugin, name) if name in hook_parameters() else None

@@ -9,18 +9,19 @@ k. The word of a is broadcast to all lanes, b has one word a column.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype
-from zellige_cpu.host import Host
-from zellige_cpu.text import Function, Value
 from zellige_cpu.types import ELEMENT_BITS, element_bytes, memory_type, register_type, vector_type
 
+if TYPE_CHECKING:
+    from zellige_cpu.host import Host
+    from zellige_cpu.text import Function, Value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+
+class Unit(NamedTuple):
     """``a`` and ``b`` are the types of packed operands. ``intrinsic`` is empty where plain instructions do.
 
     ``is_biased``: a is packed with 128 added, since the instruction takes it as unsigned, and panels of b carry what that adds.
