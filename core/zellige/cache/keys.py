@@ -94,7 +94,7 @@ def _source_digest(package: str, store: DiskStore) -> str:
     files = sorted(_source_files(root, left_out))
     if any(time >= LOADED_NS for _, _, time in files):
         return secrets.token_hex(32)
-    stamp = _digest(str(root), *(f"{name} {size} {time}" for name, size, time in files))
+    stamp = _digest(str(root), repr(files))
     known = store.find("sources", stamp)
     if known is not None:
         return known.decode()
@@ -116,16 +116,17 @@ def _root(package: str) -> Path | None:
 
 def _source_files(root: Path, left_out: frozenset[str]) -> Iterator[tuple[str, int, int]]:
     """Name under ``root``, size and time of change of each source file."""
+    top = f"{root}/"
     pending = [""]
     while pending:
         folder = pending.pop()
-        with os.scandir(root / folder) as entries:
+        with os.scandir(top + folder) as entries:
             for entry in entries:
-                name = f"{folder}{entry.name}"
+                name = folder + entry.name
                 if entry.is_dir():
                     if entry.name != "__pycache__" and name not in left_out:
                         pending.append(f"{name}/")
-                elif not entry.name.endswith((".pyc", ".md")):
+                elif not name.endswith((".pyc", ".md")):
                     status = entry.stat()
                     yield name, status.st_size, status.st_mtime_ns
 

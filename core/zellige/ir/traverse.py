@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from zellige.dtypes import DType
@@ -22,8 +23,18 @@ _LABELS: Final = (*_DERIVED, "name")
 
 
 def _child_fields(node: Node, *, bodies: bool) -> tuple[str, ...]:
-    names = type(node).CHILDREN
-    return names + getattr(type(node), "BODIES", ()) if bodies else names
+    return _fields_with_bodies(type(node)) if bodies else _fields_without_bodies(type(node))
+
+
+@cache
+def _fields_with_bodies(kind: type) -> tuple[str, ...]:
+    return _fields_without_bodies(kind) + tuple(getattr(kind, "BODIES", ()))
+
+
+@cache
+def _fields_without_bodies(kind: type) -> tuple[str, ...]:
+    names: tuple[str, ...] = kind.CHILDREN  # type: ignore[attr-defined]  # of a kind of node
+    return names
 
 
 def children(node: Node, *, bodies: bool = True) -> Iterator[Node]:
@@ -40,14 +51,18 @@ def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
     """``node`` and everything under it, parents before children, left to right; a shared sub-expression once."""
     seen: set[int] = set()
     pending: list[Node] = [node]
+    fields_of = _fields_with_bodies if bodies else _fields_without_bodies
     while pending:
         top = pending.pop()
         if id(top) in seen:
             continue
         seen.add(id(top))
         yield top
+        names = fields_of(type(top))
+        if not names:
+            continue
         below: list[Node] = []
-        for name in _child_fields(top, bodies=bodies):
+        for name in names:
             value = getattr(top, name)
             if isinstance(value, tuple):
                 below.extend(value)

@@ -6,6 +6,7 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import ModuleType
@@ -60,14 +61,18 @@ _T = TypeVar("_T")
 
 
 class _Hooks(pluggy.PluginManager):
-    """Looks only at names of hooks: a backend with the mark on another is refused before, and looking at each attribute takes as long as
-    all the rest of taking a backend in."""
+    """Looks only at the hooks that a backend has: one with the mark on another name is refused before, and looking at everything takes as
+    long as all the rest of taking a backend in."""
+
+    def __init__(self, plugin: object) -> None:
+        super().__init__(PROJECT)
+        self._offered = frozenset(name for name in hook_parameters() if inspect.getattr_static(plugin, name, None) is not None)
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
-        return super().parse_hookimpl_opts(plugin, name) if name in hook_parameters() else None
+        return super().parse_hookimpl_opts(plugin, name) if name in self._offered else None
 
     def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
-        return super().parse_hookspec_opts(module_or_class, name) if name in hook_parameters() else None
+        return super().parse_hookspec_opts(module_or_class, name) if name in self._offered else None
 
 
 class BackendHandle:
@@ -84,7 +89,7 @@ class BackendHandle:
         wrong = shape_problems(plugin)
         if wrong:
             raise catalogue.E703.error(name=origin.name, reason="; ".join(wrong))
-        self._hooks = _Hooks(PROJECT)
+        self._hooks = _Hooks(plugin)
         self._hooks.add_hookspecs(BackendHooks)
         self._hooks.register(plugin, name=origin.name)
         self._hooks.check_pending()
@@ -178,8 +183,10 @@ class BackendHandle:
 
     def compat(self, binary: Binary) -> Compatibility:
         """Whether machine code made earlier runs on this machine's first device."""
+        if not self._has("compat"):
+            return Compatibility(verdict="ok")
         found = self.devices
-        if not self._has("compat") or not isinstance(found, tuple) or not found:
+        if not isinstance(found, tuple) or not found:
             return Compatibility(verdict="ok")
         return self._typed(Compatibility, "compat", binary=binary, device=found[0])
 
@@ -261,14 +268,16 @@ class BackendHandle:
         )
 
     def _has(self, hook: str) -> bool:
-        return bool(getattr(self._hooks.hook, hook).get_hookimpls())
+        caller = getattr(self._hooks.hook, hook, None)
+        return caller is not None and bool(caller.get_hookimpls())
 
     def _require_available(self, target: Target) -> None:
         if isinstance(self.manifest.state, Unavailable):
             raise catalogue.E706.error(target=str(target), reason=self.manifest.state.reason)
 
     def _call(self, hook: str, **arguments: object) -> Any:
-        return self._attempt(hook, lambda: getattr(self._hooks.hook, hook)(**arguments))
+        caller = getattr(self._hooks.hook, hook, None)
+        return None if caller is None else self._attempt(hook, lambda: caller(**arguments))
 
     def _attempt(self, hook: str, do: Callable[[], Any]) -> Any:
         try:

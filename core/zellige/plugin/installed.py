@@ -93,7 +93,8 @@ def _listed(path: tuple[str, ...]) -> dict[str, str]:
 
 
 def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    plain = name.replace("_", "-").replace(".", "-").lower()
+    return re.sub("-+", "-", plain) if "--" in plain else plain
 
 
 def _text(path: str) -> str:
