@@ -19,7 +19,7 @@ import struct
 import threading
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import InternalError
 from zellige.options import options
@@ -39,11 +39,14 @@ _JOB: Final = struct.Struct(f"<{len(pool_program.JOB_FIELDS)}q")
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
-class Worker(NamedTuple):
+class Worker:
     """Addresses of the memory of one thread."""
 
-    scratch: int
-    leaf: int
+    __slots__ = ("leaf", "scratch")
+
+    def __init__(self, scratch: int, leaf: int) -> None:
+        self.scratch: Final = scratch
+        self.leaf: Final = leaf
 
 
 class _Memory(threading.local):

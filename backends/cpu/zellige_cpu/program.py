@@ -1,14 +1,14 @@
 """A lowered kernel: the text of its module and what is needed to run it, which can be written down and read back.
 
 In: what :mod:`zellige_cpu.launch` found, or an :class:`Emitted` of an earlier process. Out: a :class:`Program`. Nothing here knows how
-code is written, so that a kernel found in the cache starts without loading the emitters. The types are named tuples for the same reason:
-Python makes one in a fifth of the time of a frozen dataclass, which is a millisecond.
+code is written, so that a kernel found in the cache starts without loading the emitters. The types are written out for the same reason:
+making a frozen dataclass takes Python most of a millisecond.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from zellige.diagnostics import Span
 from zellige.dtypes import DType, dtype as as_dtype
@@ -22,43 +22,65 @@ STATUS_WORDS: Final = 30
 """Words behind the status word, for the values that a message shows."""
 
 
-class Site(NamedTuple):
+class Site:
     """A place of the program that reports to Python while it runs.
 
     ``rank`` and ``dtype`` are of what is printed, if anything is; ``rank`` and ``width`` the numbers of extents of both sides.
     ``safe_value`` stands for elements outside the buffer.
     """
 
-    kind: Literal["assert", "print", "extents"]
-    message: str
-    span: Span | None
-    dtype: DType | None = None
-    rank: int = 0
-    width: int = 0
-    is_packed: bool = False
-    safe_value: int | float = 0
+    __slots__ = ("dtype", "is_packed", "kind", "message", "rank", "safe_value", "span", "width")
+
+    def __init__(
+        self,
+        *,
+        kind: Literal["assert", "print", "extents"],
+        message: str,
+        span: Span | None,
+        dtype: DType | None = None,
+        rank: int = 0,
+        width: int = 0,
+        is_packed: bool = False,
+        safe_value: int | float = 0,
+    ) -> None:
+        self.kind: Final = kind
+        self.message: Final = message
+        self.span: Final = span
+        self.dtype: Final = dtype
+        self.rank: Final = rank
+        self.width: Final = width
+        self.is_packed: Final = is_packed
+        self.safe_value: Final = safe_value
 
 
-class LaunchProgram(NamedTuple):
+class LaunchProgram:
     """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report.
 
     A launch that prints runs its cells in order.
     """
 
-    function: str
-    cells: str
-    scratch_bytes: int
-    leaf_bytes: int
-    sites: tuple[Site, ...]
-    prints: bool
+    __slots__ = ("cells", "function", "leaf_bytes", "prints", "scratch_bytes", "sites")
+
+    def __init__(
+        self, *, function: str, cells: str, scratch_bytes: int, leaf_bytes: int, sites: tuple[Site, ...], prints: bool
+    ) -> None:
+        self.function: Final = function
+        self.cells: Final = cells
+        self.scratch_bytes: Final = scratch_bytes
+        self.leaf_bytes: Final = leaf_bytes
+        self.sites: Final = sites
+        self.prints: Final = prints
 
 
-class Program(NamedTuple):
+class Program:
     """The module's text, its launches in order, and the functions of the process that it calls."""
 
-    text: str
-    launches: tuple[LaunchProgram, ...]
-    symbols: frozenset[str]
+    __slots__ = ("launches", "symbols", "text")
+
+    def __init__(self, *, text: str, launches: tuple[LaunchProgram, ...], symbols: frozenset[str]) -> None:
+        self.text: Final = text
+        self.launches: Final = launches
+        self.symbols: Final = symbols
 
     @property
     def exported(self) -> list[str]:

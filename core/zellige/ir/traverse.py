@@ -23,18 +23,15 @@ _LABELS: Final = (*_DERIVED, "name")
 
 
 def _child_fields(node: Node, *, bodies: bool) -> tuple[str, ...]:
-    return _fields_with_bodies(type(node)) if bodies else _fields_without_bodies(type(node))
+    kind: Any = type(node)  # mypy takes the hash of an instance for that of the class
+    return _fields(kind, bodies)
 
 
 @cache
-def _fields_with_bodies(kind: type) -> tuple[str, ...]:
-    return _fields_without_bodies(kind) + tuple(getattr(kind, "BODIES", ()))
-
-
-@cache
-def _fields_without_bodies(kind: type) -> tuple[str, ...]:
-    names: tuple[str, ...] = kind.CHILDREN  # type: ignore[attr-defined]  # of a kind of node
-    return names
+def _fields(kind: Any, bodies: bool) -> tuple[str, ...]:
+    """The fields of a kind of node that hold nodes: looked up once, since every walk asks at every node."""
+    names: tuple[str, ...] = kind.CHILDREN
+    return names + getattr(kind, "BODIES", ()) if bodies else names
 
 
 def children(node: Node, *, bodies: bool = True) -> Iterator[Node]:
@@ -51,14 +48,13 @@ def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
     """``node`` and everything under it, parents before children, left to right; a shared sub-expression once."""
     seen: set[int] = set()
     pending: list[Node] = [node]
-    fields_of = _fields_with_bodies if bodies else _fields_without_bodies
     while pending:
         top = pending.pop()
         if id(top) in seen:
             continue
         seen.add(id(top))
         yield top
-        names = fields_of(type(top))
+        names = _child_fields(top, bodies=bodies)
         if not names:
             continue
         below: list[Node] = []
