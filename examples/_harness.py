@@ -42,7 +42,10 @@ class Run:
         held = np.ascontiguousarray(array if dtype is None else np.asarray(array).astype(numpy_dtype(dtype)))
         if not self.device:
             return held
-        import torch
+        try:
+            import torch
+        except ImportError as error:
+            raise click.ClickException(f"--device {self.device} needs torch: pip install torch ({error})") from error
 
         element = getattr(torch, held.dtype.name)
         return torch.from_numpy(held.view(np.uint8)).view(element).reshape(held.shape).to(self.device)
@@ -129,7 +132,10 @@ def example(*, shape: dict[str, int], dtypes: tuple[str, ...] = ("float32",)) ->
                 os.environ["ZELLIGE_TARGET"] = target  # read at the first compilation
             sizes = _sizes(shape, count)
             run = Run(name=body.__module__, shape=sizes, dtype=dtype, target=target, device=device, milliseconds=milliseconds, data=data)
-            body(run)
+            try:
+                body(run)
+            except zl.CompileError as error:  # such as a target that is not here
+                raise click.ClickException(str(error)) from error
             if run.has_failed:
                 raise click.exceptions.Exit(1)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from zellige.cache import memo, program_key
 from zellige.cache.recall import build, recall
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
+from zellige.diagnostics.warn import warn
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
 from zellige.ir.traverse import deep_nesting
@@ -102,7 +103,11 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
         memo.keep(key, compiled)
     say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
     if chosen.debug_root is not None:
-        _write_stages(chosen.debug_root, kernel, planned, compiled)
+        try:
+            _write_stages(chosen.debug_root, kernel, planned, compiled)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            warn(catalogue.E746.diagnose(kernel=kernel.name, folder=chosen.debug_root, reason=reason, severity="warning"))
     return compiled
 
 

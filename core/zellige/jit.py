@@ -309,6 +309,16 @@ class JITFunction:
             elif opens_kernel(self._kernel_function):
                 self._is_lazy = False
 
+    def __copy__(self) -> JITFunction:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JITFunction:
+        return self
+
+    def __reduce__(self) -> str:
+        """Pickled as a function is: by its module and name."""
+        return str(self.__qualname__)
+
     def __repr__(self) -> str:
         return f"<jit function {self.__name__}{self.signature}>"
 

@@ -128,6 +128,18 @@ class JITKernel:
         self._explained = 0
         self._default = self._compiled_for(registry().resolve(self._requested, device=device))
 
+    def __copy__(self) -> JITKernel:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JITKernel:
+        """Itself, as for a function: nothing that a copy could change apart."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets the tile IR, the target asked for and the options, and compiles, or finds it in the cache."""
+        tuned = {"latency": self.latency, "config": self.config, "ref_latency": self.ref_latency}
+        return _compiled_again, (self.ir_text, str(self._requested), self.options, tuned)
+
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Check the arguments (E601 to E618), allocate the results, launch and wait.
 
@@ -367,6 +379,15 @@ class JITKernel:
             known = f"{owners} does" if owners else "no installed backend does"
             raise catalogue.E440.error(target=str(self.target), what=what, known=known)
         return handle.inspections()[name](self._default.compiled, *arguments)
+
+
+def _compiled_again(text: str, target: str, options: CompileOptions, tuned: dict[str, Any]) -> JITKernel:
+    """The kernel that was pickled as these."""
+    from zellige.ir.parser import parse_kernel
+
+    made = JITKernel(parse_kernel(text), target, options)
+    made.latency, made.config, made.ref_latency = tuned["latency"], tuned["config"], tuned["ref_latency"]
+    return made
 
 
 def _write(path: Path, text: str) -> None:

@@ -20,6 +20,8 @@ from zellige.plan.invented_machines import TEST_TARGETS
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
+WITHOUT_TORCH = "import sys, runpy; sys.modules['torch'] = None; sys.path.insert(0, '.'); runpy.run_path('gemm.py', run_name='__main__')"
+
 SHAPES: dict[str, tuple[str, ...]] = {
     "attention": ("1x4x2x67x131x40", "2x2x1x1x65x32"),
     "attention_backward": ("1x2x131x40",),
@@ -181,3 +183,14 @@ def test_a_wrong_shape_is_refused(shape: str, load_example: Callable[[str], Modu
     result = CliRunner().invoke(load_example("gemm").main, ["--shape", shape])
     assert result.exit_code == 2
     assert "expected 3 positive sizes" in result.output
+
+
+def test_a_target_or_device_that_is_not_here_is_said_in_a_line() -> None:
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-c", WITHOUT_TORCH, *arguments]
+        done = subprocess.run(command, cwd=FOLDER, env=dict(os.environ), capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        return done.stderr
+
+    assert run("--target", "hip").startswith("Error: error E706: the target 'hip' is not available")
+    assert run("--device", "cuda").startswith("Error: --device cuda needs torch")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import types
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,20 @@ def test_string_registered_with_linecache() -> None:
     namespace: dict[str, Any] = {}
     exec(compile(source, "<cell 1>", "exec"), namespace)
     assert namespace["kernel"].kernel.span.file == "<cell 1>"
+
+
+def test_module_in_an_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "kernels.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("kernel_in_archive.py", PROGRAM.format(end=""))
+        file.writestr("wrong_in_archive.py", PROGRAM.format(end="[0]"))
+        file.writestr("__main__.py", PROGRAM.format(end=""))
+    reach = f"import sys; sys.path.insert(0, {str(archive)!r}); "
+    found = python("-c", reach + "import kernel_in_archive as k; print(k.kernel.kernel.span)")
+    assert found.stdout.splitlines() == ["traced 1", f"{archive}/kernel_in_archive.py:5:1"], found.stderr
+    wrong = python("-c", reach + "import wrong_in_archive")
+    assert f"{archive}/wrong_in_archive.py:8:20\n    8 |             A[i] = i[0]\n      |                    ^^^^" in wrong.stderr
+    assert python(str(archive)).stdout == "traced 1\n"
 
 
 def test_interactive_session(monkeypatch: pytest.MonkeyPatch) -> None:

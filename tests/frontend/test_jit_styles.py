@@ -656,6 +656,24 @@ def test_debug_root_gets_every_stage(tmp_path: Any) -> None:
     assert any(tmp_path.iterdir())
 
 
+def test_a_debug_root_that_cannot_be_written_does_not_stop_the_kernel(tmp_path: Any) -> None:
+    (tmp_path / "file").write_text("")
+
+    @jit(target="interp", debug_root_path=str(tmp_path / "file" / "stages"))
+    def make() -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((3,), "int32")):
+            with T.Kernel(3) as bx:
+                A[bx] = 7
+
+        return main
+
+    with pytest.warns(ZelligeWarning, match="E746: the stages of main cannot be written under .*: Not a directory"):
+        kernel = make()
+    kernel(given := np.zeros(3, np.int32))
+    assert given.tolist() == [7, 7, 7]
+
+
 def test_constants_of_packed_tensors_count_elements() -> None:
     @jit(target="interp")
     def shape_of(A):
@@ -687,3 +705,27 @@ def test_prim_func_under_another_name_is_still_the_lazy_style() -> None:
     a = np.zeros(3, np.int32)
     make(3)(a)
     assert a.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("size", "code", "says"),
+    [
+        (8.5, "E205", "an integer is needed as index or size, not 8.5"),
+        (np.float32(8), "E205", "an integer is needed as index or size, not 8.0"),
+        (1 << 70, "E201", f"{1 << 70} does not fit in 64 bits"),
+    ],
+)
+def test_a_number_that_is_no_size_is_named_as_the_user_wrote_it(size: Any, code: str, says: str) -> None:
+    @jit(target="interp")
+    def make(n: Any) -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((n,), "int32")):
+            with T.Kernel(1):
+                A[0] = 1
+
+        return main
+
+    with pytest.raises(CompileError) as caught:
+        make(size)
+    assert (caught.value.code, caught.value.diagnostics[0].message) == (code, says)
+    assert "literal" not in caught.value.hint

@@ -92,6 +92,13 @@ def test_doctor_shows_versions_backends_and_settings(tmp_path: Path) -> None:
         assert words in done.stdout
 
 
+def test_doctor_tries_the_target_of_the_settings(tmp_path: Path) -> None:
+    done = shell("doctor", cwd=tmp_path, ZELLIGE_TARGET="hip:gfx942")
+    assert done.returncode == 1
+    assert "problem: ZELLIGE_TARGET=hip:gfx942: error E706" in done.stdout
+    assert "no backend has a target 'nowhere'" in shell("doctor", cwd=tmp_path, ZELLIGE_TARGET="nowhere").stdout
+
+
 def test_an_error_is_shown_without_a_traceback(tmp_path: Path) -> None:
     done = shell("doctor", cwd=tmp_path, ZELLIGE_NUM_THREADS="many")
     assert done.returncode == 1

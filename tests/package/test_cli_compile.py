@@ -181,3 +181,34 @@ def test_a_target_that_is_not_built_says_so(one: Path) -> None:
     error = refused(str(one), "--target", "hip:gfx942")
     assert error.code == "E706"
     assert "not built yet" in str(error)
+
+
+def test_a_file_that_is_not_python_is_refused_where_it_goes_wrong(tmp_path: Path) -> None:
+    prose = tmp_path / "notes.md"
+    prose.write_text("# Notes\nrows = )\n")
+    error = refused(str(prose))
+    assert error.code == "E742" and error.span is not None
+    assert (error.span.line, error.span.column) == (2, 7)
+    assert "is no Python file: unmatched ')'" in str(error)
+    (tmp_path / "image.py").write_bytes(b"\0\1\2")
+    assert "is no Python file: source code" in str(refused(str(tmp_path / "image.py")))
+
+
+def test_a_mistake_inside_a_module_of_the_user_stays_python_s_own(tmp_path: Path) -> None:
+    (tmp_path / "wrong_neighbour.py").write_text("x = = 1\n")
+    (tmp_path / "kernels.py").write_text("import wrong_neighbour\n")
+    result = CliRunner().invoke(compile_command, [str(tmp_path / "kernels.py")])
+    assert isinstance(result.exception, SyntaxError) and result.exception.filename == str(tmp_path / "wrong_neighbour.py")
+
+
+def test_functions_that_need_arguments_are_named(tmp_path: Path) -> None:
+    lazy = tmp_path / "lazy.py"
+    lazy.write_text(
+        "import zellige as zl\nimport zellige.language as T\n\n@zl.jit\ndef scale(n):\n    @T.prim_func\n"
+        '    def scale(a: T.Tensor((n,), "float32")):\n        with T.Kernel(1):\n            a[0] = 1\n    return scale\n'
+    )
+    error = refused(str(lazy), "--target", "interp")
+    assert "holds no kernel that is ready: scale takes arguments" in str(error)
+    assert "kernel = scale.compile(...)" in error.hint
+    lazy.write_text(lazy.read_text() + "kernel = scale.compile(8)\n")
+    assert CliRunner().invoke(compile_command, [str(lazy), "--target", "interp"], catch_exceptions=False).exit_code == 0

@@ -265,6 +265,7 @@ def test_number_out_of_range() -> None:
     assert "argument n: expected a value that int32 holds (-2147483648 to 2147483647), got 2147483648" in text
     assert "E613" in refusal(signature(scalar("n", "uint8")), -1)
     assert "E613" in refusal(signature(scalar("n", "bool")), 2)
+    assert "float32 holds" in (text := refusal(signature(scalar("n", "float32")), 10**400)) and "got an integer of 1329 bits" in text
 
 
 # ---- refusals of tensors ---------------------------------------------------------------------------------------------------------------

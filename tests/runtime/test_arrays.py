@@ -6,6 +6,7 @@ import ctypes
 import gc
 import subprocess
 import sys
+import warnings
 import weakref
 
 import ml_dtypes
@@ -202,6 +203,11 @@ def test_unusable_arrays_say_why() -> None:
         view_of(np.zeros(4, [("a", "i1"), ("b", "<i4")])["b"])
     with pytest.raises(UnusableArray, match="sparse"):
         view_of(torch.eye(3).to_sparse())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls nested tensors a prototype
+        ragged = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(2)])
+    with pytest.raises(UnusableArray, match="nested tensor"):
+        view_of(ragged)
     with pytest.raises(UnusableArray, match="negated"):
         view_of(torch.zeros(3, dtype=torch.complex64).conj().imag)
 

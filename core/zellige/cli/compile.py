@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import Span, catalogue
 
 if TYPE_CHECKING:
+    from zellige.diagnostics import ZelligeError
     from zellige.ir.stmt import Kernel
 
 
@@ -65,7 +66,7 @@ def select(source: str) -> dict[str, Kernel]:
     kernels = kernels_of(path)
     if name is None:
         if not kernels:
-            raise catalogue.E742.error(file=file, reason="holds no kernel at its top level")
+            raise _none_ready(path)
         return kernels
     if name not in kernels:
         known = f"it has {', '.join(kernels)}" if kernels else "it has none"
@@ -86,6 +87,24 @@ def kernels_of(path: Path) -> dict[str, Kernel]:
         if kernel_or_none is not None and not any(kernel_or_none is other for other in found.values()):
             found[name] = kernel_or_none
     return found
+
+
+def _none_ready(path: Path) -> ZelligeError:
+    """E742 for a file without a kernel that is ready: functions that would make one are named."""
+    from zellige.jit import JITFunction
+
+    module = None if is_tile_ir(path) else sys.modules.get(_module_name(path))
+    made_by = [name for name, value in vars(module).items() if isinstance(value, JITFunction)] if module is not None else []
+    if not made_by:
+        return catalogue.E742.error(file=str(path), reason="holds no kernel at its top level")
+    reason = f"holds no kernel that is ready: {', '.join(made_by)} {'take' if len(made_by) > 1 else 'takes'} arguments"
+    line = f"kernel = {made_by[0]}.compile(...)"
+    hint = f"give the parameters of {made_by[0]} defaults, or write a line such as {line} at the top level of the file"
+    return catalogue.E742.error(file=str(path), reason=reason, hint=hint)
+
+
+def _module_name(path: Path) -> str:
+    return f"zellige_compiled_{path.stem}"
 
 
 def is_tile_ir(path: Path) -> bool:
@@ -114,15 +133,30 @@ def kernel_in(value: object) -> Kernel | None:
 
 def load(path: Path) -> ModuleType:
     """Run a Python file as a module of its own; its folder can be imported from, as when it runs as a script."""
-    name = f"zellige_compiled_{path.stem}"
+    name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path, loader=None if path.suffix == ".py" else _loader(name, path))
     if spec is None or spec.loader is None:
         raise catalogue.E742.error(file=str(path), reason="is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.resolve().parent))
+    _refuse_other_text(path, spec.loader, name)
     spec.loader.exec_module(module)
     return module
+
+
+def _refuse_other_text(path: Path, loader: object, name: str) -> None:
+    """E742 for a file that is not Python, before anything of it runs."""
+    if not isinstance(loader, importlib.machinery.SourceFileLoader):
+        return
+    try:
+        loader.get_code(name)
+    except SyntaxError as error:
+        start, end = (max(0, (offset or 1) - 1) for offset in (error.offset, error.end_offset))
+        span = None if error.lineno is None else Span(str(path), error.lineno, start, error.end_lineno, max(end, start + 1))
+        raise catalogue.E742.error(span, file=str(path), reason=f"is no Python file: {error.msg}") from None
+    except ValueError as error:  # bytes that are no text
+        raise catalogue.E742.error(file=str(path), reason=f"is no Python file: {error}") from None
 
 
 def _loader(name: str, path: Path) -> importlib.machinery.SourceFileLoader:

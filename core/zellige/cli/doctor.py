@@ -21,6 +21,7 @@ def doctor() -> None:
 
     from zellige.cli.backends import backend_table
     from zellige.cli.console import wide_console
+    from zellige.diagnostics import ZelligeError
     from zellige.options import Options, options, variable
     from zellige.plugin.registry import registry
     from zellige.version import __version__
@@ -58,6 +59,10 @@ def doctor() -> None:
         value = getattr(current, field.name)
         settings.add_row(field.name, ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value), variable(field.name))
     console.print(settings)
+    try:
+        registry().backend(registry().resolve(current.target))
+    except ZelligeError as error:
+        problems.append(f"{variable('target')}={current.target}: {error}")
     parent = next(path for path in (current.cache_dir, *current.cache_dir.parents) if path.exists())
     if not os.access(parent, os.W_OK):
         problems.append(f"the cache directory {current.cache_dir} cannot be written")

@@ -5,7 +5,9 @@ Codes are declared in :mod:`zellige.diagnostics.catalogue`; a bug of the compile
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, NoReturn
 
 from zellige.diagnostics.span import Span, calling_place
@@ -93,6 +95,10 @@ class ZelligeError(Exception):
         self.diagnostics = diagnostics
         super().__init__("\n".join(d.render() for d in diagnostics))
 
+    def __reduce__(self) -> tuple[type[ZelligeError], tuple[Diagnostic, ...]]:
+        """Made again from its diagnostics: an exception's own way, from the text, has lost them (pools of processes send exceptions)."""
+        return type(self), self.diagnostics
+
     @property
     def code(self) -> str:
         return self.diagnostics[0].code
@@ -126,6 +132,9 @@ class InternalError(Exception):
         super().__init__(f"internal error: {message}\nThis is a bug in zellige, not in the kernel.{repeat}")
         self.message = message
         self.replay = replay
+
+    def __reduce__(self) -> tuple[Callable[..., InternalError], tuple[str]]:
+        return partial(type(self), replay=self.replay), (self.message,)
 
 
 def unreachable(value: NoReturn) -> NoReturn:

@@ -13,6 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from zellige.diagnostics import Span, catalogue
 from zellige.dtypes import DType, dtype
 from zellige.ir.arithmetic import INTEGER_OPS, compare as compare_numbers, exact
@@ -159,6 +161,13 @@ def python_number(value: Any) -> bool | int | float | None:
         if isinstance(number, (bool, int, float)):
             return number
     return None
+
+
+def _as_index(expr: Expr, value: Any) -> str:
+    """How a value that is no index is named: a number by its text, anything else by its element type and what it is."""
+    if isinstance(value, (bool, int, float, np.generic)):
+        return str(value)
+    return f"{expr.dtype} {describe(value)}"
 
 
 def describe(value: Any) -> str:
@@ -353,5 +362,5 @@ def index(value: Any, span: Span | None = None) -> Expr:
     if expr.dtype.is_bool:
         return cast(expr, INT32, span)
     if not expr.dtype.is_integer or expr.dtype.lanes != 1:
-        raise catalogue.E205.error(span, given=f"{expr.dtype} {describe(value)}" if not isinstance(value, (int, float)) else repr(value))
+        raise catalogue.E205.error(span, given=_as_index(expr, value))
     return expr if expr.dtype.bits >= 32 or isinstance(expr, Var) else cast(expr, INT64 if expr.dtype.bits == 64 else INT32, span)

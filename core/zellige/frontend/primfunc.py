@@ -184,6 +184,8 @@ class PrimFunc:
         self.signature = function.signature
         self.__name__ = function.name
         self.__doc__ = function.function.__doc__
+        self.__module__ = function.function.__module__
+        self.__qualname__ = function.function.__qualname__
         self.__wrapped__ = function.function
 
     @property
@@ -209,6 +211,16 @@ class PrimFunc:
         from zellige.ir.printer import print_kernel
 
         return print_kernel(self.kernel)
+
+    def __copy__(self) -> PrimFunc:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrimFunc:
+        return self
+
+    def __reduce__(self) -> str:
+        """Pickled as a function is: by its module and name."""
+        return self.__qualname__
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}{self.signature}>"

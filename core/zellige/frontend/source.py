@@ -92,7 +92,7 @@ def function_source(function: types.FunctionType) -> FunctionSource:
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR):
         raise catalogue.E129.error(None, decorator="a kernel", given=f"the coroutine or generator {code.co_name}")
     reason = "there is no text for " + code.co_filename
-    for file, lines, offset in _candidates(code):
+    for file, lines, offset in _candidates(code, function.__globals__):
         try:
             text = _parse(file, lines)
         except SyntaxError:
@@ -119,11 +119,11 @@ def _parse(file: str, lines: list[str]) -> SourceText:
     return _texts[key]
 
 
-def _candidates(code: types.CodeType) -> Iterator[tuple[str, list[str], int | None]]:
+def _candidates(code: types.CodeType, module: dict[str, object]) -> Iterator[tuple[str, list[str], int | None]]:
     """Texts that may hold the code: the name to show, the lines, and the line where its definition begins (None: as the code says)."""
     file = code.co_filename
     linecache.checkcache(file)
-    lines = linecache.getlines(file)
+    lines = linecache.getlines(file, module)  # the module's loader knows the text of a file inside an archive
     if lines:
         yield file, lines, None
     if file == "<string>":

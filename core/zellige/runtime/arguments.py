@@ -477,7 +477,14 @@ def _number(scalar: ScalarArgument, value: Any) -> Number:
         hint = "pass a Python number, for a tensor of one element value.item()" if hasattr(value, "item") else None
         raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=_described(value), hint=hint)
     if dtype.is_float:
-        return float(whole)
+        try:
+            return float(whole)
+        except OverflowError:
+            bound = int(sys.float_info.max)
+            raise catalogue.E613.error(
+                name=f"argument {scalar.name}", dtype=str(dtype), least=-sys.float_info.max, greatest=sys.float_info.max,
+                value=f"an integer of {whole.bit_length()} bits" if abs(whole) > bound else whole,
+            ) from None
     if not dtype.min <= whole <= dtype.max:
         raise catalogue.E613.error(
             name=f"argument {scalar.name}", dtype=str(dtype), least=int(dtype.min), greatest=int(dtype.max), value=whole

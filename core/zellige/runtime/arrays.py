@@ -156,6 +156,8 @@ def _numpy_view(array: np.ndarray[Any, Any], owner: object, framework: Framework
 def _torch_view(tensor: Any, torch: Any) -> ArrayView:
     if tensor.layout is not torch.strided:
         raise UnusableArray(f"its layout is {tensor.layout}, not a dense one; convert it with .to_dense()")
+    if tensor.is_nested:
+        raise UnusableArray("it is a nested tensor, whose rows have lengths of their own; pad it, for example with to_padded_tensor")
     if tensor.is_neg():
         raise UnusableArray("it is lazily negated; call .resolve_neg() first")
     name = str(tensor.dtype)

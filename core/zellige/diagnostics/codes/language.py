@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from zellige.diagnostics.codes.declaration import code
 
-E201 = code("E201", "integer literal too large", "{value} does not fit in 64 bits", hint="use a floating-point literal")
+E201 = code(
+    "E201", "integer literal too large", "{value} does not fit in 64 bits",
+    hint="a size or an index has to be smaller; where a float is meant, write one, such as 2.0**70",
+)
 E202 = code(
     "E202", "not a number", "a number is needed here, not {given}",
     hint="pass a Python number, a scalar or one element of a tile such as A[i, j]",

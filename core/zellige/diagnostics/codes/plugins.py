@@ -120,6 +120,12 @@ E744 = code(
     "the cache {folder}: {reason}",
     hint="kernels are compiled anew each time; set ZELLIGE_CACHE_DIR to another folder, or ZELLIGE_CACHE=0 to do without",
 )
+E746 = code(
+    "E746",
+    "stages cannot be written",
+    "the stages of {kernel} cannot be written under {folder}: {reason}",
+    hint="the kernel itself is compiled; set ZELLIGE_DEBUG_ROOT or debug_root_path to a folder that can be written, or leave it out",
+)
 E745 = code(
     "E745",
     "bundle refused",
