@@ -19,11 +19,11 @@ from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, const
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.lanes import lane_dependence
 from zellige.ir.sizes import size_vars
-from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, NamedHint, ScalarParam, StmtNode, TensorParam
+from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, NamedHint, Reduce, ScalarParam, StmtNode, TensorParam
 from zellige.ir.traverse import walk
 from zellige.plan.capabilities import Machine
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch
-from zellige.plan.products import choose_product
+from zellige.plan.products import choose_product, sizes_of
 from zellige.simt import channels, control
 from zellige.simt.code import Code, with_barriers, without_barriers
 from zellige.simt.context import Context
@@ -124,15 +124,16 @@ class _Lowering:
     def _tilings(self, warps: int) -> dict[int, WarpTiling]:
         found: dict[int, WarpTiling] = {}
         machine = Machine(capabilities=self._machine.capabilities)
-        for role in self._planned.roles:
-            for statement in statements_of(role.body):
-                if isinstance(statement, Gemm):
-                    tiling = self._tiling(statement, machine, warps)
-                    if tiling is not None:
-                        found[id(statement)] = tiling
+        statements = [s for role in self._planned.roles for s in statements_of(role.body)]
+        by_rows = _reduced_by_rows(statements)
+        for statement in statements:
+            if isinstance(statement, Gemm):
+                tiling = self._tiling(statement, machine, warps, by_rows)
+                if tiling is not None:
+                    found[id(statement)] = tiling
         return found
 
-    def _tiling(self, gemm: Gemm, machine: Machine, warps: int) -> WarpTiling | None:
+    def _tiling(self, gemm: Gemm, machine: Machine, warps: int, by_rows: frozenset[int]) -> WarpTiling | None:
         product = choose_product(gemm, machine)
         if product.unit is None or any(s is None for s in product.sizes) or gemm.metadata or gemm.scale_a or gemm.scale_b:
             return None
@@ -140,7 +141,8 @@ class _Lowering:
         if form is None:
             return None
         m, n, _ = sizes(gemm)
-        return tile_warps(form, m, n, warps, gemm.policy)
+        has_rows = m in by_rows and m >= form.m * warps
+        return tile_warps(form, m, n, warps, "full_row" if has_rows and gemm.policy == "square" else gemm.policy)
 
     # ---- names that stand for the launch ----
 
@@ -305,6 +307,18 @@ class _Lowering:
         lines += [f"{buffer.name} lives in shared memory: {reason}" for buffer, reason in solution.shared.items()]
         lines += context.notes
         return tuple(lines)
+
+
+def _reduced_by_rows(statements: Sequence[StmtNode]) -> frozenset[int]:
+    """The heights of accumulators whose rows are reduced: with a row in one warp, no lane waits for another warp's part of it, and what is
+    kept of each row is where the other products of that height need it."""
+    sums = {s.c.buffer.root: sizes_of(s)[0] for s in statements if isinstance(s, Gemm)}
+    found = {
+        sums[s.src.buffer.root]
+        for s in statements
+        if isinstance(s, Reduce) and s.src.buffer.root in sums and s.axis == len(s.src.extents) - 1
+    }
+    return frozenset(height for height in found if height is not None)
 
 
 def _min_blocks(launch: Launch) -> int | None:

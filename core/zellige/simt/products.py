@@ -241,9 +241,7 @@ def _row_copies(held: Distribution) -> int:
     return copies
 
 
-def _load_operand(
-    ctx: Context, operand: _Operand, tiles: int, warps: int, first: Expr, step: Expr, *, limit: int, depth: int
-) -> _Tile:
+def _load_operand(ctx: Context, operand: _Operand, tiles: int, warps: int, first: Expr, step: Expr, *, limit: int, depth: int) -> _Tile:
     """The blocks of one step of k in registers: ``tiles`` of each of the ``warps`` that stand next to each other."""
     count = operand.layout.registers
     if isinstance(operand.home, RegisterHome):

@@ -244,12 +244,20 @@ class Solver:
 
     def _plain(self, buffer: Buffer) -> Distribution:
         shape = self._shapes[buffer]
-        bytes_of = max(1, buffer.dtype.bytes)
-        vector = max(1, 16 // bytes_of)
+        vector = max(1, 16 // self._narrowest(buffer))
         last = shape[-1] if shape else 1
         while vector > 1 and (last % vector or _elements(shape) // vector < self._lanes * self._warps):
             vector //= 2
         return distribute(shape or (1,), lanes=self._lanes, warps=self._warps, vector=vector)
+
+    def _narrowest(self, buffer: Buffer) -> int:
+        """Bytes of the narrowest element that moves between the fragment and a tensor: its accesses are to be wide."""
+        sizes = [max(1, buffer.dtype.bytes)]
+        for entry in self._maps:
+            if any(use.buffer is buffer for use in entry.uses):
+                accesses = (n for n in walk(entry.map) if isinstance(n, (Load, Store)))
+                sizes += (max(1, n.buffer.dtype.bytes) for n in accesses if n.buffer.root.space == "global")
+        return min(sizes)
 
     def _spread(self, found: dict[Buffer, Distribution]) -> bool:
         changed = False

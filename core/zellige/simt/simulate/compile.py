@@ -65,9 +65,7 @@ class Compiler:
         for var in (LANE, WARP, THREAD, *self.function.grid_vars, *(p.var for p in self.function.params if isinstance(p, Scalar))):
             self.slot(var)
         body = self.body(self.function.body)
-        return Program(
-            function=self.function, body=body, variables=self._slots, places=self.places, cell_bytes=_cell_bytes(self.function)
-        )
+        return Program(function=self.function, body=body, variables=self._slots, places=self.places, cell_bytes=_cell_bytes(self.function))
 
     # ---- for instructions ----
 

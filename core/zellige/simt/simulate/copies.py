@@ -89,9 +89,7 @@ class Copies:
             self._land(batch)
             threads = warp.threads[batch.lanes[done]]
             cells = _cells(batch.target, batch.target_bytes[done], batch.size)
-            note_write(
-                batch.target, cells, np.repeat(threads, len(cells) // len(threads)), block.clocks, block.number, batch.access.place
-            )
+            note_write(batch.target, cells, np.repeat(threads, len(cells) // len(threads)), block.clocks, block.number, batch.access.place)
             batch.is_over |= done
         self._batches = [batch for batch in self._batches if not batch.is_over.all()]
 
@@ -136,6 +134,3 @@ def _cells(memory: Memory, first: Array, size: int) -> Array:
     count = max(1, size // memory.cell_bytes)
     cells: Array = (first[:, None] // memory.cell_bytes + np.arange(count)).ravel()
     return cells
-
-
-

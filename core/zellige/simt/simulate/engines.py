@@ -206,6 +206,7 @@ def _tensor_copy(compiler: Compiler, statement: ir.TensorCopy) -> Compiled:
     def run(warp: Warp, mask: Any) -> Any:
         block = warp.block
         for lane in np.flatnonzero(mask):
+
             def one(value: Any, lane: int = int(lane)) -> int:
                 return int(np.broadcast_to(np.asarray(value(warp, mask)), (warp.lanes,))[lane])
 
@@ -226,9 +227,7 @@ def _box(block: Block, box: ir.TensorBox, origin: list[int], start: int, size: i
     """Of each element of a box: its address in shared memory, its number in the tensor and whether the tensor has it."""
     numbers = block.grid.numbers
     extents = [evaluate_size(e, numbers) for e in box.tensor.shape]
-    strides = [evaluate_size(e, numbers) for e in box.tensor.strides or ()] or [
-        int(np.prod(extents[d + 1 :])) for d in range(len(extents))
-    ]
+    strides = [evaluate_size(e, numbers) for e in box.tensor.strides or ()] or [int(np.prod(extents[d + 1 :])) for d in range(len(extents))]
     points = np.indices(box.box).reshape(len(box.box), -1)
     coordinates = [p + o for p, o in zip(points, origin)]
     inside = np.all([(c >= 0) & (c < e) for c, e in zip(coordinates, extents)], axis=0)
@@ -364,4 +363,3 @@ def _wait_products(compiler: Compiler, leave: int) -> Compiled:
         return mask
 
     return 1, run
-

@@ -46,9 +46,7 @@ def undefined(span: Span | None, name: str, byte: int, lanes: Any) -> ZelligeErr
 def race(span: Span | None, name: str, byte: int, what: str, lanes: Any, other: int, other_span: Span | None) -> ZelligeError:
     """Two lanes at one element without an order between them."""
     who = "the copy engine" if other < 0 else f"lane {other}"
-    return catalogue.E652.error(
-        span, buffer=name, byte=byte, what=what, lanes=lanes_text(lanes), other=who, place=place_text(other_span)
-    )
+    return catalogue.E652.error(span, buffer=name, byte=byte, what=what, lanes=lanes_text(lanes), other=who, place=place_text(other_span))
 
 
 def misaligned(span: Span | None, name: str, size: int, address: int, lanes: Any) -> ZelligeError:

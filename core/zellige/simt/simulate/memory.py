@@ -199,9 +199,7 @@ def _check_state(memory: Memory, shadow: Shadow, cells: Array, threads: Array, a
     if flying.any():
         first = int(np.argmax(flying))
         at = int(cells[first])
-        raise faults.in_flight(
-            access.span, memory.name, at * memory.cell_bytes, threads[flying], places[int(shadow.write.place[at])]
-        )
+        raise faults.in_flight(access.span, memory.name, at * memory.cell_bytes, threads[flying], places[int(shadow.write.place[at])])
     if is_read and memory.is_shared and (state == UNDEFINED).any():
         missing = state == UNDEFINED
         raise faults.undefined(access.span, memory.name, int(cells[np.argmax(missing)]) * memory.cell_bytes, threads[missing])
@@ -224,6 +222,4 @@ def _race(
 ) -> Any:
     cell = int(cells[at])
     other = shadow.lane_of(int(slot.thread[cell]))
-    return faults.race(
-        access.span, memory.name, cell * memory.cell_bytes, what, [threads[at]], other, places[int(slot.place[cell])]
-    )
+    return faults.race(access.span, memory.name, cell * memory.cell_bytes, what, [threads[at]], other, places[int(slot.place[cell])])

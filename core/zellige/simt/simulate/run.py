@@ -87,9 +87,7 @@ class _Launch:
             stride = self._function.threads + 1
             shadow = Shadow(-(-used // cell), stride, is_defined=True, are_blocks_ordered=self._are_blocks_ordered)
         data = data[:used]
-        return Memory(
-            pointer.buffer.name, data, address=data.ctypes.data if used else 0, cell_bytes=cell, shadow=shadow, is_shared=False
-        )
+        return Memory(pointer.buffer.name, data, address=data.ctypes.data if used else 0, cell_bytes=cell, shadow=shadow, is_shared=False)
 
     # ---- blocks ----
 

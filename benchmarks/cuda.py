@@ -1,0 +1,220 @@
+"""How fast kernels are on a CUDA device beside cuBLAS, torch and Triton.
+
+``python benchmarks/cuda.py [--only WORDS] [--rounds 7] [--write]`` needs a device, torch and Triton. Ours and the others take turns in one
+process; a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio that of the other's
+time to ours (above 1: ours is faster). "Triton, kept to mma.sync" is its kernel compiled for sm_80 and loaded as PTX, so that both use the
+same instructions; tiles, warps and stages are the same. ``--write`` puts the table down in ``benchmarks/results/cuda.md`` and ``.json``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import torch
+import triton
+import triton.language as tl
+from cuda.bindings import driver
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+import zellige as zl
+import zellige.language as T
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+RESULTS = Path(__file__).parent / "results"
+LAUNCHES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What is measured together. ``work`` is flop or bytes a call, in ``unit`` a second (TFLOP/s or GB/s)."""
+
+    name: str
+    calls: dict[str, Callable[[], Any]]
+    work: float
+    unit: str
+
+
+def product(m: int, n: int, k: int, threads: int, stages: int) -> Any:
+    """f16 with f32 sums, the tile 128 x 128 x 32."""
+    block = 128, 128, 32
+
+    @T.prim_func
+    def product(A: T.Tensor((m, k), "float16"), B: T.Tensor((k, n), "float16"), C: T.Tensor((m, n), "float16")):
+        with T.Kernel(T.ceildiv(n, block[1]), T.ceildiv(m, block[0]), threads=threads) as (bx, by):
+            a = T.alloc_shared((block[0], block[2]), "float16")
+            b = T.alloc_shared((block[2], block[1]), "float16")
+            c = T.alloc_fragment((block[0], block[1]), "float32")
+            T.clear(c)
+            for step in T.Pipelined(T.ceildiv(k, block[2]), num_stages=stages):
+                T.copy(A[by * block[0], step * block[2]], a)
+                T.copy(B[step * block[2], bx * block[1]], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * block[0], bx * block[1]])
+
+    return zl.compile(product, target="cuda")
+
+
+@triton.jit
+def triton_product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    bx, by = tl.program_id(0), tl.program_id(1)
+    rows, columns, depth = by * BM + tl.arange(0, BM), bx * BN + tl.arange(0, BN), tl.arange(0, BK)
+    left, right = a + rows[:, None] * K + depth[None, :], b + depth[:, None] * N + columns[None, :]
+    total = tl.zeros((BM, BN), tl.float32)
+    for _ in range(0, K, BK):
+        total = tl.dot(tl.load(left), tl.load(right), total)
+        left += BK
+        right += BK * N
+    tl.store(c + rows[:, None] * N + columns[None, :], total.to(tl.float16))
+
+
+def triton_kept_to_mma(A: Any, B: Any, C: Any, size: int, warps: int, stages: int) -> Callable[[], Any]:
+    """Triton's kernel with the instructions of sm_80, on this device."""
+    source = ASTSource(
+        fn=triton_product,
+        signature={"a": "*fp16", "b": "*fp16", "c": "*fp16", "M": "i32", "N": "i32", "K": "i32", "BM": "constexpr", "BN": "constexpr",
+                   "BK": "constexpr"},
+        constexprs={"BM": 128, "BN": 128, "BK": 32}, attrs={(i,): [["tt.divisibility", 16]] for i in range(6)},
+    )  # fmt: skip
+    made = triton.compile(source, target=GPUTarget("cuda", 80, 32), options={"num_warps": warps, "num_stages": stages})
+    text = made.asm["ptx"]
+    assert "mma.sync" in text
+    assert "wgmma" not in text
+    module = _checked(driver.cuModuleLoadData(text.encode() + b"\0"))
+    function = _checked(driver.cuModuleGetFunction(module, made.metadata.name.encode()))
+    most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    _checked(driver.cuFuncSetAttribute(function, most, made.metadata.shared))
+    head = text[text.index(".entry") :]
+    count = len(re.findall(r"\.param", head[: head.index(")")]))
+    values = [A.data_ptr(), B.data_ptr(), C.data_ptr(), size, size, size] + [0] * (count - 6)
+    types = [ctypes.c_void_p] * 3 + [ctypes.c_int] * 3 + [ctypes.c_void_p] * (count - 6)
+    stream = torch.cuda.current_stream().cuda_stream
+    grid = size // 128, size // 128, 1
+    return lambda: driver.cuLaunchKernel(
+        function, *grid, warps * 32, 1, 1, made.metadata.shared, stream, (tuple(values), tuple(types)), 0
+    )
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    if int(answer[0]):
+        raise RuntimeError(answer[0].name)
+    return answer[1] if len(answer) > 1 else None
+
+
+def products() -> Iterator[Row]:
+    for size in (2048, 4096, 8192):
+        A, B = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
+        C = torch.empty_like(A)
+        exact = torch.matmul(A, B).float()
+        for threads, stages in ((256, 3), (256, 4), (128, 3)):
+            kernel = product(size, size, size, threads, stages)
+            kernel(A, B, C)
+            assert torch.equal(C.float(), exact) or (C.float() - exact).abs().max() < 0.5
+            calls = {
+                "zellige": partial(kernel, A, B, C),
+                "Triton, kept to mma.sync": triton_kept_to_mma(A, B, C, size, threads // 32, stages),
+                "cuBLAS": partial(torch.matmul, A, B, out=C),
+            }
+            yield Row(name=f"product f16 {size}, {threads} threads, {stages} stages", calls=calls, work=2.0 * size**3, unit="TFLOP/s")
+
+
+def rows_of_memory() -> Iterator[Row]:
+    import rms_norm
+    import softmax
+
+    for rows, columns in ((32768, 4096), (8192, 16384)):
+        X = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
+        Y, weight = torch.empty_like(X), torch.ones(columns, device="cuda", dtype=torch.bfloat16)
+        work = 2.0 * X.nbytes
+        ours = softmax.softmax(columns, "bfloat16", block_rows=1, block_columns=4096)
+        calls = {"zellige": partial(ours, X), "torch": partial(torch.softmax, X, -1, out=Y), "copy": partial(Y.copy_, X)}
+        yield Row(name=f"softmax bf16 {rows} x {columns}", calls=calls, work=work, unit="GB/s")
+        norm = rms_norm.rms_norm(columns, "bfloat16", block_rows=1)
+        calls = {
+            "zellige": partial(norm, X, weight), "torch": partial(torch.nn.functional.rms_norm, X, (columns,), weight),
+            "copy": partial(Y.copy_, X),
+        }  # fmt: skip
+        yield Row(name=f"RMS norm bf16 {rows} x {columns}", calls=calls, work=work, unit="GB/s")
+
+
+def attention_rows() -> Iterator[Row]:
+    import attention
+
+    for causal in (False, True):
+        batch, heads, length, width = 2, 16, 4096, 128
+        Q, K, V = (torch.randn(batch, heads, length, width, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+        work = 4.0 * batch * heads * length**2 * width * (0.5 if causal else 1)
+        peer = partial(torch.nn.functional.scaled_dot_product_attention, Q, K, V, is_causal=causal)
+        for block in (64, 128):
+            kernel = attention.attention(heads, heads, width, causal, "bfloat16", block_M=block)
+            calls = {"zellige": partial(kernel, Q, K, V), "torch SDPA": peer}
+            name = f"attention bf16 {length} x {width}{', causal' if causal else ''}, {block} rows"
+            yield Row(name=name, calls=calls, work=work, unit="TFLOP/s")
+
+
+def measured(row: Row, rounds: int) -> dict[str, float]:
+    """Milliseconds a call, the calls in turns."""
+    found: dict[str, list[float]] = {name: [] for name in row.calls}
+    for call in row.calls.values():
+        call()
+    torch.cuda.synchronize()
+    for _ in range(rounds):
+        for name, call in row.calls.items():
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            for _ in range(LAUNCHES):
+                call()
+            end.record()
+            torch.cuda.synchronize()
+            found[name].append(begin.elapsed_time(end) / LAUNCHES)
+    return {name: median(times) for name, times in found.items()}
+
+
+def environment() -> dict[str, str]:
+    return {
+        "device": torch.cuda.get_device_name(), "driver": str(_checked(driver.cuDriverGetVersion())), "torch": torch.__version__,
+        "triton": triton.__version__, "python": platform.python_version(), "zellige": zl.__version__,
+    }  # fmt: skip
+
+
+@click.command(help=(__doc__ or "").split("\n\n")[0])
+@click.option("--only", default="", help="Measure the rows whose name holds this.")
+@click.option("--rounds", default=7, show_default=True)
+@click.option("--write", is_flag=True, help="Put the results down.")
+def main(only: str, rounds: int, write: bool) -> None:
+    figures: list[dict[str, Any]] = []
+    lines = ["| row | who | figure | ours beside it |", "| --- | --- | ---: | ---: |"]
+    for make in (products, rows_of_memory, attention_rows):
+        if only and only not in make.__name__ and not any(only in w for w in ("product", "softmax", "RMS", "attention")):
+            continue
+        for row in make():
+            if only and only not in row.name:
+                continue
+            times = measured(row, rounds)
+            scale = 1e9 if row.unit == "TFLOP/s" else 1e6
+            figures.append({"row": row.name, "milliseconds": times, "unit": row.unit, "work": row.work})
+            for name, time in times.items():
+                ratio = "" if name == "zellige" else f"{time / times['zellige']:.2f}"
+                lines.append(f"| {row.name} | {name} | {row.work / time / scale:.0f} {row.unit} | {ratio} |")
+                click.echo(lines[-1])
+    if write:
+        text = ["# CUDA devices", "", ", ".join(f"{k} {v}" for k, v in environment().items()), "", *lines]
+        (RESULTS / "cuda.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+        content = {"environment": environment(), "figures": figures}
+        (RESULTS / "cuda.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
