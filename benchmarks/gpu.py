@@ -1,9 +1,9 @@
 """How fast kernels are on a CUDA device beside cuBLAS, torch and Triton.
 
-``python benchmarks/cuda.py [--only WORDS] [--rounds 7] [--write]`` needs a device, torch and Triton. Ours and the others take turns in one
+``python benchmarks/gpu.py [--only WORDS] [--rounds 7] [--write]`` needs a device, torch and Triton. Ours and the others take turns in one
 process; a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio that of the other's
 time to ours (above 1: ours is faster). "Triton, kept to mma.sync" is its kernel compiled for sm_80 and loaded as PTX, so that both use the
-same instructions; tiles, warps and stages are the same. ``--write`` puts the table down in ``benchmarks/results/cuda.md`` and ``.json``.
+same instructions; tiles, warps and stages are the same. ``--write`` puts the table down in ``benchmarks/results/gpu.md`` and ``.json``.
 """
 
 from __future__ import annotations
@@ -211,9 +211,9 @@ def main(only: str, rounds: int, write: bool) -> None:
                 click.echo(lines[-1])
     if write:
         text = ["# CUDA devices", "", ", ".join(f"{k} {v}" for k, v in environment().items()), "", *lines]
-        (RESULTS / "cuda.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+        (RESULTS / "gpu.md").write_text("\n".join(text) + "\n", encoding="utf-8")
         content = {"environment": environment(), "figures": figures}
-        (RESULTS / "cuda.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        (RESULTS / "gpu.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
