@@ -146,3 +146,41 @@ def test_kernels_may_be_called_anything(name: str) -> None:
         else "# tile-ir 1.0\ndef int_(A: tensor((64,), float32)):\n    with launch(1) as (bx,):\n        fill(A[:], 1.0)\n"
     )
     assert dump(parse_kernel(text), "cuda:sm_80", "asm")
+
+
+def test_rows_that_are_reduced_stay_in_one_warp() -> None:
+    """The maximum of each row of scores is held where the other product of the same rows needs it: in registers."""
+
+    @T.prim_func
+    def step(
+        Q: T.Tensor((64, 64), "float16"),
+        K: T.Tensor((64, 64), "float16"),
+        V: T.Tensor((64, 128), "float16"),
+        O: T.Tensor((64, 128), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            q = T.alloc_shared((64, 64), "float16")
+            k = T.alloc_shared((64, 64), "float16")
+            v = T.alloc_shared((64, 128), "float16")
+            scores = T.alloc_fragment((64, 64), "float32")
+            weights = T.alloc_fragment((64, 64), "float16")
+            output = T.alloc_fragment((64, 128), "float32")
+            top = T.alloc_fragment((64,), "float32")
+            T.copy(Q, q)
+            T.copy(K, k)
+            T.copy(V, v)
+            T.clear(output)
+            T.gemm(q, k, scores, transpose_B=True, clear_accum=True)
+            T.reduce_max(scores, top, dim=1)
+            for i, j in T.Parallel(64, 64):
+                scores[i, j] = T.exp2(scores[i, j] - top[i])
+            T.copy(scores, weights)
+            for i, j in T.Parallel(64, 128):
+                output[i, j] *= top[i]
+            T.gemm(weights, v, output)
+            T.copy(output, O)
+
+    text = dump(step.kernel, "cuda:sm_80", "source")
+    assert "lives in shared memory" not in text
+    assert "weights_staged" not in text
+    assert text.count("shfl_xor") == 2
