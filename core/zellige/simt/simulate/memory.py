@@ -35,8 +35,10 @@ class _Slot:
         self.thread = np.full(cells, NOBODY, np.int64)
         self.epoch = np.zeros(cells, np.int32)
         self.place = np.zeros(cells, np.int32)
+        self.is_used = False
 
     def put(self, cells: Array, threads: Array, epochs: Array, place: int) -> None:
+        self.is_used = True
         self.thread[cells] = threads
         self.epoch[cells] = epochs
         self.place[cells] = place
@@ -52,13 +54,12 @@ class Shadow:
         self.atomic = _Slot(cells)
         self._stride = stride
         self._are_blocks_ordered = are_blocks_ordered
-        self._has_reads = self._has_writes = self._has_atomics = False
 
     def offender(self, slot: _Slot, cells: Array, threads: Array, clocks: Clocks, block: int) -> int | None:
         """The first of these accesses that is not ordered after what the slot holds."""
-        before = slot.thread[cells]
-        if not (before != NOBODY).any():
+        if not slot.is_used:
             return None
+        before = slot.thread[cells]
         numbers = threads + block * self._stride
         suspect = (before != NOBODY) & (before != numbers)
         if not suspect.any():
