@@ -134,6 +134,8 @@ class _Lowering:
         return found
 
     def _tiling(self, gemm: Gemm, machine: Machine, warps: int, by_rows: frozenset[int]) -> WarpTiling | None:
+        if any(r.buffer.root.space not in ("shared", "fragment") for r in (gemm.a, gemm.b)):
+            return None  # a lane's own tile, or a tensor: each element is read where it is
         product = choose_product(gemm, machine)
         if product.unit is None or any(s is None for s in product.sizes) or gemm.metadata or gemm.scale_a or gemm.scale_b:
             return None

@@ -1,0 +1,70 @@
+"""Generated programs and the examples on the simulator."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zellige.generate import generate_seeded
+from zellige.generate.campaign import first_problem, load
+
+sys.path.insert(0, str(Path(__file__).parent))
+from simulated import TARGET  # noqa: E402
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SHAPES = {
+    "attention": "1x2x1x17x31x40", "attention_varlen": "2x41x2x40", "convolution": "1x7x6x5x17x3x2x1", "flash_decoding": "1x3x1x61x40x3",
+    "gemm": "31x67x45", "gemm_batched": "2x20x35x37", "gemm_eager": "31x67x45", "gemm_grouped": "3x50x37x45", "gemm_int4": "17x69x33",
+    "gemm_layout": "31x67x45", "gemm_persistent": "130x67x45", "gemm_split_k": "33x65x117", "gemm_stream_k": "131x67x33",
+    "layer_norm": "5x129", "linear_attention": "1x1x31x40", "moe": "1x4x4x32x32", "rms_norm": "5x129", "softmax": "5x129",
+    "top_k": "5x129x5", "transpose": "67x29", "vector_add": "107",
+}  # fmt: skip
+"""Sizes small enough for a program that runs lane by lane, of half-precision inputs."""
+
+QUICK = ("softmax", "transpose", "vector_add")
+
+ALIGNED_ONLY = "E653"
+"""Generated programs get tensors that are aligned to their elements only; wide accesses to such are a fault of the caller."""
+
+
+def problems(seeds: range) -> list[str]:
+    load([TARGET])
+    found = []
+    for seed in seeds:
+        problem = first_problem(generate_seeded(seed), [TARGET], is_thorough=False)
+        if problem is not None and ALIGNED_ONLY not in problem.detail:
+            found.append(f"seed {seed}: {problem}")
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 24, 4))
+def test_generated_programs_agree_with_the_interpreter(first: int) -> None:
+    assert not problems(range(first, first + 4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(24, 424, 20))
+def test_more_generated_programs(first: int) -> None:
+    assert not problems(range(first, first + 20))
+
+
+def run_example(name: str) -> None:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--target", TARGET, "--dtype", "float16", "--milliseconds", "0"]
+    done = subprocess.run([*command, "--shape", SHAPES[name]], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert done.stdout.count(" ok") == len(done.stdout.splitlines()), done.stdout
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_examples_run_within_their_bounds(name: str) -> None:
+    run_example(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SHAPES if name not in QUICK])
+def test_more_examples_run_within_their_bounds(name: str) -> None:
+    run_example(name)
