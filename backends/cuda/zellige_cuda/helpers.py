@@ -9,8 +9,9 @@ import re
 
 import numpy as np
 
-from zellige.diagnostics import InternalError, catalogue
+from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
+from zellige.interp.conversion import bias, has_nan
 from zellige.simt.printer import C_INTEGERS, is_narrow
 
 _D = "static __device__ __forceinline__"
@@ -182,12 +183,12 @@ def _decode(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
             (),
         )
     e, m, bits = t.exponent, t.mantissa, t.bits
-    bias = _bias(t)
+    offset = bias(t)
     special = _special_decode(t)
     return (
         f"{_D} float {name}(unsigned char x) {{\n"
         f"  const unsigned int e = (x >> {m}) & {(1 << e) - 1}u, f = x & {(1 << m) - 1}u;\n"
-        f"  float y = e ? __uint_as_float(((e + {127 - bias}u) << 23) | (f << {23 - m})) : (float)f * {2.0 ** (1 - bias - m)!r}f;\n"
+        f"  float y = e ? __uint_as_float(((e + {127 - offset}u) << 23) | (f << {23 - m})) : (float)f * {2.0 ** (1 - offset - m)!r}f;\n"
         f"{special}"
         f"  return x & {1 << (bits - 1)}u ? -y : y;\n}}",
         (),
@@ -203,10 +204,6 @@ def _special_decode(t: DType) -> str:
     if t.bits == 8:
         return f"  if ((x & 127u) == {((1 << e) - 1) << m | ((1 << m) - 1)}u) y = __uint_as_float(0x7fffffffu);\n"
     return ""
-
-
-def _bias(t: DType) -> int:
-    return (1 << (t.exponent - 1)) - 1 + (1 if t.is_unsigned_zero else 0)
 
 
 def _code(value: float, t: DType) -> int:
@@ -240,12 +237,13 @@ def _encode(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
             (),
         )
     if t.name == "float8_e8m0fnu":
-        raise catalogue.E410.error(None, target="cuda", operation="a conversion to float8_e8m0fnu")
+        rounding = f"rounded_{t.name}_nearest_even{'_saturated' if saturates else ''}"
+        return f"{_D} unsigned char {name}(float x) {{ return {rounding}((double)x); }}", (rounding,)
     return _encode_small(name, t, saturates), ()
 
 
 def _encode_small(name: str, t: DType, saturates: bool) -> str:
-    m, bias, sign = t.mantissa, _bias(t), 1 << (t.bits - 1)
+    m, least, sign = t.mantissa, 1 - bias(t), 1 << (t.bits - 1)
     largest = _code(float(t.max), t) & (sign - 1)
     if t.is_unsigned_zero:
         nan = sign
@@ -262,14 +260,49 @@ def _encode_small(name: str, t: DType, saturates: bool) -> str:
         f"{_D} unsigned char {name}(float x) {{\n"
         f"  const unsigned int b = __float_as_uint(x), s = (b >> 31) * {sign}u, a = b & 0x7fffffffu;\n"
         f"  if (a > 0x7f800000u) return (unsigned char){nan_result};\n"
-        f"  int e = (int)(a >> 23) - 127;\n  e = e < {1 - bias} ? {1 - bias} : e;\n"
+        f"  int e = (int)(a >> 23) - 127;\n  e = e < {least} ? {least} : e;\n"
         f"  if (e > {(1 << t.exponent) + 8}) return (unsigned char){over_result};\n"
         f"  const float scaled = __uint_as_float(a) * __uint_as_float((unsigned int)({127 + m} - e) << 23);\n"
         f"  const unsigned int n = __float2uint_rn(scaled);\n"
-        f"  unsigned int code = ((unsigned int)(e - {1 - bias}) << {m}) + n;\n"
+        f"  unsigned int code = ((unsigned int)(e - {least}) << {m}) + n;\n"
         f"  if (code > {largest}u) return (unsigned char){over_result};\n"
         f"  return (unsigned char)(code | (code ? s : {signless}));\n}}"
     )
+
+
+_UNITS = {"nearest_even": "rint", "toward_zero": "trunc", "down": "floor", "up": "ceil"}
+
+
+def _rounded(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    """A float type's value of a double, rounded once in a stated direction, as :func:`zellige.interp.conversion.rounded` says."""
+    t, rounding, saturates = as_dtype(match[1]), match[2], bool(match[3])
+    kind = "double" if t.name == "float64" else "float" if t.bits > 16 else C_INTEGERS[max(8, t.bits)][1]
+    largest = f"{float(t.max)!r}"
+    is_power = t.name == "float8_e8m0fnu"
+    least = -127 if is_power else 1 - bias(t)
+    lines = [
+        "int e;", "(void)frexp(x, &e);", f"e = e - 1 < {least} ? {least} : e - 1;",
+        f"double r = x - x != x - x ? x : ldexp({_UNITS[rounding]}(ldexp(x, {t.mantissa} - e)), e - {t.mantissa});",
+    ]  # fmt: skip
+    if is_power:
+        lines.append(f"r = x > 0 ? fmax(r, {2.0**-127!r}) : __longlong_as_double(0x7ff8000000000000ll);")
+    clipped = f"copysign({largest}, r)"
+    beyond = clipped
+    if not saturates and has_nan(t):
+        outside = "copysign(__longlong_as_double(0x7ff0000000000000ll), r)" if t.has_inf else "__longlong_as_double(0x7ff8000000000000ll)"
+        inward = {"toward_zero": "true", "down": "r > 0", "up": "r < 0"}.get(rounding)
+        beyond = outside if inward is None else f"x - x == x - x && ({inward}) ? {clipped} : {outside}"
+    lines.append(f"if (fabs(r) > {largest}) r = {beyond};")
+    needs: tuple[str, ...] = ()
+    if is_power:
+        lines.append("if (r != r) return 255;")
+        lines.append("return (unsigned char)(((unsigned long long)__double_as_longlong(r) >> 52) - 896);")
+    elif t.bits > 16:
+        lines.append("return r;" if t.name == "float64" else "return (float)r;")
+    else:
+        needs = (f"{t.name}_of_float32",)
+        lines.append(f"return {needs[0]}((float)r);")
+    return f"{_D} {kind} {match[0]}(double x) {{\n  " + "\n  ".join(lines) + "\n}", needs
 
 
 def _to_integer(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
@@ -297,7 +330,7 @@ def _atomic(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     name = match[0]
     integer = C_INTEGERS[max(8, t.bits)][0 if t.is_signed and not t.is_float else 1] if not t.is_bool else "bool"
     kind = "float" if t.name in ("float32", "tfloat32") else "double" if t.name == "float64" else integer
-    if t.is_integer and t.bits in (32, 64):
+    if t.is_integer and t.bits in (32, 64) and op != "mul":
         word = {"add": "Add", "sub": "Add", "max": "Max", "min": "Min", "and": "And", "or": "Or", "xor": "Xor", "exchange": "Exch"}[op]
         native = "int" if t.bits == 32 and t.is_signed else "unsigned int" if t.bits == 32 else "unsigned long long"
         if word in ("Max", "Min") and t.bits == 64:
@@ -320,7 +353,7 @@ def _compare_and_swap(name: str, op: str, t: DType, kind: str) -> tuple[str, tup
         old, value = "old", "v"
     is_float = t.is_float
     combined = {
-        "add": f"{old} + {value}", "sub": f"{old} - {value}",
+        "add": f"{old} + {value}", "sub": f"{old} - {value}", "mul": f"{old} * {value}",
         "max": (f"fmax{'' if kind == 'double' else 'f'}({old}, {value})" if is_float else f"{old} < {value} ? {value} : {old}"),
         "min": (f"fmin{'' if kind == 'double' else 'f'}({old}, {value})" if is_float else f"{value} < {old} ? {value} : {old}"),
         "and": f"{old} & {value}", "or": f"{old} | {value}", "xor": f"{old} ^ {value}", "exchange": "v",
@@ -331,8 +364,10 @@ def _compare_and_swap(name: str, op: str, t: DType, kind: str) -> tuple[str, tup
     if bits in (32, 64):
         word = "unsigned int" if bits == 32 else "unsigned long long"
         to, back = (
-            ("__float_as_uint", "__uint_as_float") if bits == 32 else ("(unsigned long long)__double_as_longlong", "__longlong_as_double")
-        )
+            (f"({word})", f"({kind})") if kind not in ("float", "double")
+            else ("__float_as_uint", "__uint_as_float") if bits == 32
+            else ("(unsigned long long)__double_as_longlong", "__longlong_as_double")
+        )  # fmt: skip
         return (
             f"{_D} {kind} {name}({kind}* p, {kind} v) {{\n  {word} seen = *(volatile {word}*)p;\n  for (;;) {{\n"
             f"    const {kind} old = {back}(seen);\n    const {word} before = atomicCAS(({word}*)p, seen, {to}({combined}));\n"
@@ -414,7 +449,21 @@ def _cp_async(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
 
 
 def _next_after(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    raise catalogue.E410.error(None, target="cuda", operation=f"nextafter of {match[1]}")
+    """The neighbour of a narrow float toward another: codes of one sign are in the order of their magnitudes."""
+    t = as_dtype(match[1])
+    kind, sign = C_INTEGERS[max(8, t.bits)][1], 1 << (t.bits - 1)
+    decode, encode = f"float32_of_{t.name}", f"{t.name}_of_float32"
+    if t.name == "float8_e8m0fnu":
+        step = "(x < y ? a + 1 : a - 1)"
+        lines = [f"return ({kind}){step};"]
+    else:
+        lines = [
+            f"if (x == 0) return ({kind})(y > 0 ? 1 : {sign | 1});",
+            f"const {kind} next = ({kind})((x < y) == (x > 0) ? a + 1 : a - 1);",
+            f"return {f'next == {sign} ? 0 : next' if t.is_unsigned_zero else 'next'};",
+        ]
+    head = f"const float x = {decode}(a), y = {decode}(b);\n  if (x != x || y != y) return {encode}(x + y);\n  if (x == y) return b;"
+    return f"{_D} {kind} {match[0]}({kind} a, {kind} b) {{\n  {head}\n  " + "\n  ".join(lines) + "\n}", (decode, encode)
 
 
 _MADE = (
@@ -422,8 +471,9 @@ _MADE = (
     (r"float_(max|min|max_nan|min_nan|truncdiv|truncmod|floormod|floordiv)(32|64)", _float_op),
     (r"float32_of_(float16|bfloat16|float8\w*|float6\w*|float4\w*)", _decode),
     (r"(float16|bfloat16|float8\w*?|float6\w*?|float4\w*?)_of_float32(_saturated)?", _encode),
+    (r"rounded_(\w+?)_(nearest_even|toward_zero|down|up)(_saturated)?", _rounded),
     (r"(u?int\d+)_of_(float32|float64)_saturated", _to_integer),
-    (r"atomic_(add|sub|max|min|and|or|xor|exchange)_(\w+)", _atomic),
+    (r"atomic_(add|sub|mul|max|min|and|or|xor|exchange)_(\w+)", _atomic),
     (r"nextafter_(\w+)", _next_after),
     (r"(ld|st)matrix_x(\d)(_trans)?", _matrix),
     (r"(mma_\w+?)__((?:\d+[rfd]_?)+)", _mma),

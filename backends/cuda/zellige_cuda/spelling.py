@@ -94,10 +94,13 @@ class CudaSpelling:
 
     def converted(self, printer: Printer, cast: Cast, value: str) -> str:
         source, target = cast.value.dtype, cast.dtype
-        if cast.rounding != "nearest_even" and target.is_float:
-            raise catalogue.E410.error(cast.span, target="cuda", operation=f"rounding {cast.rounding.replace('_', ' ')}")
         if target.is_integer:
             return self._to_integer(printer, source, target, value)
+        if cast.rounding == "stochastic":
+            raise catalogue.E410.error(cast.span, target="cuda", operation="stochastic rounding")
+        is_plain = cast.rounding == "nearest_even" and target.name not in ("tfloat32", "float8_e8m0fnu")
+        if not is_plain or (cast.saturate and not is_narrow(target)):
+            return self._rounded(printer, cast, value)
         saturating = "_saturated" if cast.saturate else ""
         if not is_narrow(target):
             if is_narrow(source):
@@ -113,6 +116,20 @@ class CudaSpelling:
         else:
             value = f"(float){value}"
         return f"{printer.need(f'{target.name}_of_float32{saturating}')}({value})"
+
+    def _rounded(self, printer: Printer, cast: Cast, value: str) -> str:
+        """By way of a double, which holds every source but 64-bit integers exactly; of those it keeps an odd last bit."""
+        source, target = cast.value.dtype, cast.dtype
+        if is_narrow(source):
+            value = printer.widened(value, source)
+        if source.is_integer and source.bits == 64:
+            if target.name == "float64":
+                mode = {"nearest_even": "rn", "toward_zero": "rz", "down": "rd", "up": "ru"}[cast.rounding]
+                kind, word = ("long long", "ll") if source.is_signed else ("unsigned long long", "ull")
+                return f"__{word}2double_{mode}(({kind}){value})"
+            value = f"{printer.need('float64_of_int64_odd')}({value})"
+        saturated = "_saturated" if cast.saturate else ""
+        return f"{printer.need(f'rounded_{target.name}_{cast.rounding}{saturated}')}((double){value})"
 
     def _to_integer(self, printer: Printer, source: DType, target: DType, value: str) -> str:
         if is_narrow(source):

@@ -254,6 +254,7 @@ def reducer_init(run: Run, frame: Frame, statement: ReducerInit, mask: Mask) -> 
 _ATOMIC: Final[dict[str, Callable[[Array, Array, DType], Array]]] = {
     "add": lambda old, new, dtype: arithmetic.binary("add", old, new, dtype),
     "sub": lambda old, new, dtype: arithmetic.binary("sub", old, new, dtype),
+    "mul": lambda old, new, dtype: arithmetic.binary("mul", old, new, dtype),  # of reducers, on machines with lanes
     "max": lambda old, new, dtype: arithmetic.binary("max", old, new, dtype),
     "min": lambda old, new, dtype: arithmetic.binary("min", old, new, dtype),
     "and": lambda old, new, dtype: arithmetic.binary("bitand", old, new, dtype),

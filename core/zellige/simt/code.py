@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from zellige.ir.stmt import Barrier, For, If, Stmt as TileStmt, While
+from zellige.ir.stmt import Barrier, Break, Continue, For, If, Stmt as TileStmt, While
 from zellige.ir.traverse import rebuilt
 
 Resource = object
@@ -116,6 +116,8 @@ class _Placement:
     """Finds the touches that need a barrier before them."""
 
     needed: set[int] = field(default_factory=set)
+    exits: list[_Pending] = field(default_factory=list)
+    nexts: list[_Pending] = field(default_factory=list)
 
     def run(self, body: Iterable[Any], pending: _Pending) -> _Pending:
         for item in body:
@@ -131,17 +133,24 @@ class _Placement:
                     pending = self.run(item.then, pending).joined(self.run(item.otherwise, pending))
                 case For() | While():
                     pending = self._loop(item.body, pending)
+                case Break() if self.exits:
+                    self.exits[-1] = self.exits[-1].joined(pending)
+                case Continue() if self.nexts:
+                    self.nexts[-1] = self.nexts[-1].joined(pending)
                 case _:
                     pass
         return pending
 
     def _loop(self, body: Iterable[Any], pending: _Pending) -> _Pending:
-        """Up to the fixed point: what the end of an iteration leaves meets the next one's beginning."""
+        """Up to the fixed point: what the end of an iteration, or a way out of it, leaves meets what follows."""
         while True:
             count = len(self.needed)
-            after = pending.joined(self.run(body, pending))
+            self.exits.append(_NOTHING)
+            self.nexts.append(_NOTHING)
+            after = pending.joined(self.run(body, pending)).joined(self.nexts.pop())
+            exits = self.exits.pop()
             if after == pending and len(self.needed) == count:
-                return after
+                return after.joined(exits)
             pending = after
 
 

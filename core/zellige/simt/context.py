@@ -130,6 +130,13 @@ class Context:
             self.scratch = Buffer(name="scratch", dtype=as_dtype("uint8"), shape=(number(0),), space="shared")
         return Buffer(name="scratch", dtype=dtype, shape=(number(elements),), space="shared", alias=self.scratch)
 
+    def kept_memory(self, name: str, dtype: DType, elements: int) -> Buffer:
+        """Shared memory that nothing else uses."""
+        memory = Buffer(name=self.fresh(name), dtype=dtype, shape=(number(elements),), space="shared")
+        self.memories.append(Memory(buffer=memory, offset=self.shared_bytes))
+        self.shared_bytes += -(-elements * max(1, dtype.bytes) // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        return memory
+
     # ---- structure ----
 
     @contextmanager

@@ -53,7 +53,7 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes import tile_operations
 from zellige.plan.nodes import Acquire, Get, Issue, Put, Release, Slotted, Turn, Wait
-from zellige.simt import channels, copies, elements, lanes, maps, products, reductions
+from zellige.simt import channels, copies, elements, lane_products, lanes, maps, products, reductions
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, LaneHome, SharedHome
@@ -100,9 +100,11 @@ def emit(ctx: Context, statement: Any) -> None:
         case Print():
             _print(ctx, statement)
         case Assert():
+            _touch_loads(ctx, statement)
             condition = elements.value_of(ctx, statement.condition)
             ctx.code.emit(rebuilt(statement, condition=condition))
         case Barrier() | Shuffle() | Vote():
+            _touch_loads(ctx, statement)
             lanes.emit(ctx, statement)
         case Dialect():
             raise catalogue.E401.error(statement.span, name=statement.op, target=ctx.machine.capabilities.target)
@@ -115,19 +117,23 @@ def emit(ctx: Context, statement: Any) -> None:
 
 def emit_operation(ctx: Context, statement: Stmt) -> None:
     """A tile operation: by the whole block, or by the lane alone where it is inside a point or moves a lane's own data."""
-    if ctx.point is not None or lanes.is_private(ctx, statement):
+    if ctx.point is not None or lanes.is_private(ctx, statement) or _changes_copies(ctx, statement):
         _sequential(ctx, statement)
         return
     match statement:
         case Gemm():
             tiling = ctx.tilings.get(id(statement))
             if tiling is not None:
-                products.emit_gemm(ctx, statement, tiling)
+                emit_product = lane_products.emit_gemm if tiling.form.name == lane_products.MULTIPLY_ADD else products.emit_gemm
+                emit_product(ctx, statement, tiling)
                 return
             written = tile_operations.gemm_as_map(statement)
             emit_body(ctx, written[:-1])
             _collective(ctx, written[-1], statement)
         case Reduce():
+            if ctx.threads % ctx.lanes or not all(isinstance(constant_value(e), int) for e in statement.src.extents):
+                _collective(ctx, tile_operations.reduce_as_map(statement), statement)
+                return
             _touch(ctx, statement.reads(), ())
             reductions.emit_reduce(ctx, statement)
         case Scan():
@@ -148,6 +154,15 @@ def emit_operation(ctx: Context, statement: Stmt) -> None:
             _collective(ctx, statement, statement)
         case _:
             raise InternalError(f"{type(statement).__name__} is no tile operation")
+
+
+def _changes_copies(ctx: Context, statement: Stmt) -> bool:
+    """Whether every lane must make all points because each holds a copy of what is written."""
+    if ctx.has_lanes:
+        return False
+    inside = {node.buffer for node in walk(statement) if isinstance(node, Alloc)}
+    written = {r.buffer.root for node in walk(statement) if isinstance(node, StmtNode) for r in node.writes()}
+    return any(isinstance(ctx.homes.get(root), LaneHome) for root in written - inside)
 
 
 def _collective(ctx: Context, written: Stmt, statement: Stmt, values: Stmt | None = None) -> None:
@@ -315,7 +330,7 @@ def _atomic(ctx: Context, statement: Atomic) -> None:
     ctx.code.emit(Bind(var=result, value=Load(buffer=memory, indices=(number(0),)), span=statement.span))
 
 
-_ATOMIC_OF = {"sum": "add", "abssum": "add", "max": "max", "absmax": "max", "min": "min", "bitand": "and", "bitor": "or",
+_ATOMIC_OF = {"sum": "add", "abssum": "add", "prod": "mul", "max": "max", "absmax": "max", "min": "min", "bitand": "and", "bitor": "or",
               "bitxor": "xor", "any": "or", "all": "and"}  # fmt: skip
 
 
@@ -384,6 +399,7 @@ def _print(ctx: Context, statement: Print) -> None:
         with ctx.when(_one_lane(ctx), statement.span):
             _print_region(ctx, statement, statement.value)
         return
+    _touch_loads(ctx, statement)
     value = None if statement.value is None else elements.value_of(ctx, statement.value)
     with ctx.when(_one_lane(ctx), statement.span):
         ctx.code.emit(rebuilt(statement, value=value))

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Var, constant_value
+from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Unary, Var, constant_value
 from zellige.ir.stmt import Assign, Atomic, Bind, Store
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.simt.context import Context, conjunction
 from zellige.simt.distribution import Digit, Distribution, number
 from zellige.simt.homes import GlobalHome, LaneHome, RegisterHome, SharedHome, Swizzle, fits_int32, flat_form, form_expression, swizzled
 
+UINT4 = as_dtype("uint4")
 UINT8 = as_dtype("uint8")
 
 
@@ -72,7 +73,7 @@ def element_at(place: Place, dtype: DType) -> Expr:
     shift = Binary(op="mul", left=place.nibble, right=Const(value=dtype.storage_bits, dtype=place.nibble.dtype))
     bits = Binary(op="shr", left=value, right=Cast(value=shift, dtype=UINT8))
     kept = Binary(op="bitand", left=bits, right=Const(value=(1 << dtype.storage_bits) - 1, dtype=UINT8))
-    return Reinterpret(value=kept, dtype=dtype)
+    return Reinterpret(value=Cast(value=kept, dtype=UINT4), dtype=dtype)
 
 
 def place_of(ctx: Context, buffer: Buffer, indices: Sequence[Expr]) -> Place:
@@ -222,12 +223,26 @@ def store(ctx: Context, statement: Store) -> None:
     indices = tuple(value_of(ctx, i) for i in statement.indices)
     value = value_of(ctx, statement.value)
     place = place_of(ctx, statement.buffer, indices)
-    if place.nibble is not None:
-        raise catalogue.E410.error(
-            statement.span, target=ctx.machine.capabilities.target, operation=f"a store of one element of {statement.buffer.dtype}"
-        )
     with ctx.when(_acting(ctx, place), statement.span):
+        if place.nibble is not None:
+            _store_part(ctx, place, statement, value)
+            return
         ctx.code.emit(Store(buffer=place.memory, indices=(place.index,), value=value, span=statement.span))
+
+
+def _store_part(ctx: Context, place: Place, statement: Store, value: Expr) -> None:
+    """An element that shares its byte with others, which other lanes may be writing: its bits are cleared, then set, indivisibly."""
+    assert place.nibble is not None
+    bits = statement.buffer.dtype.storage_bits
+    mask = Const(value=(1 << bits) - 1, dtype=UINT8)
+    distance = Binary(op="mul", left=place.nibble, right=Const(value=bits, dtype=place.nibble.dtype))
+    shift = ctx.value("shift", Cast(value=distance, dtype=UINT8))
+    raw = Binary(op="bitand", left=Cast(value=Reinterpret(value=value, dtype=UINT4), dtype=UINT8), right=mask)
+    kept = ctx.value("kept", Unary(op="invert", value=Binary(op="shl", left=mask, right=shift)))
+    placed = ctx.value("bits", Binary(op="shl", left=raw, right=shift))
+    at = ctx.value("byte", place.index)
+    for op, operand in (("and", kept), ("or", placed)):
+        ctx.code.emit(Atomic(op=op, buffer=place.memory, indices=(at,), value=operand, span=statement.span))  # type: ignore[arg-type]
 
 
 def atomic(ctx: Context, statement: Atomic) -> None:

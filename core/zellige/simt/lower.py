@@ -30,6 +30,7 @@ from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, RegisterHome, SharedHome, choose_swizzle
 from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar
+from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
 from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
@@ -80,12 +81,8 @@ class _Lowering:
         warps = -(-threads // self._machine.lanes)
         is_whole = threads % self._machine.lanes == 0
         tilings = self._tilings(warps) if is_whole else {}
-        solver = Solver(self._planned, tilings, lanes=self._machine.lanes, warps=warps)
+        solver = Solver(self._planned, tilings, lanes=self._machine.lanes, warps=warps, are_warps_whole=is_whole)
         solution = solver.solve()
-        if not is_whole:
-            raise catalogue.E410.error(
-                launch.span, target=self._machine.capabilities.target, operation=f"a block of {threads} lanes, not whole warps"
-            )
         context = self._context(solution, tilings, threads, has_lanes)
         params = self._parameters(context)
         self._shared_tiles(context, solution)
@@ -137,11 +134,11 @@ class _Lowering:
         if any(r.buffer.root.space not in ("shared", "fragment") for r in (gemm.a, gemm.b)):
             return None  # a lane's own tile, or a tensor: each element is read where it is
         product = choose_product(gemm, machine)
-        if product.unit is None or any(s is None for s in product.sizes) or gemm.metadata or gemm.scale_a or gemm.scale_b:
+        if any(s is None for s in product.sizes) or gemm.metadata or gemm.scale_a or gemm.scale_b:
             return None
-        form = self._machine.products.get(product.unit.name)
+        form = None if product.unit is None else self._machine.products.get(product.unit.name)
         if form is None:
-            return None
+            return tile_lanes(gemm, self._machine.lanes, warps)
         m, n, _ = sizes(gemm)
         has_rows = m in by_rows and m >= form.m * warps
         return tile_warps(form, m, n, warps, "full_row" if has_rows and gemm.policy == "square" else gemm.policy)

@@ -29,7 +29,7 @@ def emit_map(ctx: Context, statement: Map, *, identity: int | None = None, distr
     """The Map. ``identity`` is the id of the statement that it stands for, by which distributions were decided, unless one is given."""
     extents = [constant_value(e) for e in statement.extents]
     decided = distribution or ctx.maps.get(identity if identity is not None else id(statement))
-    if decided is None and not all(isinstance(e, int) for e in extents):
+    if ctx.threads % ctx.lanes or (decided is None and not all(isinstance(e, int) for e in extents)):
         _emit_dynamic(ctx, statement)
         return
     sizes = [int(e) for e in extents if e is not None]

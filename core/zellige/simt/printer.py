@@ -337,12 +337,10 @@ class Printer:
         """The bounds are evaluated once; iterations are counted where the variable could pass the end of its type."""
         step = constant_value(statement.step)
         name, kind = self.name(statement.var), self.type(statement.var.dtype)
-        if isinstance(statement.kind, Unrolled):
-            factor = statement.kind.factor
-            self._line("#pragma unroll" if factor is None else f"#pragma unroll {factor}")
         if step is None or int(step) <= 0:
             self._counted(statement)
             return
+        self._unroll(statement)
         stop = self.value(statement.stop)
         limit = ""
         if not isinstance(statement.stop, (Const, Var)) or (isinstance(statement.stop, Var) and statement.stop.is_mutable):
@@ -357,6 +355,11 @@ class Printer:
             self._body(statement.body)
         self._open.pop()
 
+    def _unroll(self, statement: For) -> None:
+        if isinstance(statement.kind, Unrolled):
+            factor = statement.kind.factor
+            self._line("#pragma unroll" if factor is None else f"#pragma unroll {factor}")
+
     def _counted(self, statement: For) -> None:
         """A loop whose step is negative or not constant."""
         name, kind = self.name(statement.var), self.type(statement.var.dtype)
@@ -367,6 +370,7 @@ class Printer:
             f"{trips} = {helper}({start}, {self.value(statement.stop)}, {step});"
         )
         counter = self._fresh(f"{statement.var.name}_count")
+        self._unroll(statement)
         with self._block(f"for (long long {counter} = 0; {counter} < {trips}; ++{counter})"):
             self._line(f"const {kind} {name} = ({kind})({start} + {counter} * {step});")
             self._open[-1].add(statement.var)
@@ -591,7 +595,7 @@ class Printer:
         if target.lanes > source.lanes:
             kind = self.type(source).replace(" ", "_")
             return f"{self.need(f'splat{self.type(target)[4:]}_{kind}')}({value})"
-        if source == target:
+        if source == target and not (node.saturate and target.is_float):
             return value
         if target.is_bool:
             return f"({self.as_number(value, source)} != 0)"

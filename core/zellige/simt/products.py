@@ -19,9 +19,9 @@ from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, R
 from zellige.ir.stmt import Gemm, Map, Store
 from zellige.passes import tile_operations
 from zellige.simt import elements, maps
-from zellige.simt.context import Context
+from zellige.simt.context import Context, conjunction
 from zellige.simt.distribution import Distribution, added, number, times
-from zellige.simt.homes import RegisterHome, SharedHome, narrow, swizzled
+from zellige.simt.homes import Home, RegisterHome, SharedHome, narrow, swizzled
 from zellige.simt.ir import LANE, WARP, MatrixLoad, Product, ProductForm, Registers
 from zellige.simt.reductions import through_shared
 from zellige.simt.warps import WarpTiling
@@ -36,7 +36,7 @@ class _Operand:
 
     name: Literal["a", "b"]
     region: Region
-    home: SharedHome | RegisterHome
+    home: Home
     is_k_inner: bool
     layout: Distribution
     dtype: DType
@@ -50,17 +50,16 @@ def emit_gemm(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
     form = tiling.form
     a = _operand(ctx, gemm, "a", form)
     b = _operand(ctx, gemm, "b", form)
+    sums, is_own = accumulator(ctx, gemm, tiling)
     ctx.code.touch(reads=[o.region.buffer.root for o in (a, b) if ctx.is_shared_by_lanes(o.region.buffer.root)], span=gemm.span)
-    sums, is_own = _accumulator(ctx, gemm, tiling)
-    rows = WARP if tiling.columns == 1 and tiling.copies == 1 else _modulo(WARP, tiling.rows, ctx.warps)
-    columns = _modulo(_divided(WARP, tiling.rows), tiling.columns, ctx.warps // tiling.rows)
-    first_row = times(rows, tiling.row_tiles * form.m)
-    first_column = times(columns, tiling.column_tiles * form.n)
+    first_row, first_column = warp_place(ctx, tiling)
     a_registers, b_registers = form.a_layout.registers, form.b_layout.registers
     steps = -(-k // form.k)
-    with ctx.loop("k", steps, is_unrolled=True, span=gemm.span) as step:
-        a_tile = _load_operand(ctx, a, tiling.row_tiles, tiling.rows, first_row, step, limit=m, depth=k)
-        b_tile = _load_operand(ctx, b, tiling.column_tiles, tiling.columns, first_column, step, limit=n, depth=k)
+    covered = tiling.accumulator.covered(0), tiling.accumulator.covered(1)
+    is_unrolled = _is_unrolled(ctx, a, k, covered[0] == m) and _is_unrolled(ctx, b, k, covered[1] == n)
+    with ctx.loop("k", steps, is_unrolled=is_unrolled or any(isinstance(o.home, RegisterHome) for o in (a, b)), span=gemm.span) as step:
+        a_tile = _load_operand(ctx, a, tiling.row_tiles, first_row, step, limit=m, depth=k, is_covered=covered[0] == m)
+        b_tile = _load_operand(ctx, b, tiling.column_tiles, first_column, step, limit=n, depth=k, is_covered=covered[1] == n)
         with ctx.loop("i", tiling.row_tiles, is_unrolled=True) as i, ctx.loop("j", tiling.column_tiles, is_unrolled=True) as j:
             place = times(added((times(i, tiling.column_tiles), j)), form.c_layout.registers)
             ctx.code.emit(
@@ -72,7 +71,13 @@ def emit_gemm(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
                 )
             )  # fmt: skip
     if is_own:
-        _give_back(ctx, gemm, tiling, sums)
+        give_back(ctx, gemm, tiling, sums)
+
+
+def _is_unrolled(ctx: Context, operand: _Operand, depth: int, is_covered: bool) -> bool:
+    """Whether the steps of k may be written out: where an operand is read element by element, the text of a step is long."""
+    home = operand.home
+    return not isinstance(home, SharedHome) or _matrices(ctx, operand, home, depth, is_covered) is not None
 
 
 def sizes(gemm: Gemm) -> tuple[int, int, int]:
@@ -82,6 +87,13 @@ def sizes(gemm: Gemm) -> tuple[int, int, int]:
     if not all(isinstance(v, int) for v in found):
         raise InternalError("a product of sizes that are not constant has no form")
     return int(found[0] or 0), int(found[1] or 0), int(found[2] or 0)
+
+
+def warp_place(ctx: Context, tiling: WarpTiling) -> tuple[Expr, Expr]:
+    """The first row and column of this warp."""
+    rows = WARP if tiling.columns == 1 and tiling.copies == 1 else _modulo(WARP, tiling.rows, ctx.warps)
+    columns = _modulo(_divided(WARP, tiling.rows), tiling.columns, ctx.warps // tiling.rows)
+    return times(rows, tiling.row_tiles * tiling.form.m), times(columns, tiling.column_tiles * tiling.form.n)
 
 
 def _modulo(value: Expr, radix: int, count: int) -> Expr:
@@ -97,7 +109,7 @@ def _divided(value: Expr, by: int) -> Expr:
 # ---- the accumulator ----
 
 
-def _accumulator(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> tuple[Buffer, bool]:
+def accumulator(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> tuple[Buffer, bool]:
     """The registers that sums are kept in, and whether they are a copy that must go back to c."""
     home = ctx.homes.get(gemm.c.buffer.root)
     form = tiling.form
@@ -118,7 +130,7 @@ def _accumulator(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> tuple[Buffer, 
     return sums, True
 
 
-def _give_back(ctx: Context, gemm: Gemm, tiling: WarpTiling, sums: Buffer) -> None:
+def give_back(ctx: Context, gemm: Gemm, tiling: WarpTiling, sums: Buffer) -> None:
     _exchange(ctx, gemm, tiling, sums, is_back=True)
 
 
@@ -179,11 +191,11 @@ def _operand(ctx: Context, gemm: Gemm, name: Literal["a", "b"], form: ProductFor
     layout = form.a_layout if name == "a" else _exchanged(form.b_layout)
     home = ctx.homes.get(region.buffer.root)
     if isinstance(home, RegisterHome) and not _is_held(ctx, home, layout, gemm, name, form):
-        staged = through_shared(ctx, region.buffer)
-        region = Region(buffer=staged, offsets=(number(0),) * 2, extents=region.extents)
+        staged = through_shared(ctx, region.buffer, is_kept=True)
+        region = Region(buffer=staged, offsets=region.offsets, extents=region.extents)
         home = ctx.homes[staged]
-    if not isinstance(home, (SharedHome, RegisterHome)):
-        raise InternalError(f"the operand {region.buffer.name} lies neither in shared memory nor in registers")
+    if home is None:
+        raise InternalError(f"the operand {region.buffer.name} has no home")
     return _Operand(
         name=name, region=region, home=home, is_k_inner=is_k_inner, layout=layout, dtype=form.a if name == "a" else form.b,
         outer_tile=form.m if name == "a" else form.n, k_tile=form.k,
@@ -241,18 +253,21 @@ def _row_copies(held: Distribution) -> int:
     return copies
 
 
-def _load_operand(ctx: Context, operand: _Operand, tiles: int, warps: int, first: Expr, step: Expr, *, limit: int, depth: int) -> _Tile:
-    """The blocks of one step of k in registers: ``tiles`` of each of the ``warps`` that stand next to each other."""
+def _load_operand(
+    ctx: Context, operand: _Operand, tiles: int, first: Expr, step: Expr, *, limit: int, depth: int, is_covered: bool
+) -> _Tile:
+    """The blocks of one step of k in registers."""
     count = operand.layout.registers
     if isinstance(operand.home, RegisterHome):
         return _held_tile(ctx, operand, operand.home, step)
     array = ctx.registers(f"{operand.region.buffer.name}_{operand.name}", operand.dtype, tiles * count)
-    matrices = _matrices(ctx, operand, operand.home, limit, depth, tiles, warps)
+    home = operand.home
+    matrices = _matrices(ctx, operand, home, depth, is_covered) if isinstance(home, SharedHome) else None
     with ctx.inner_scope():
-        if matrices is not None:
-            _by_matrix(ctx, operand, operand.home, array, tiles, first, step, matrices)
+        if matrices is not None and isinstance(home, SharedHome):
+            _by_matrix(ctx, operand, home, array, tiles, first, step, matrices)
         else:
-            _by_element(ctx, operand, array, tiles, first, step, limit=limit, depth=depth)
+            _by_element(ctx, operand, array, tiles, first, step, limit=limit, depth=depth, is_covered=is_covered)
     return _Tile(buffer=array, start=number(0))
 
 
@@ -282,12 +297,11 @@ def held_strides(held: Distribution, layout: Distribution, outer_tile: int, k_ti
 # ---- from shared memory, matrices at a time ----
 
 
-def _matrices(
-    ctx: Context, operand: _Operand, home: SharedHome, limit: int, depth: int, tiles: int, warps: int
-) -> Literal["plain", "transposed"] | None:
-    """How matrix loads bring a block of this operand, where they can: rows of 16 bytes, whole steps of k, and all blocks that
-    ``warps`` warps of ``tiles`` blocks each ask for inside the tile: nothing tests the rows of a matrix load."""
-    if not ctx.machine.matrix_loads or operand.region.buffer.dtype != operand.dtype or operand.region.buffer.alias is not None:
+def _matrices(ctx: Context, operand: _Operand, home: SharedHome, depth: int, is_covered: bool) -> Literal["plain", "transposed"] | None:
+    """How matrix loads bring a block of this operand, where they can: rows of 16 bytes, whole steps of k, blocks inside the tile."""
+    if not is_covered or not ctx.machine.matrix_loads:
+        return None
+    if operand.region.buffer.dtype != operand.dtype or operand.region.buffer.alias is not None:
         return None
     size = operand.dtype.bytes
     if operand.dtype.storage_bits % 8 or size > 4 or depth % operand.k_tile:
@@ -300,8 +314,6 @@ def _matrices(
         return None
     rank = len(operand.region.extents)
     if rank != 2 and any(constant_value(e) != 1 for e in operand.region.extents[:-2]):
-        return None
-    if limit < operand.outer_tile * tiles * warps:
         return None
     if operand.is_k_inner:
         return "plain" if _is_matrix_layout(operand.layout, size) else None
@@ -348,7 +360,7 @@ def _by_matrix(
             indices = (added((o, row)), k)
         else:
             indices = (added((k, row)), o)
-        address = _shared_offset(ctx, operand, home, indices)
+        address = shared_offset(ctx, operand.region, home, indices)
         into = Registers(buffer=array, start=times(load, count * per_matrix))
         ctx.code.emit(
             MatrixLoad(
@@ -366,9 +378,9 @@ def _tile_and_matrix(load: Expr, which: Expr, count: int, per_tile: int) -> tupl
     return _divided(load, steps), added((times(_modulo(load, steps, 1 << 30), count), own))
 
 
-def _shared_offset(ctx: Context, operand: _Operand, home: SharedHome, indices: Sequence[Expr]) -> Expr:
+def shared_offset(ctx: Context, region: Region, home: SharedHome, indices: Sequence[Expr]) -> Expr:
     """The element offset of a place of the region (its last two dimensions), storage order included."""
-    offsets = operand.region.offsets
+    offsets = region.offsets
     terms: list[tuple[Expr, int]] = []
     lead = len(offsets) - 2
     for d, offset in enumerate(offsets):
@@ -380,7 +392,7 @@ def _shared_offset(ctx: Context, operand: _Operand, home: SharedHome, indices: S
     kept = [times(term, factor) for term, factor in terms if factor % period == 0]
     flat = added(moved) if home.swizzle is None else swizzled(ctx.value("at", added(moved)), home.swizzle)
     flat = added((flat, *kept))
-    slot = ctx.slots.get(operand.region.buffer.root)
+    slot = ctx.slots.get(region.buffer.root)
     if home.slots > 1 and slot is not None:
         flat = added((flat, Binary(op="mul", left=slot, right=number(home.slot_elements))))
     return flat
@@ -407,24 +419,32 @@ def terms_of(value: Expr) -> list[tuple[Expr, int]]:
 # ---- from shared memory, an element at a time ----
 
 
-def _by_element(ctx: Context, operand: _Operand, array: Buffer, tiles: int, first: Expr, step: Expr, *, limit: int, depth: int) -> None:
+def _by_element(
+    ctx: Context, operand: _Operand, array: Buffer, tiles: int, first: Expr, step: Expr, *, limit: int, depth: int, is_covered: bool
+) -> None:
     """Every register's element by itself; parts of a block beyond the tile are zeros."""
     count = operand.layout.registers
-    with ctx.loop("t", tiles, is_unrolled=True) as tile, ctx.loop("r", count, is_unrolled=True) as r:
+    with ctx.inner_scope(), ctx.loop("t", tiles, is_unrolled=True) as tile, ctx.loop("r", count, is_unrolled=True) as r:
         outer = added((first, times(tile, operand.outer_tile), ctx.coordinate(operand.layout, 0, r)))
         k = added((times(step, operand.k_tile), ctx.coordinate(operand.layout, 1, r)))
-        o, kk = _named(ctx, "o", outer), _named(ctx, "k", k)
+        tests: list[Expr] = []
+        o = _named(ctx, "o", outer, limit, tests, is_certain=is_covered)
+        kk = _named(ctx, "k", k, depth, tests, is_certain=depth % operand.k_tile == 0)
         lead = (number(0),) * (len(operand.region.extents) - 2)
         position = (*lead, o, kk) if operand.is_k_inner else (*lead, kk, o)
-        inside = Binary(op="and", left=Compare(op="lt", left=o, right=number(limit)), right=Compare(op="lt", left=kk, right=number(depth)))
         value = elements.value_of(ctx, tile_operations.load_at(operand.region, position))
         value = tile_operations.converted(value, operand.dtype)
-        chosen = Select(condition=inside, then=value, otherwise=elements.zero(operand.dtype))
-        ctx.code.emit(Store(buffer=array, indices=(added((times(tile, count), r)),), value=chosen, span=operand.region.span))
+        inside = conjunction(tests)
+        if inside is not None:
+            value = Select(condition=inside, then=value, otherwise=elements.zero(operand.dtype))
+        ctx.code.emit(Store(buffer=array, indices=(added((times(tile, count), r)),), value=value, span=operand.region.span))
 
 
-def _named(ctx: Context, name: str, value: Expr) -> Expr:
+def _named(ctx: Context, name: str, value: Expr, limit: int, tests: list[Expr], *, is_certain: bool) -> Expr:
+    """A coordinate by name, known to be below ``limit``: certainly, or where the test added holds."""
     named = ctx.value(name, value)
+    if not is_certain:
+        tests.append(Compare(op="lt", left=named, right=number(limit)))
     if isinstance(named, Var):
-        ctx.scope.add_variable(named, Form.of(0), None)
+        ctx.scope.add_variable(named, Form.of(0), Form.of(limit - 1))
     return named

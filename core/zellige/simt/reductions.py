@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from zellige.analysis.forms import Form
-from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.ir.expr import BOOL, INT32, Binary, BinaryOp, Buffer, Compare, Expr, Load, Var, constant_value
 from zellige.ir.reductions import reduction_dtype
@@ -23,13 +22,8 @@ from zellige.simt.ir import LANE, WARP
 
 
 def emit_reduce(ctx: Context, reduce: Reduce) -> None:
-    """The reduction, combined with what its target holds where the author asks for that."""
-    extents = [constant_value(e) for e in reduce.src.extents]
-    if not all(isinstance(e, int) for e in extents):
-        raise catalogue.E410.error(
-            reduce.span, target=ctx.machine.capabilities.target, operation="a reduction of a size that is not constant"
-        )
-    sizes = [int(e) for e in extents if e is not None]
+    """The reduction of constant extents, combined with what its target holds where the author asks for that."""
+    sizes = [int(constant_value(e) or 0) for e in reduce.src.extents]
     source = _source(ctx, reduce, sizes)
     dtype = reduction_dtype(reduce.src.buffer.dtype, reduce.dst.buffer.dtype)
     held = BOOL if reduce.op in ("any", "all") else dtype
@@ -186,21 +180,24 @@ def _store_map(
     maps.emit_map(ctx, written, distribution=distribution)
 
 
-def through_shared(ctx: Context, buffer: Buffer) -> Buffer:
-    """A copy of a tile in registers that every lane can read: a tile in shared memory, filled by the lanes that hold it."""
+def through_shared(ctx: Context, buffer: Buffer, *, is_kept: bool = False) -> Buffer:
+    """A copy of a tile in registers that every lane can read: a tile in shared memory, filled by the lanes that hold it. Unless it
+    ``is_kept``, the next operation that needs memory of its own takes the same."""
     home = ctx.homes[buffer]
     assert isinstance(home, RegisterHome)
     count, pitch = 1, [1] * len(home.extents)
     for d in reversed(range(len(home.extents))):
         pitch[d] = count
         count *= home.extents[d]
-    memory = ctx.scratch_memory(buffer.dtype, count)
-    staged = Buffer(name=f"{buffer.name}_staged", dtype=buffer.dtype, shape=buffer.shape, space="shared")
+    name = f"{buffer.name}_staged"
+    memory = ctx.kept_memory(name, buffer.dtype, count) if is_kept else ctx.scratch_memory(buffer.dtype, count)
+    staged = Buffer(name=name, dtype=buffer.dtype, shape=buffer.shape, space="shared")
     ctx.homes[staged] = SharedHome(memory=memory, extents=home.extents, pitch=tuple(pitch))
     axes = tuple(Var(name=f"q{d}", dtype=INT32, kind="loop") for d in range(len(home.extents)))
     body = (Store(buffer=staged, indices=axes, value=Load(buffer=buffer, indices=axes)),)
     written = Map(axes=axes, extents=buffer.shape, body=body)
-    ctx.code.touch(writes=(ctx.scratch,))
+    resource = staged if is_kept else ctx.scratch
+    ctx.code.touch(writes=(resource,))
     maps.emit_map(ctx, written, distribution=home.distribution.with_shape(home.extents))
-    ctx.code.touch(reads=(ctx.scratch,))
+    ctx.code.touch(reads=(resource,))
     return staged

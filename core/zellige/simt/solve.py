@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from zellige.ir.expr import Buffer, Load, Region, Var, constant_value
+from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import (
     Alloc,
     Atomic,
@@ -107,9 +108,13 @@ def as_map(statement: Stmt) -> Map | None:
 
 
 class Solver:
-    """Finds the distributions of one launch. ``tilings`` are those of the products that a form executes, by identity of the Gemm."""
+    """Finds the distributions of one launch. ``tilings`` are those of the products that a form executes, by identity of the Gemm.
+    ``are_warps_whole`` False: the block ends within a warp, and nothing is spread over registers."""
 
-    def __init__(self, planned: PlannedLaunch, tilings: dict[int, WarpTiling], *, lanes: int, warps: int) -> None:
+    def __init__(
+        self, planned: PlannedLaunch, tilings: dict[int, WarpTiling], *, lanes: int, warps: int, are_warps_whole: bool = True
+    ) -> None:
+        self._are_warps_whole = are_warps_whole
         self._planned = planned
         self._tilings = tilings
         self._lanes = lanes
@@ -139,12 +144,17 @@ class Solver:
                 if buffer.root not in self._shapes:
                     extents = [constant_value(e) for e in buffer.root.shape]
                     self._shapes[buffer.root] = tuple(int(e or 0) for e in extents)
+                if not self._are_warps_whole:
+                    self._to_shared(buffer.root, "the block ends within a warp")
                 if buffer.alias is not None:
                     self._to_shared(buffer.root, "it is seen in another shape or type")
         for statement in statements:
             self._statement(statement)
 
     def _statement(self, statement: StmtNode) -> None:
+        if not self._planned.launch.lane_vars and _changes_private(statement):
+            for buffer in _fragments(statement):
+                self._to_shared(buffer.root, "every lane needs all of it for a tile of its own")
         match statement:
             case Gemm():
                 self._gemm(statement)
@@ -316,6 +326,15 @@ class Solver:
                 return written.buffer, "it takes what an atomic operation returns, which one lane alone may ask for"
             self.solution.maps[id(entry.statement)] = distribution
         return None
+
+
+def _changes_private(statement: StmtNode) -> bool:
+    """Whether a tile operation writes a tile that every lane has for itself."""
+    if not isinstance(statement, (Map, Copy, Transpose, AtomicTile, Fill, Gemm, Reduce, Scan)):
+        return False
+    inside = {node.buffer for node in walk(statement) if isinstance(node, Alloc)}
+    written = {r.buffer.root for node in walk(statement) if isinstance(node, StmtNode) for r in node.writes()}
+    return any(root.space in PRIVATE for root in written - inside)
 
 
 def lifted(distribution: Distribution, pattern: Sequence[int | None], extents: Sequence[int]) -> Distribution | None:

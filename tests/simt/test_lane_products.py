@@ -1,0 +1,95 @@
+"""Products without a unit, blocks that end within a warp, ways out of loops: run by the simulator, exact with integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige
+import zellige.language as T
+from zellige.driver import dump
+from zellige.ir.expr import BOOL, Const
+from zellige.ir.stmt import Barrier, Break, If, While
+from zellige.simt.code import Code, with_barriers
+
+TARGET = "cuda:sm_80,simulate"
+
+
+def product(m: int, n: int, k: int, *, dtype: str = "float32", a_turned: bool = False, b_turned: bool = False, threads: int = 64) -> Any:
+    a_shape, b_shape = (k, m) if a_turned else (m, k), (n, k) if b_turned else (k, n)
+
+    @T.prim_func
+    def one(A: T.Tensor(a_shape, dtype), B: T.Tensor(b_shape, dtype), C: T.Tensor((m, n), "float32")):
+        with T.Kernel(1, threads=threads):
+            a = T.alloc_shared(a_shape, dtype)
+            b = T.alloc_shared(b_shape, dtype)
+            c = T.alloc_fragment((m, n), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.clear(c)
+            T.gemm(a, b, c, transpose_A=a_turned, transpose_B=b_turned)
+            T.copy(c, C)
+
+    return one
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("shape", [(64, 32, 16), (5, 7, 9), (1, 64, 8), (40, 3, 12)])
+@pytest.mark.parametrize("threads", [32, 96, 128])
+def test_lanes_multiply_and_add(shape: tuple[int, int, int], turned: tuple[bool, bool], threads: int) -> None:
+    m, n, k = shape
+    random = np.random.default_rng(1)
+    a, b = (random.integers(-4, 5, s).astype(np.float32) for s in ((m, k), (k, n)))
+    c = np.full((m, n), np.nan, np.float32)
+    kernel = zellige.compile(product(m, n, k, a_turned=turned[0], b_turned=turned[1], threads=threads), target=TARGET)
+    kernel(np.ascontiguousarray(a.T) if turned[0] else a, np.ascontiguousarray(b.T) if turned[1] else b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_the_text_of_a_product_does_not_grow_with_its_depth() -> None:
+    short, long = (len(dump(product(64, 64, k).kernel, "cuda:sm_80", "source").splitlines()) for k in (16, 128))
+    assert abs(short - long) < 10
+
+
+def test_a_product_reads_shared_memory_by_wide_accesses() -> None:
+    assert "wide16*)a_" in dump(product(64, 64, 32).kernel, "cuda:sm_80", "source")
+
+
+def test_a_barrier_stands_where_a_loop_is_left_early() -> None:
+    """What an iteration read before it broke off is still being read when the loop around begins again."""
+    code, tile = Code(), "tile"
+    true = Const(value=True, dtype=BOOL)
+    code.touch(writes=(tile,))
+    with code.nested() as outer:
+        code.touch(writes=(tile,))
+        with code.nested() as inner:
+            code.touch(reads=(tile,))
+            code.emit(If(condition=true, then=(Break(),)))
+            code.emit(Barrier(scope="block"))
+        code.emit(While(condition=true, body=tuple(inner)))
+    code.emit(While(condition=true, body=tuple(outer)))
+    placed = with_barriers(code.statements)
+    loop = next(s for s in placed if isinstance(s, While))
+    assert isinstance(loop.body[0], Barrier)
+
+
+@pytest.mark.parametrize("threads", [7, 40])
+def test_blocks_that_end_within_a_warp(threads: int) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((5, 9), "int32"), B: T.Tensor((5,), "int32"), C: T.Tensor((threads,), "int32")):
+        with T.Kernel(1, threads=threads):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((5, 9), "int32")
+            s = T.alloc_shared((5,), "int32")
+            T.copy(A, a)
+            T.reduce_sum(a, s, dim=1)
+            T.copy(s, B)
+            C[tx] = s[tx % 5]
+
+    a = np.arange(45, dtype=np.int32).reshape(5, 9)
+    b, c = np.zeros(5, np.int32), np.zeros(threads, np.int32)
+    zellige.compile(kernel, target=TARGET)(a, b, c)
+    np.testing.assert_array_equal(b, a.sum(1))
+    np.testing.assert_array_equal(c, a.sum(1)[np.arange(threads) % 5])
