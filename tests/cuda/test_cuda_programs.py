@@ -184,3 +184,21 @@ def test_rows_that_are_reduced_stay_in_one_warp() -> None:
     assert "lives in shared memory" not in text
     assert "weights_staged" not in text
     assert text.count("shfl_xor") == 2
+
+
+def test_a_few_registers_fewer_for_one_more_block() -> None:
+    arch = ARCHITECTURES["sm_90"]
+    assert compiler.fewer_registers(129, arch, 256, 64 * 1024) == 128
+    assert compiler.fewer_registers(128, arch, 256, 64 * 1024) is None
+    assert compiler.fewer_registers(200, arch, 256, 64 * 1024) is None  # too many to lose
+    assert compiler.fewer_registers(129, arch, 256, 200 * 1024) is None  # no memory for another block
+    assert compiler.fewer_registers(40, arch, 1024, 0) == 32
+
+
+def test_the_compilers_report_is_read() -> None:
+    log = """
+ptxas info    : Compiling entry function 'gemm' for 'sm_90'
+ptxas         .     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 129 registers, used 1 barriers
+"""
+    assert compiler.usage_of(log) == {"gemm": compiler.Usage(registers=129, spilled_bytes=16)}

@@ -18,12 +18,16 @@ KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """``number`` is the compute capability times ten, ``shared_bytes`` what one block may have, ``name`` NVRTC's word."""
+    """``number`` is the compute capability times ten, ``shared_bytes`` what one block may have, ``name`` NVRTC's word. What a processor has
+    for all its blocks: ``processor_shared_bytes``, ``processor_lanes``, ``processor_registers``."""
 
     number: int
     name: str
     shared_bytes: int
     processors: int
+    processor_shared_bytes: int
+    processor_lanes: int
+    processor_registers: int = 65536
 
     @property
     def has_async_copies(self) -> bool:
@@ -35,17 +39,19 @@ class Architecture:
 
 
 _ROWS: Final = (
-    Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40),
-    Architecture(number=80, name="sm_80", shared_bytes=163 * KIB, processors=108),
-    Architecture(number=86, name="sm_86", shared_bytes=99 * KIB, processors=84),
-    Architecture(number=87, name="sm_87", shared_bytes=163 * KIB, processors=16),
-    Architecture(number=89, name="sm_89", shared_bytes=99 * KIB, processors=128),
-    Architecture(number=90, name="sm_90", shared_bytes=227 * KIB, processors=132),
-    Architecture(number=90, name="sm_90a", shared_bytes=227 * KIB, processors=132),
-    Architecture(number=100, name="sm_100", shared_bytes=227 * KIB, processors=148),
-    Architecture(number=100, name="sm_100a", shared_bytes=227 * KIB, processors=148),
-    Architecture(number=120, name="sm_120", shared_bytes=99 * KIB, processors=170),
-    Architecture(number=120, name="sm_120a", shared_bytes=99 * KIB, processors=170),
+    Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40, processor_shared_bytes=64 * KIB, processor_lanes=1024),
+    Architecture(number=80, name="sm_80", shared_bytes=163 * KIB, processors=108, processor_shared_bytes=164 * KIB, processor_lanes=2048),
+    Architecture(number=86, name="sm_86", shared_bytes=99 * KIB, processors=84, processor_shared_bytes=100 * KIB, processor_lanes=1536),
+    Architecture(number=87, name="sm_87", shared_bytes=163 * KIB, processors=16, processor_shared_bytes=164 * KIB, processor_lanes=1536),
+    Architecture(number=89, name="sm_89", shared_bytes=99 * KIB, processors=128, processor_shared_bytes=100 * KIB, processor_lanes=1536),
+    Architecture(number=90, name="sm_90", shared_bytes=227 * KIB, processors=132, processor_shared_bytes=228 * KIB, processor_lanes=2048),
+    Architecture(number=90, name="sm_90a", shared_bytes=227 * KIB, processors=132, processor_shared_bytes=228 * KIB, processor_lanes=2048),
+    Architecture(number=100, name="sm_100", shared_bytes=227 * KIB, processors=148, processor_shared_bytes=228 * KIB, processor_lanes=2048),
+    Architecture(
+        number=100, name="sm_100a", shared_bytes=227 * KIB, processors=148, processor_shared_bytes=228 * KIB, processor_lanes=2048
+    ),
+    Architecture(number=120, name="sm_120", shared_bytes=99 * KIB, processors=170, processor_shared_bytes=100 * KIB, processor_lanes=1536),
+    Architecture(number=120, name="sm_120a", shared_bytes=99 * KIB, processors=170, processor_shared_bytes=100 * KIB, processor_lanes=1536),
 )
 
 ARCHITECTURES: Final = {row.name: row for row in _ROWS}

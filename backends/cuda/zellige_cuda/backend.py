@@ -117,10 +117,16 @@ class CudaBackend:
 
             return simulated_binary(emitted)
         from zellige_cuda.architectures import architecture
-        from zellige_cuda.compiler import compile_cubin
+        from zellige_cuda.compiler import compile_cubin, compile_for_occupancy
+        from zellige_cuda.kernel import functions_of
 
         arch = architecture(self._with_arch(ctx.target))
-        cubin, log = compile_cubin(emitted.text, "kernel", arch.name)
+        functions = functions_of(emitted)
+        if len(functions) == 1:
+            first = functions[0]
+            cubin, log = compile_for_occupancy(emitted.text, "kernel", arch, first["threads"], first["shared"])
+        else:
+            cubin, log = compile_cubin(emitted.text, "kernel", arch.name)
         return Binary(data=cubin, format="cubin", log=log)
 
     @hookimpl

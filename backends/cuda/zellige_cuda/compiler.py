@@ -6,9 +6,12 @@ its log where it refuses.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from zellige.diagnostics import catalogue
+from zellige_cuda.architectures import KIB, Architecture
 
 _OPTIONS = ("-default-device", "--std=c++17", "--ptxas-options=-v", "-diag-suppress=177,550", "-lineinfo")
 
@@ -50,3 +53,53 @@ def _checked(api: Any, answer: tuple[Any, ...]) -> tuple[Any, ...]:
     if answer[0] != api.nvrtcResult.NVRTC_SUCCESS:
         raise catalogue.E502.error(tool="NVRTC", log=str(answer[0]))
     return answer[1:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the compiler says of one kernel: registers a lane, bytes of local memory by spills."""
+
+    registers: int
+    spilled_bytes: int
+
+
+def usage_of(log: str) -> dict[str, Usage]:
+    """The compiler's report on each kernel, by name."""
+    found: dict[str, Usage] = {}
+    name, spilled = "", 0
+    for line in log.splitlines():
+        if match := re.search(r"Compiling entry function '(\w+)'", line):
+            name, spilled = match[1], 0
+        elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spilled = int(match[1]) + int(match[2])
+        elif match := re.search(r"Used (\d+) registers", line):
+            found[name] = Usage(registers=int(match[1]), spilled_bytes=spilled)
+    return found
+
+
+def compile_for_occupancy(text: str, name: str, arch: Architecture, threads: int, shared_bytes: int) -> tuple[bytes, str]:
+    """(cubin, log) of a unit with one kernel. Where a few registers fewer let one more block run beside the others, it is compiled again
+    with that many, and that is kept if nothing spills."""
+    cubin, log = compile_cubin(text, name, arch.name)
+    usage = usage_of(log)
+    if len(usage) != 1:
+        return cubin, log
+    used = next(iter(usage.values()))
+    wanted = fewer_registers(used.registers, arch, threads, shared_bytes)
+    if wanted is None or used.spilled_bytes:
+        return cubin, log
+    again, said = compile_cubin(text, name, arch.name, (f"--maxrregcount={wanted}",))
+    if any(u.spilled_bytes for u in usage_of(said).values()):
+        return cubin, log
+    return again, said
+
+
+def fewer_registers(registers: int, arch: Architecture, threads: int, shared_bytes: int) -> int | None:
+    """The registers a lane with which one block more fits a processor, where that is at most an eighth fewer; None otherwise."""
+    by_lanes = arch.processor_lanes // threads
+    by_memory = arch.processor_shared_bytes // (shared_bytes + KIB) if shared_bytes else by_lanes
+    blocks = arch.processor_registers // (-(-registers // 8) * 8 * threads)
+    if blocks + 1 > min(by_lanes, by_memory):
+        return None
+    fitting = arch.processor_registers // ((blocks + 1) * threads) // 8 * 8
+    return fitting if fitting < registers <= fitting * 9 // 8 else None

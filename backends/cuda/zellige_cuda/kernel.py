@@ -48,6 +48,12 @@ def facts_of(module: Module, kernel: Kernel) -> str:
     return json.dumps(functions)
 
 
+def functions_of(emitted: Emitted) -> list[dict[str, Any]]:
+    """What :func:`facts_of` put down of each launch."""
+    found: list[dict[str, Any]] = json.loads(emitted.facts)
+    return found
+
+
 class CudaKernel:
     """Code that is loaded into the current context at the first launch there; before that it can be looked at without a device."""
 
@@ -55,7 +61,7 @@ class CudaKernel:
         self._kernel = kernel
         self._text = source.text
         self._binary = binary
-        self._functions = json.loads(source.facts)
+        self._functions = functions_of(source)
         self._sizes = list(size_vars(kernel))
         self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
         self._loaded: dict[int, tuple[list[Any], int]] = {}
