@@ -89,6 +89,8 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
 
 def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
     """``owner[position] = value``; a Python container that holds a variable there stores into the variable."""
+    if isinstance(owner, PendingTensor):
+        owner = owner.tile()
     if isinstance(owner, (Tile, TileRegion, Scalar)) or hasattr(owner, "buffer"):
         owner[position] = value
         return

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend.builder import Builder
-from zellige.frontend.parameters import GivenTensor, PendingTensor, declare_parameter, scalar_dtype
+from zellige.frontend.parameters import GivenTensor, PendingTensor, declare_parameter, scalar_dtype, without_parentheses
 from zellige.frontend.primfunc import KernelFunction, TracedKernel, prim_func, trace_kernel
 from zellige.frontend.scopes import Frame, Trace
 from zellige.frontend.specs import PointerSpec, TensorSpec
@@ -201,7 +201,7 @@ class EagerFunction:
 def _annotation(function: KernelFunction, name: str) -> Any:
     annotation = function.signature.parameters[name].annotation
     if not isinstance(annotation, str):
-        return annotation
+        return without_parentheses(annotation)
     return function.annotation(function.frame(Trace(Builder(function.name, function.span))), name)
 
 

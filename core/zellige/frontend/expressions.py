@@ -131,8 +131,14 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     span = frame.here(node)
     try:
         return owner[position]
-    except (TypeError, IndexError, KeyError):
+    except (TypeError, IndexError, KeyError) as error:
         refuse_run_time_index(owner, position, span)
+        if isinstance(owner, Scalar) and not hasattr(type(owner), "__getitem__"):
+            what = ast.unparse(node.value)
+            raise catalogue.E110.error(
+                span, kind="TypeError", message=f"{what} is a number of type {owner.dtype} and has no elements",
+                hint=f"leave out the index, or declare {what} as a tensor or a tile",
+            ) from error
         raise
 
 

@@ -85,6 +85,11 @@ class _Vacant:
     """Holds the place of a tensor among the parameters until its shape is known."""
 
 
+def without_parentheses(annotation: Any) -> Any:
+    """What an annotation means: ``A: T.Tensor`` is ``A: T.Tensor()``, a tensor whose shape the call or the body gives."""
+    return annotation() if getattr(annotation, "is_tensor_factory", False) else annotation
+
+
 def declare_parameter(
     builder: Builder, name: str, annotation: Any, *, given: GivenTensor | None, span: Span | None
 ) -> Any:

@@ -18,7 +18,7 @@ from zellige.frontend import arithmetic, comprehensions, control, matching, stat
 from zellige.frontend.builder import Builder, Settings
 from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
-from zellige.frontend.parameters import PendingTensor, close_parameters, declare_parameter
+from zellige.frontend.parameters import PendingTensor, close_parameters, declare_parameter, without_parentheses
 from zellige.frontend.scopes import Frame, Trace
 from zellige.frontend.source import FunctionSource, function_source
 from zellige.frontend.values import Tile
@@ -95,19 +95,19 @@ class KernelFunction:
         """The annotation of a parameter; one that is text (``from __future__ import annotations``) is evaluated now."""
         annotation = self.signature.parameters[name].annotation
         if not isinstance(annotation, str):
-            return annotation
+            return without_parentheses(annotation)
         arguments = self.source.node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             if argument.arg == name and argument.annotation is not None:
                 outside = self.frame(frame.trace)
                 outside.kind = "comprehension"  # annotations see the names around the function, not its locals
                 with located(frame.trace):
-                    return _evaluated_text(outside, evaluate(outside, argument.annotation))
+                    return without_parentheses(_evaluated_text(outside, evaluate(outside, argument.annotation), argument.annotation))
         return annotation
 
 
-def _evaluated_text(frame: Frame, annotation: Any) -> Any:
-    """An annotation that is itself text: the name of an element type, or an expression."""
+def _evaluated_text(frame: Frame, annotation: Any, place: ast.expr) -> Any:
+    """An annotation that is itself text: the name of an element type, or an expression, which stands at ``place``."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -115,9 +115,12 @@ def _evaluated_text(frame: Frame, annotation: Any) -> Any:
     except UnknownDType:
         pass
     try:
-        return evaluate(frame, ast.parse(annotation, mode="eval").body)
+        expression = ast.parse(annotation, mode="eval").body
     except SyntaxError:
         return annotation
+    for node in ast.walk(expression):
+        ast.copy_location(node, place)
+    return evaluate(frame, expression)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,6 +41,8 @@ class TensorFactory:
     form.
     """
 
+    is_tensor_factory = True
+
     def __init__(self, name: str, *, strided: bool, space: str = "global") -> None:
         self._name = name
         self._strided = strided
