@@ -53,7 +53,8 @@ _EXPONENTIALS: Final = frozenset(("exp", "exp2", "exp10", "expm1"))
 
 def lint(kernel: Kernel) -> list[Diagnostic]:
     """Everything found, in the order of the codes."""
-    found = [*_unwritten_outputs(kernel, _Accesses.of(kernel, {})), *_uncovered(kernel)]
+    accesses = _Accesses.of(kernel, {})
+    found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, accesses)]
     for launch in kernel.launches:
         found.extend(_uncleared(launch))
         found.extend(_narrowed(launch))
@@ -165,16 +166,16 @@ def _unwritten_outputs(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnost
         )
 
 
-def _uncovered(kernel: Kernel) -> Iterator[Diagnostic]:
-    """Tensors whose writes all end before their size in a dimension that the grid divides."""
+def _uncovered(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
+    """Tensors whose writes all end before their size in a dimension that the grid divides. ``accesses`` are those of unknown sizes."""
     names = size_vars(kernel)
-    samples = [{var: Interval(value, value) for var in names} for value in (_SAMPLES if names else (0,))]
-    tried = [(sizes, _Accesses.of(kernel, sizes)) for sizes in samples]
+    samples = [{var: Interval(value, value) for var in names} for value in _SAMPLES] if names else []
+    tried = [(sizes, _Accesses.of(kernel, sizes)) for sizes in samples] or [({}, accesses)]
     for param in kernel.params:
         if not isinstance(param, TensorParam) or param.role == "workspace":
             continue
         for axis, size in enumerate(param.buffer.shape):
-            found = [_short_of(accesses, param, axis, interval(size, sizes).high) for sizes, accesses in tried]
+            found = [_short_of(known, param, axis, interval(size, sizes).high) for sizes, known in tried]
             if not found or any(f is None for f in found):
                 continue
             stop, tile, span = found[0] or (0, 1, None)

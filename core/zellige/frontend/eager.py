@@ -91,23 +91,9 @@ class EagerTrace:
     arguments: tuple[str, ...]
 
 
-def described_in_body(function: KernelFunction) -> frozenset[str]:
-    """Names of parameters that the body annotates or hands to T.make_tensor: tensors, whatever a call gives."""
-    names = set(function.signature.parameters)
-    found: set[str] = set()
-    for node in ast.walk(function.source.node):
-        if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
-            called = node.func
-            if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "make_tensor":
-                found.add(node.args[0].id)
-    return frozenset(found & names)
-
-
 def opens_kernel(function: KernelFunction) -> bool:
     """Whether the function's own body shows that it is a kernel: T.Kernel, T.const, T.empty, or an annotated tensor."""
-    if described_in_body(function):
+    if function.described_in_body:
         return True
     for parameter in function.signature.parameters.values():
         if isinstance(parameter.annotation, (TensorSpec, PointerSpec)):
@@ -159,7 +145,7 @@ class EagerFunction:
     def of(cls, function: KernelFunction) -> EagerFunction:
         """E128: a variadic parameter."""
         function.refuse_variadic()
-        in_body = described_in_body(function)
+        in_body = function.described_in_body
         kinds: dict[str, ParameterKind] = {}
         annotations: dict[str, Any] = {}
         for name in function.signature.parameters:

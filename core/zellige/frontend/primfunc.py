@@ -10,6 +10,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from zellige.diagnostics import CompileError, Span, catalogue
@@ -53,6 +54,19 @@ class KernelFunction:
     @property
     def name(self) -> str:
         return self.function.__name__
+
+    @cached_property
+    def described_in_body(self) -> frozenset[str]:
+        """Names of parameters that the body annotates or hands to T.make_tensor: tensors, whatever a call gives."""
+        found: set[str] = set()
+        for node in ast.walk(self.source.node):
+            if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
+                called = node.func
+                if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "make_tensor":
+                    found.add(node.args[0].id)
+        return frozenset(found & set(self.signature.parameters))
 
     @property
     def span(self) -> Span:

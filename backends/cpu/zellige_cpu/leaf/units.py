@@ -10,7 +10,7 @@ k. The word of a is broadcast to all lanes, b has one word a column.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype
@@ -21,19 +21,24 @@ if TYPE_CHECKING:
     from zellige_cpu.text import Function, Value
 
 
-class Unit(NamedTuple):
+class Unit:
     """``a`` and ``b`` are the types of packed operands. ``intrinsic`` is empty where plain instructions do.
 
     ``is_biased``: a is packed with 128 added, since the instruction takes it as unsigned, and panels of b carry what that adds.
     """
 
-    name: str
-    a: DType
-    b: DType
-    accumulator: DType
-    group: int = 1
-    intrinsic: str = ""
-    is_biased: bool = False
+    __slots__ = ("a", "accumulator", "b", "group", "intrinsic", "is_biased", "name")
+
+    def __init__(
+        self, *, name: str, a: DType, b: DType, accumulator: DType, group: int = 1, intrinsic: str = "", is_biased: bool = False
+    ) -> None:
+        self.name: Final = name
+        self.a: Final = a
+        self.b: Final = b
+        self.accumulator: Final = accumulator
+        self.group: Final = group
+        self.intrinsic: Final = intrinsic
+        self.is_biased: Final = is_biased
 
     @property
     def word(self) -> str:
