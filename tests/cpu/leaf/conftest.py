@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +19,7 @@ _BASELINE = frozenset({"64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
 def narrowed(host: Host, cpu: str, features: frozenset[str], vector_bytes: int, vector_registers: int) -> Host:
     """``host`` as if it had only ``features`` of its own."""
     kept = host.features & features
-    return dataclasses.replace(
-        host,
+    return host._replace(
         cpu=cpu,
         features=kept,
         disabled=host.disabled | (host.features - kept),
