@@ -188,11 +188,11 @@ def test_rows_that_are_reduced_stay_in_one_warp() -> None:
 
 def test_a_few_registers_fewer_for_one_more_block() -> None:
     arch = ARCHITECTURES["sm_90"]
-    assert compiler.fewer_registers(129, arch, 256, 64 * 1024) == 128
-    assert compiler.fewer_registers(128, arch, 256, 64 * 1024) is None
-    assert compiler.fewer_registers(200, arch, 256, 64 * 1024) is None  # too many to lose
-    assert compiler.fewer_registers(129, arch, 256, 200 * 1024) is None  # no memory for another block
-    assert compiler.fewer_registers(36, arch, 1024, 0) == 32
+    assert compiler.more_blocks(129, arch, 256, 64 * 1024) == 2
+    assert compiler.more_blocks(128, arch, 256, 64 * 1024) is None
+    assert compiler.more_blocks(200, arch, 256, 64 * 1024) is None  # too many to lose
+    assert compiler.more_blocks(129, arch, 256, 200 * 1024) is None  # no memory for another block
+    assert compiler.more_blocks(36, arch, 1024, 0) == 2
 
 
 def test_the_compilers_report_is_read() -> None:
@@ -202,3 +202,11 @@ ptxas         .     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill lo
 ptxas info    : Used 129 registers, used 1 barriers
 """
     assert compiler.usage_of(log) == {"gemm": compiler.Usage(registers=129, spilled_bytes=16)}
+
+
+def test_the_kernel_with_one_block_more_is_kept() -> None:
+    text = dump(gemm(128, 128, 32, "float16", 4).kernel, "cuda:sm_90", "source")
+    assert "__launch_bounds__(128, BLOCKS_BESIDE)" in text
+    cubin, log = compiler.compile_cubin(text, "kernel", "sm_90", ("-DBLOCKS_BESIDE=3",))
+    assert cubin.startswith(b"\x7fELF")
+    assert all(usage.registers <= 168 for usage in compiler.usage_of(log).values())

@@ -85,21 +85,21 @@ def compile_for_occupancy(text: str, name: str, arch: Architecture, threads: int
     if len(usage) != 1:
         return cubin, log
     used = next(iter(usage.values()))
-    wanted = fewer_registers(used.registers, arch, threads, shared_bytes)
+    wanted = more_blocks(used.registers, arch, threads, shared_bytes)
     if wanted is None or used.spilled_bytes:
         return cubin, log
-    again, said = compile_cubin(text, name, arch.name, (f"--maxrregcount={wanted}",))
+    again, said = compile_cubin(text, name, arch.name, (f"-DBLOCKS_BESIDE={wanted}",))
     if any(u.spilled_bytes for u in usage_of(said).values()):
         return cubin, log
     return again, said
 
 
-def fewer_registers(registers: int, arch: Architecture, threads: int, shared_bytes: int) -> int | None:
-    """The registers a lane with which one block more fits a processor, where that is at most an eighth fewer; None otherwise."""
+def more_blocks(registers: int, arch: Architecture, threads: int, shared_bytes: int) -> int | None:
+    """The blocks that fit a processor with at most an eighth fewer registers a lane, where they are one more than now; None otherwise."""
     by_lanes = arch.processor_lanes // threads
     by_memory = arch.processor_shared_bytes // (shared_bytes + KIB) if shared_bytes else by_lanes
     blocks = arch.processor_registers // (-(-registers // 8) * 8 * threads)
     if blocks + 1 > min(by_lanes, by_memory):
         return None
     fitting = arch.processor_registers // ((blocks + 1) * threads) // 8 * 8
-    return fitting if fitting < registers <= fitting * 9 // 8 else None
+    return blocks + 1 if fitting < registers <= fitting * 9 // 8 else None
