@@ -143,6 +143,23 @@ def test_lane_kernels_with_shuffles_and_barriers() -> None:
     agree(exchange, whole_numbers(64, np.int32, high=90), np.zeros(64, np.int32), np.zeros(64, np.int32))
 
 
+def test_every_lane_has_the_whole_of_a_local_tile() -> None:
+    """What one operation of a block writes to it another may read in any order."""
+
+    @T.prim_func
+    def through(A: T.Tensor((8, 4), "int32"), B: T.Tensor((4, 8), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_local((8, 4), "int32")
+            twice = T.alloc_local((8, 4), "int32")
+            T.copy(A, tile)
+            for i, j in T.Parallel(8, 4):
+                twice[i, j] = tile[7 - i, j] * 2
+            for i, j in T.Parallel(4, 8):
+                B[i, j] = twice[j, 3 - i]
+
+    agree(through, whole_numbers((8, 4), np.int32, high=90), np.zeros((4, 8), np.int32))
+
+
 def test_torch_tensors_of_the_host() -> None:
     torch = pytest.importorskip("torch")
     kernel = zellige.compile(product(16, 16, 16, "float16", 1, 16, 16, 16, threads=32), target=TARGET)

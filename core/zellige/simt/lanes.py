@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from zellige.ir.expr import Buffer, Expr, Load, Var
-from zellige.ir.lanes import PRIVATE, is_collective, tile_regions
-from zellige.ir.stmt import Atomic, Barrier, Map, ReducerUpdate, Shuffle, Stmt, StmtNode, Vote
+from zellige.ir.lanes import PRIVATE, is_collective
+from zellige.ir.stmt import Alloc, Atomic, Barrier, Map, Print, ReducerUpdate, Shuffle, Stmt, StmtNode, Vote
 from zellige.ir.traverse import rebuilt, walk
 from zellige.simt import elements
 from zellige.simt.context import Context
@@ -32,10 +32,33 @@ def emit(ctx: Context, statement: Barrier | Shuffle | Vote) -> None:
 def is_private(ctx: Context, statement: Stmt) -> bool:
     """Whether each lane runs a tile operation for itself."""
     if not ctx.has_lanes or ctx.dependence is None:
-        return bool(tile_regions(statement)) and all(r.buffer.root.space in PRIVATE for r in tile_regions(statement))
+        return _writes_own_copies(statement)
     if isinstance(statement, Map):
         return ctx.dependence.is_private_map(statement)
     return not is_collective(statement)
+
+
+def _writes_own_copies(statement: Stmt) -> bool:
+    """Whether all that a block's operation changes are tiles of which every lane has a copy: then each lane makes all of them, since
+    any lane may read any element later. What reads fragments is shared out as they are."""
+    written: set[Buffer] = set()
+    own: set[Buffer] = set()
+    for node in walk(statement):
+        match node:
+            case Print():
+                return False
+            case Alloc(buffer=buffer):
+                own.add(buffer)
+            case Load(buffer=buffer) if buffer.root.space == "fragment":
+                return False
+            case StmtNode():
+                if any(r.buffer.root.space == "fragment" for r in node.reads()):
+                    return False
+                written.update(r.buffer.root for r in node.writes())
+            case _:
+                pass
+    written -= own
+    return bool(written) and all(root.space in PRIVATE for root in written)
 
 
 def may_differ(ctx: Context, expr: Expr) -> bool:
