@@ -160,6 +160,22 @@ def test_every_lane_has_the_whole_of_a_local_tile() -> None:
     agree(through, whole_numbers((8, 4), np.int32, high=90), np.zeros((4, 8), np.int32))
 
 
+def test_a_tensor_that_begins_between_wide_accesses_is_refused() -> None:
+    @T.prim_func
+    def move(A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((16, 16), "float16")
+            T.copy(A, tile)
+            T.copy(tile, B)
+
+    kernel = zellige.compile(move, target=TARGET)
+    data = np.zeros(256 + 16, np.float16)
+    start = -data.ctypes.data // 2 % 8
+    kernel(data[start:][:256].reshape(16, 16), np.zeros((16, 16), np.float16))
+    with pytest.raises(LaunchError, match="E610.*16 bytes"):
+        kernel(data[start + 1 :][:256].reshape(16, 16), np.zeros((16, 16), np.float16))
+
+
 def test_torch_tensors_of_the_host() -> None:
     torch = pytest.importorskip("torch")
     kernel = zellige.compile(product(16, 16, 16, "float16", 1, 16, 16, 16, threads=32), target=TARGET)

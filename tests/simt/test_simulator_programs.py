@@ -27,8 +27,8 @@ SHAPES = {
 
 QUICK = ("softmax", "transpose", "vector_add")
 
-ALIGNED_ONLY = "E653"
-"""Generated programs get tensors that are aligned to their elements only; wide accesses to such are a fault of the caller."""
+ALIGNED_ONLY = "E610"
+"""Generated programs get tensors that are aligned to their elements only; programs with wide accesses refuse such."""
 
 
 def problems(seeds: range) -> list[str]:

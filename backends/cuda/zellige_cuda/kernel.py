@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from zellige.diagnostics import catalogue
+from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary, Emitted
+from zellige.simt.alignment import require, required
 from zellige.simt.ir import Module, Pointer
 from zellige_cuda import device
 
@@ -35,15 +37,17 @@ def facts_of(module: Module, kernel: Kernel) -> str:
     scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
     sizes = list(size_vars(kernel))
 
-    def place(param: Any) -> list[Any]:
+    def place(param: Any, alignments: dict[Buffer, int]) -> list[Any]:
         if isinstance(param, Pointer):
-            return ["tensor", tensors.index(param.tensor)]
+            return ["tensor", tensors.index(param.tensor), alignments[param.tensor]]
         if param.var in scalars:
-            return ["scalar", scalars.index(param.var)]
-        return ["size", sizes.index(param.var)]
+            return ["scalar", scalars.index(param.var), 0]
+        return ["size", sizes.index(param.var), 0]
 
     functions = [
-        {"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": [place(p) for p in f.params]} for f in module.functions
+        {"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": [place(p, aligned) for p in f.params]}
+        for f in module.functions
+        for aligned in (required(f),)
     ]
     return json.dumps(functions)
 
@@ -63,6 +67,7 @@ class CudaKernel:
         self._binary = binary
         self._functions = functions_of(source)
         self._sizes = list(size_vars(kernel))
+        self._tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
         self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
         self._loaded: dict[int, tuple[list[Any], int]] = {}
 
@@ -105,8 +110,10 @@ class CudaKernel:
     def _arguments(self, places: list[list[Any]], pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> Any:
         held: list[Any] = []
         types: list[Any] = []
-        for kind, index in places:
+        for kind, index, alignment in places:
             if kind == "tensor":
+                tensor = self._tensors[index]
+                require(tensor.name, str(tensor.dtype), alignment, pointers[index], tensor.dtype.bytes)
                 held.append(pointers[index])
                 types.append(ctypes.c_void_p)
                 continue

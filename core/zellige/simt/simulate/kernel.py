@@ -17,6 +17,7 @@ from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary, Emitted
+from zellige.simt.alignment import require, required
 from zellige.simt.ir import Module, Pointer
 from zellige.simt.simulate.run import simulate
 
@@ -61,9 +62,11 @@ class SimulatedKernel:
         addresses = dict(zip(tensors, pointers))
         memories: dict[Buffer, Any] = {}
         for function in self.module.functions:
+            alignments = required(function)
             for param in function.params:
                 if isinstance(param, Pointer):
-                    address = addresses[param.tensor]
+                    address, tensor = addresses[param.tensor], param.tensor
+                    require(tensor.name, str(tensor.dtype), alignments[tensor], address, tensor.dtype.bytes)
                     elements = max(0, evaluate_size(param.buffer.shape[0], numbers)) if address else 0
                     memories[param.tensor] = memory_at(address, elements * param.buffer.dtype.bytes).cells
         simulate(self.module, memories, given)
