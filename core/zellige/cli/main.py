@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "explain-error": "zellige.cli.errors:explain_error",
     "doctor": "zellige.cli.doctor:doctor",
     "backends": "zellige.cli.backends:backends",
+    "new-backend": "zellige.cli.new_backend:new_backend",
     "fuzz": "zellige.cli.fuzz:fuzz",
 }
 

@@ -132,3 +132,21 @@ E745 = code(
     "{file} {reason}",
     hint="nothing was taken from it; `zellige cache export` makes bundles",
 )
+E750 = code(
+    "E750",
+    "name cannot be a backend's",
+    "the name {name!r} {reason}",
+    hint="choose another, such as the name of your company or device",
+)
+E751 = code(
+    "E751",
+    "folder has files",
+    "{folder} is there already and is not empty",
+    hint="name another folder with --into, or remove it",
+)
+E752 = code(
+    "E752",
+    "no starting point for this family",
+    "there is no starting point for backends of the family {family!r}",
+    hint="families: {families}; a machine with lanes is built on zellige.simt, as docs/write-a-backend.md says",
+)

@@ -1,0 +1,105 @@
+"""``zellige new-backend``: a vendor's package, written from the template backend.
+
+In: a name, a family, a folder. Out: a folder ``zellige-NAME`` with a package that installs beside Zellige, is discovered and passes its
+own tests. The template is found as every backend is, by its entry point; its files are copied with the name in place of its own, and what
+stands around a package (pyproject, README, tests, CI) is made from its folder ``skeleton``, in which NAME stands for the name.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zellige.diagnostics import catalogue
+from zellige.plugin.registry import registry
+from zellige.target import AUTO, Target
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+TEMPLATE: Final = "template"
+"""The target of the backend that new ones are copied from."""
+
+FAMILIES: Final = ("vector",)
+"""The families that have a starting point."""
+
+AROUND: Final = {
+    "pyproject.toml.txt": "pyproject.toml",
+    "README.md.txt": "README.md",
+    "ci.yml.txt": ".github/workflows/tests.yml",
+    "gitignore.txt": ".gitignore",
+    "kernels.py.txt": "tests/kernels.py",
+    "test_backend.py.txt": "tests/test_backend.py",
+}
+"""The files around the package: in the skeleton, and in the folder that is written."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@click.command("new-backend")
+@click.argument("name")
+@click.option("--family", default="vector", show_default=True, help=f"What it starts from: {', '.join(FAMILIES)}.")
+@click.option("--into", default=".", show_default=True, type=click.Path(file_okay=False, path_type=Path), help="Where the folder is made.")
+def new_backend(name: str, family: str, into: Path) -> None:
+    """Write a package for a backend of your own, from the smallest complete one.
+
+    NAME becomes the target's name; the package is zellige_NAME in the folder zellige-NAME.
+    """
+    folder = write_package(name, family, into)
+    click.echo(f"{folder}: the backend {name}. Next:")
+    click.echo(f"  pip install -e '{folder}[dev]'\n  zellige backends list\n  pytest {folder}")
+
+
+def write_package(name: str, family: str, into: Path) -> Path:
+    """The folder that was written. Raises E750 for a name that cannot be used, E751 for a folder with files, E752 for another family."""
+    if family not in FAMILIES:
+        raise catalogue.E752.error(family=family, families=", ".join(FAMILIES))
+    reason = _unfit(name)
+    if reason:
+        raise catalogue.E750.error(name=name, reason=reason)
+    folder = into / f"zellige-{name}"
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise catalogue.E751.error(folder=str(folder))
+    template = registry().backend(Target(name=TEMPLATE)).package
+    written = {
+        f"zellige_{name}/{file.name}": _renamed(_text(file), template, name) for file in files(template).iterdir() if _is_source(file)
+    }
+    written[f"zellige_{name}/py.typed"] = ""
+    skeleton = files(template) / "skeleton"
+    written.update((place, _text(skeleton / source).replace("NAME", name)) for source, place in AROUND.items())
+    for place, text in written.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(text, encoding="utf-8")
+    return folder
+
+
+def _unfit(name: str) -> str:
+    """Why a name cannot be a backend's; empty where it can."""
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        return "is no lower-case identifier of letters, digits and underscores"
+    if name == AUTO:
+        return "means the choice of a target"
+    taken = {*registry().target_names(), *(report.name for report in registry().reports())}
+    return "is taken by a backend that is installed here" if name in taken else ""
+
+
+def _is_source(file: Traversable) -> bool:
+    return file.is_file() and file.name.endswith(".py")
+
+
+def _text(file: Traversable) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def _renamed(text: str, package: str, name: str) -> str:
+    """A file of the template as one of the new package."""
+    title = "".join(part.capitalize() for part in name.split("_"))
+    text = text.replace(package, f"zellige_{name}").replace(f'"{TEMPLATE}"', f'"{name}"').replace('vendor="zellige"', f'vendor="{title}"')
+    text = text.replace(TEMPLATE.capitalize(), title).replace(f"the machine of the {TEMPLATE}", f"the simulated {name}")
+    beginning = f"The backend {name}, written from the smallest complete one of Zellige by ``zellige new-backend {name}``."
+    return re.sub(r"The smallest complete backend, .*?\.\n", lambda _: beginning + "\n", text, count=1, flags=re.DOTALL)

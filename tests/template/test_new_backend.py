@@ -1,0 +1,92 @@
+"""``zellige new-backend``: a vendor's first hour, as a new user would spend it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from zellige.cli.new_backend import write_package
+from zellige.diagnostics import CompileError
+
+PAGE = Path(__file__).parents[2] / "docs" / "write-a-backend.md"
+
+
+MODULES = {"zellige": ("-c", "from zellige.cli.main import main; main()"), "pip": ("-m", "pip"), "pytest": ("-m", "pytest")}
+
+
+def run(command: str, top: Path) -> str:
+    """A command of the manual in the folder ``top``, of a user who installs into ``top / "site"``."""
+    words = shlex.split(command)
+    if words[0] in MODULES:
+        words = [sys.executable, *MODULES[words[0]], *words[1:], *(("--target", str(top / "site")) if words[0] == "pip" else ())]
+    environment = {**os.environ, "PYTHONPATH": str(top / "site"), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "COLUMNS": "160"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, cwd=top)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def section(title: str) -> str:
+    return PAGE.read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.fixture(scope="module")
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the commands of the manual's first hour have been run, each with the output that the manual shows of it."""
+    top = tmp_path_factory.mktemp("vendor")
+    blocks = re.findall(r"```console\n(.*?)```", section("A vendor's first hour"), flags=re.DOTALL)
+    output, commands = "", 0
+    for line in "".join(blocks).splitlines():
+        if line.startswith("$ "):
+            output, commands = run(line[2:], top), commands + 1
+        else:
+            assert line in output, f"{line!r} is not in\n{output}"
+    assert commands >= 8
+    return top
+
+
+def test_the_first_hour_is_as_the_manual_says(vendor: Path) -> None:
+    explained = run("zellige explain zellige-acme/tests/kernels.py:gemm --target acme", vendor)
+    assert "16x16x16" not in explained
+
+
+def test_the_manual_s_tuned_product_is_right(vendor: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", section("To a tuned GEMM"), flags=re.DOTALL)
+    (vendor / "tuned.py").write_text(f"if __name__ == '__main__':\n{textwrap.indent(code, '    ')}", encoding="utf-8")
+    run(f"{sys.executable} tuned.py", vendor)
+
+
+def test_nothing_of_the_template_s_name_is_left(tmp_path: Path) -> None:
+    folder = write_package("acme", "vector", tmp_path)
+    texts = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert len(texts) == 14
+    assert not [path for path, text in texts.items() if "zellige_template" in text]
+    assert not [path for path, text in texts.items() if path.parent.name != "zellige_acme" and "NAME" in text]
+    assert 'NAME: Final = "acme"' in texts[folder / "zellige_acme" / "backend.py"]
+
+
+@pytest.mark.parametrize("name", ["cpu", "llvm", "interp", "auto", "Acme", "a-b", "1st", "class", ""])
+def test_a_name_that_cannot_be_used_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="E750"):
+        write_package(name, "vector", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "zellige-acme").mkdir()
+    (tmp_path / "zellige-acme" / "mine").write_text("work", encoding="utf-8")
+    with pytest.raises(CompileError, match="E751: .*zellige-acme is there already"):
+        write_package("acme", "vector", tmp_path)
+    assert [path.name for path in (tmp_path / "zellige-acme").iterdir()] == ["mine"]
+
+
+def test_a_family_without_a_starting_point_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="E752: .*'simt'"):
+        write_package("acme", "simt", tmp_path)
+    assert not list(tmp_path.iterdir())
