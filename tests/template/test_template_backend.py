@@ -14,6 +14,10 @@ import pytest
 import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import LaunchError, Unsupported
+from zellige.driver import compile_kernel
+from zellige.generate import Program, check_program, generate_seeded
+from zellige.ir.expr import Cast, Math
+from zellige.ir.traverse import rebuilt, rewrite
 from zellige.plugin.registry import registry
 from zellige_template import instructions
 
@@ -167,6 +171,36 @@ def test_a_failed_assertion_names_the_line() -> None:
     with pytest.raises(LaunchError, match="E620.*too large for this") as caught:
         zl.compile(checked.get_tir(), target="template")(np.arange(8, dtype=np.float32))
     assert Path(__file__).name in str(caught.value)
+
+
+@pytest.mark.parametrize("first, count", [(0, 12), pytest.param(1000, 600, marks=pytest.mark.slow)])
+def test_generated_programs_are_the_interpreters(first: int, count: int) -> None:
+    """Every generated program that the machine does not refuse agrees with the interpreter, with any number of stages."""
+    accepted = 0
+    for seed in range(first, first + count):
+        program = plain(generate_seeded(seed, flavour="blocks"))
+        try:
+            compile_kernel(program.kernel, "template")
+        except Unsupported:
+            continue
+        accepted += 1
+        assert check_program(program, ("template",), is_thorough=False) == [], program.script()
+    assert accepted > count // 2
+
+
+def plain(program: Program) -> Program:
+    """The program without the rarest of what the machine refuses: other roundings than to nearest, and functions of bits."""
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Cast() if node.rounding != "nearest_even":
+                return rebuilt(node, rounding="nearest_even")
+            case Math(function="popcount" | "clz" | "powi" | "ldexp" | "fma"):
+                return node.args[0] if node.args[0].dtype == node.dtype else Cast(value=node.args[0], dtype=node.dtype)
+            case _:
+                return node
+
+    return Program(kernel=rewrite(program.kernel, visit), arguments=program.arguments)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in sorted(SHAPES)])
