@@ -18,6 +18,7 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 def is_narrow(dtype: DType) -> bool:
+    """Whether a type computes in float32."""
     return dtype.is_float and dtype.bits < 32
 
 
