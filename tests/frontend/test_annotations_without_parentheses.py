@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zellige.diagnostics import CompileError
+from zellige.diagnostics import CompileError, LaunchError
 
 HEAD = "import zellige as zl\nimport zellige.language as T\n"
 KERNEL = '''
@@ -37,6 +37,19 @@ def test_the_call_gives_the_shape(tmp_path: Path, future: str, annotation: str, 
         a, c = np.arange(count, dtype=dtype), np.zeros(count, dtype)
         double(a, c, count)
         assert np.array_equal(c, 2 * a)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_a_strided_tensor_takes_its_strides_from_the_call(tmp_path: Path, target: str) -> None:
+    double = loaded(tmp_path / "kernels.py", HEAD + KERNEL.format(annotation="T.StridedTensor", target=target))["double"]
+    whole = np.arange(300, dtype="float32")
+    for a in (whole[:100], whole[::3], whole[100:300:2], whole[:100]):
+        held = np.zeros(400, "float32")
+        double(a, held[::4], 100)
+        assert np.array_equal(held[::4], 2 * a) and not held.reshape(100, 4)[:, 1:].any()
+    dense = loaded(tmp_path / "dense.py", HEAD + KERNEL.format(annotation="T.Tensor", target=target))["double"]
+    with pytest.raises(LaunchError, match="E609: argument A: expected float32.100. with strides"):
+        dense(whole[::3], np.zeros(100, "float32"), 100)
 
 
 @pytest.mark.parametrize("annotation", ["T.Tensor", "T.Buffer", "T.StridedTensor"])

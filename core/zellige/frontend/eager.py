@@ -61,10 +61,13 @@ class ConstantSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a call's tensors choose the kernel: the sources of its constants in order, the tensors whose shape and dtype it was made for."""
+    """How a call's tensors choose the kernel: the sources of its constants in order, the tensors whose shape and dtype it was made for,
+    those of them whose strides count too.
+    """
 
     constants: tuple[tuple[str, ConstantSource], ...]
     shaped: tuple[str, ...]
+    strided: frozenset[str] = frozenset()
 
     def key(self, given: Mapping[str, GivenTensor | None]) -> tuple[Any, ...] | None:
         """What identifies the kernel for these tensors; None where one of them lacks what the recipe needs."""
@@ -78,7 +81,7 @@ class Recipe:
             tensor = given.get(name)
             if tensor is None:
                 return None
-            values.append((tensor.shape, tensor.dtype.name))
+            values.append((tensor.shape, tensor.dtype.name, tensor.strides if name in self.strided else None))
         return tuple(values)
 
 
@@ -228,7 +231,8 @@ class _Attempt:
                 message=f"got an unexpected keyword argument {unknown[0]!r}",
                 signature=self.owner.function.head,
             )
-        recipe = Recipe(constants=tuple(self.sources.items()), shaped=shaped)
+        strided = frozenset(name for name in shaped if self.pending[name].takes_strides)
+        recipe = Recipe(constants=tuple(self.sources.items()), shaped=shaped, strided=strided)
         names = tuple(n for n in self.owner.function.signature.parameters if n not in self.constants)
         return EagerTrace(traced, recipe, names)
 

@@ -46,6 +46,7 @@ class PendingTensor:
     given: GivenTensor | None = None
     resolved: Tile | None = None
     is_output: bool = False
+    takes_strides: bool = False  # T.StridedTensor without a shape: strides too are those of the call's argument
     is_from_call: bool = False  # its shape and dtype are those of the call's argument
 
     @property
@@ -63,7 +64,8 @@ class PendingTensor:
             shape = self.given.shape
             if self.given.packing > 1 and shape:
                 shape = (*shape[:-1], shape[-1] * self.given.packing)
-            self.resolved = place(self, TensorSpec(shape=shape, dtype=self.given.dtype))
+            strides = self.given.strides if self.takes_strides and self.given.packing == 1 else None
+            self.resolved = place(self, TensorSpec(shape=shape, dtype=self.given.dtype, strides=strides))
         return self.resolved
 
     def __getattr__(self, name: str) -> Any:
@@ -102,7 +104,9 @@ def declare_parameter(
         pending = _pending(builder, name, given, span)
         return place(pending, TensorSpec(shape=annotation.shape, dtype=annotation.dtype))
     if annotation is inspect.Parameter.empty or isinstance(annotation, (TensorSpec, PointerSpec)):
-        return _pending(builder, name, given, span)
+        pending = _pending(builder, name, given, span)
+        pending.takes_strides = isinstance(annotation, TensorSpec) and annotation.strides is not None
+        return pending
     dtype = scalar_dtype(annotation)
     if dtype is None:
         raise catalogue.E125.error(span, name=name, what=f"type that a kernel knows ({arithmetic.describe(annotation)} is none)")

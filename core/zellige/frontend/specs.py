@@ -15,7 +15,8 @@ from zellige.dtypes import DType
 class TensorSpec:
     """The annotation of a tensor parameter: sizes (Python ints, size variables, expressions), dtype, strides in elements or None if dense.
 
-    ``shape`` is None where the annotation leaves it to the call.
+    ``shape`` is None where the annotation leaves it to the call; ``strides`` are then () for a strided tensor, whose
+    strides the call gives too.
     """
 
     shape: tuple[Any, ...] | None

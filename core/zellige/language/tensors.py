@@ -75,6 +75,8 @@ class TensorFactory:
             raise catalogue.E218.error(here(), reason=f"T.{self._name} takes a shape and a dtype, {len(rest) + 1} arguments are given")
         element = element_type("float32" if dtype is None else dtype)
         sizes = None if shape is None else shape_tuple(shape)
+        if self._strided and shape is None and strides is None:
+            strides = ()
         steps = None if strides is None else shape_tuple(strides)
         if steps is not None and sizes is not None and len(steps) != len(sizes):
             raise catalogue.E218.error(here(), reason=f"the shape has {len(sizes)} dimensions, but {len(steps)} strides are given")
