@@ -206,7 +206,7 @@ ptxas info    : Used 129 registers, used 1 barriers
 
 def test_the_kernel_with_one_block_more_is_kept() -> None:
     text = dump(gemm(128, 128, 32, "float16", 4).kernel, "cuda:sm_90", "source")
-    assert "__launch_bounds__(128, BLOCKS_BESIDE)" in text
+    assert "LANES(128) product(" in text
     cubin, log = compiler.compile_cubin(text, "kernel", "sm_90", ("-DBLOCKS_BESIDE=3",))
     assert cubin.startswith(b"\x7fELF")
     assert all(usage.registers <= 168 for usage in compiler.usage_of(log).values())

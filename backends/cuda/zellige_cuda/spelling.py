@@ -59,7 +59,8 @@ class CudaSpelling:
     def opening(self) -> str:
         return (
             "typedef unsigned char wide1;\ntypedef unsigned short wide2;\ntypedef unsigned int wide4;\n"
-            "#ifndef BLOCKS_BESIDE\n#define BLOCKS_BESIDE 1\n#endif\n"
+            "#ifdef BLOCKS_BESIDE\n#define LANES(count) __launch_bounds__(count, BLOCKS_BESIDE)\n"
+            "#else\n#define LANES(count) __launch_bounds__(count)\n#endif\n"
             "struct alignas(8) wide8 { unsigned int x, y; };\nstruct alignas(16) wide16 { unsigned int x, y, z, w; };"
         )
 
@@ -67,8 +68,8 @@ class CudaSpelling:
         return frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", *_MATH32, *_MATH32.values()))
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
-        blocks = function.min_blocks or "BLOCKS_BESIDE"
-        return f'extern "C" __global__ void __launch_bounds__({function.threads}, {blocks}) {function.name}({", ".join(params)})'
+        lanes = f"__launch_bounds__({function.threads}, {function.min_blocks})" if function.min_blocks else f"LANES({function.threads})"
+        return f'extern "C" __global__ void {lanes} {function.name}({", ".join(params)})'
 
     def shared(self, printer: Printer, function: Function) -> str:
         address = f"const unsigned int shared_at = {printer.need('shared_address')}(shared);"
