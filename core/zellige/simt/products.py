@@ -131,6 +131,7 @@ def accumulator(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> tuple[Buffer, b
 
 
 def give_back(ctx: Context, gemm: Gemm, tiling: WarpTiling, sums: Buffer) -> None:
+    """The sums back to c."""
     _exchange(ctx, gemm, tiling, sums, is_back=True)
 
 
