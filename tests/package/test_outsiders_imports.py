@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 OPEN = (
     "zellige.analysis",
     "zellige.diagnostics",
+    "zellige.interp.conversion",
     "zellige.dtypes",
     "zellige.ir",
     "zellige.layouts",
