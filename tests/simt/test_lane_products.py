@@ -93,3 +93,60 @@ def test_blocks_that_end_within_a_warp(threads: int) -> None:
     zellige.compile(kernel, target=TARGET)(a, b, c)
     np.testing.assert_array_equal(b, a.sum(1))
     np.testing.assert_array_equal(c, a.sum(1)[np.arange(threads) % 5])
+
+
+def test_lanes_agree_on_what_another_block_may_be_changing() -> None:
+    """A loop that waits for a flag: one lane reads it for all, or lanes that saw different values would part at the barrier inside."""
+
+    @T.prim_func
+    def waiting(F: T.Tensor((4,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((64,), "int32")
+            n = T.alloc_var("int32")
+            n = 0
+            while F[0] + n < 3:
+                for i in T.Parallel(64):
+                    s[i] = i + n
+                F[1] = n
+                n = n + 1
+            T.copy(s, B)
+
+    text = dump(waiting.kernel, "cuda:sm_80", "source")
+    loop = text[text.index("while (true)") :]
+    first = loop[: loop.index("break;")]
+    assert "if ((thread == 0))" in first and first.count("__syncthreads();") >= 1 and "if ((!agreed" in first
+    flags, b = np.zeros(4, np.int32), np.zeros(64, np.int32)
+    zellige.compile(waiting, target=TARGET)(flags, b)
+    np.testing.assert_array_equal(b, np.arange(64) + 2)
+    assert flags[1] == 2
+
+
+def test_authors_may_place_every_barrier() -> None:
+    @T.prim_func
+    def lanes(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            s[tx] = A[tx]
+            B[tx] = s[63 - tx]
+
+    ours = zellige.compile(lanes, target="cuda:sm_80").get_kernel_source()
+    theirs = zellige.compile(lanes, target="cuda:sm_80", pass_configs={"tl.disable_thread_storage_sync": True}).get_kernel_source()
+    assert "__syncthreads" in ours and "__syncthreads" not in theirs
+
+
+@pytest.mark.parametrize("points", [1, 24, 200])
+def test_points_that_lanes_hold_again_are_added_once(points: int) -> None:
+    @T.prim_func
+    def added(A: T.Tensor((points,), "int32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_reducer((4,), "int32", op="sum")
+            T.clear(s)
+            for i in T.Parallel(points):
+                s[i % 4] += A[i]
+            T.finalize_reducer(s)
+            T.copy(s, B)
+
+    a, b = np.arange(1, points + 1, dtype=np.int32), np.zeros(4, np.int32)
+    zellige.compile(added, target=TARGET)(a, b)
+    np.testing.assert_array_equal(b, [a[i::4].sum() for i in range(4)])

@@ -5,6 +5,7 @@ In: the registry's questions. Out: :data:`backend`. cuda-python is loaded when a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -59,7 +60,8 @@ class CudaBackend:
             dialect=read_dialect("zellige_cuda"),
             config_keys=_CONFIG_KEYS,
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
-            inspections=("export_ptx", "export_sass", "show_ptx", "show_sass"),
+            acts_on=("compile_flags", "fast_math", "synchronise_shared"),
+            inspections=("export_ptx", "export_sass", "get_ptx", "n_regs", "n_spills", "resource_usage", "show_ptx", "show_sass"),
             timers=("cudagraph", "cupti"),
             summary="CUDA C++ through NVRTC and the driver",
         )
@@ -90,6 +92,12 @@ class CudaBackend:
         return replace(target, arch=found[0].target.split(":")[1])
 
     @hookimpl
+    def inspections(self) -> Mapping[str, Callable[..., object]]:
+        from zellige_cuda import inspect
+
+        return {name: getattr(inspect, name) for name in self.manifest().inspections}
+
+    @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
         from zellige.passes.expand_vectors import expand_vectors
         from zellige.plan.planner import plan
@@ -105,9 +113,11 @@ class CudaBackend:
         expanded = expand_vectors(planned.kernel)
         if expanded is not planned.kernel:
             planned = plan(expanded, ctx.capabilities)
-        module = lower(planned, lane_machine(arch, ctx.capabilities))
-        text = print_module(module, CudaSpelling(arch.number, is_fast=ctx.options.fast_math))
-        emitted = Emitted(text=text, format="CUDA C++", facts=facts_of(module, planned.kernel))
+        module = lower(planned, lane_machine(arch, ctx.capabilities), synchronises=ctx.options.synchronise_shared)
+        spelling = CudaSpelling(arch.number, is_fast=ctx.options.fast_math)
+        text = print_module(module, spelling)
+        facts, spans = facts_of(module, planned.kernel, spelling.sites, arch.name), tuple(site.span for site in spelling.sites)
+        emitted = Emitted(text=text, format="CUDA C++", facts=facts, spans=spans)
         return simulated(emitted, module, planned.kernel) if ctx.target.is_simulated else emitted
 
     @hookimpl
@@ -121,12 +131,13 @@ class CudaBackend:
         from zellige_cuda.kernel import functions_of
 
         arch = architecture(self._with_arch(ctx.target))
-        functions = functions_of(emitted)
+        functions, flags = functions_of(emitted), ctx.options.compile_flags
         if len(functions) == 1:
             first = functions[0]
-            cubin, log = compile_for_occupancy(emitted.text, "kernel", arch, first["threads"], first["shared"])
+            cubin, log = compile_for_occupancy(emitted.text, "kernel", arch, first["threads"], first["shared"], flags)
         else:
-            cubin, log = compile_cubin(emitted.text, "kernel", arch.name)
+            cubin, log = compile_cubin(emitted.text, "kernel", arch.name, flags)
+        _report_spills(log)
         return Binary(data=cubin, format="cubin", log=log)
 
     @hookimpl
@@ -138,6 +149,17 @@ class CudaBackend:
         from zellige_cuda.kernel import CudaRuntime
 
         return CudaRuntime()
+
+
+def _report_spills(log: str) -> None:
+    """Warn of registers that the compiler keeps in memory."""
+    from zellige.diagnostics import catalogue
+    from zellige.diagnostics.warn import warn
+    from zellige_cuda.compiler import usage_of
+
+    for name, used in usage_of(log).items():
+        if used.spilled_bytes:
+            warn(catalogue.E503.diagnose(kernel=name, bytes=used.spilled_bytes, registers=used.registers, severity="warning"))
 
 
 backend: Final = CudaBackend()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from zellige.diagnostics import catalogue
 from zellige_cuda.architectures import KIB, Architecture
@@ -29,22 +29,31 @@ def nvrtc() -> Any:
 
 def compile_cubin(text: str, name: str, arch: str, options: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """(cubin, log)."""
+    return _compiled(text, name, arch, options, "CUBIN")
+
+
+def compile_ptx(text: str, name: str, arch: str, options: tuple[str, ...] = ()) -> str:
+    """PTX, for the virtual architecture of the same number."""
+    ptx, _ = _compiled(text, name, arch.replace("sm_", "compute_"), options, "PTX")
+    return ptx.rstrip(b"\0").decode()
+
+
+def _compiled(text: str, name: str, arch: str, options: tuple[str, ...], form: Literal["CUBIN", "PTX"]) -> tuple[bytes, str]:
     api = nvrtc()
     program = _checked(api, api.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))[0]
     try:
         flags = [o.encode() for o in (f"--gpu-architecture={arch}", *_OPTIONS, *options)]
         result = api.nvrtcCompileProgram(program, len(flags), flags)[0]
         size = _checked(api, api.nvrtcGetProgramLogSize(program))[0]
-        log = bytearray(size)
-        buffer = bytes(log)
-        api.nvrtcGetProgramLog(program, buffer)
+        buffer = bytes(size)
+        _checked(api, api.nvrtcGetProgramLog(program, buffer))
         said = buffer.rstrip(b"\0").decode(errors="replace")
         if result != api.nvrtcResult.NVRTC_SUCCESS:
             raise catalogue.E502.error(tool="NVRTC", log=said.strip() or str(result))
-        size = _checked(api, api.nvrtcGetCUBINSize(program))[0]
-        cubin = bytes(size)
-        _checked(api, api.nvrtcGetCUBIN(program, cubin))
-        return cubin, said
+        size = _checked(api, getattr(api, f"nvrtcGet{form}Size")(program))[0]
+        made = bytes(size)
+        _checked(api, getattr(api, f"nvrtcGet{form}")(program, made))
+        return made, said
     finally:
         api.nvrtcDestroyProgram(program)
 
@@ -77,10 +86,12 @@ def usage_of(log: str) -> dict[str, Usage]:
     return found
 
 
-def compile_for_occupancy(text: str, name: str, arch: Architecture, threads: int, shared_bytes: int) -> tuple[bytes, str]:
+def compile_for_occupancy(
+    text: str, name: str, arch: Architecture, threads: int, shared_bytes: int, options: tuple[str, ...] = ()
+) -> tuple[bytes, str]:
     """(cubin, log) of a unit with one kernel. Where a few registers fewer let one more block run beside the others, it is compiled again
     with that many, and that is kept if nothing spills."""
-    cubin, log = compile_cubin(text, name, arch.name)
+    cubin, log = compile_cubin(text, name, arch.name, options)
     usage = usage_of(log)
     if len(usage) != 1:
         return cubin, log
@@ -88,7 +99,7 @@ def compile_for_occupancy(text: str, name: str, arch: Architecture, threads: int
     wanted = more_blocks(used.registers, arch, threads, shared_bytes)
     if wanted is None or used.spilled_bytes:
         return cubin, log
-    again, said = compile_cubin(text, name, arch.name, (f"-DBLOCKS_BESIDE={wanted}",))
+    again, said = compile_cubin(text, name, arch.name, (*options, f"-DBLOCKS_BESIDE={wanted}"))
     if any(u.spilled_bytes for u in usage_of(said).values()):
         return cubin, log
     return again, said

@@ -5,9 +5,11 @@ In: nothing. Out: thin functions over cuda-python's driver module. Raises launch
 
 from __future__ import annotations
 
+import ctypes
 import sys
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 from zellige.diagnostics import catalogue
 from zellige.plugin.contract import Device, Unavailable
@@ -59,18 +61,60 @@ def devices() -> tuple[Device, ...] | Unavailable:
     return tuple(found) if found else Unavailable(code="no-device", reason="the driver sees no device")
 
 
-def ready() -> Any:
-    """The driver with a current context: the caller's, else the first device's primary one."""
+def ready(pointers: Sequence[int] = ()) -> Any:
+    """The driver with a current context: where several devices are, that of the device whose memory the first pointer is; else the
+    caller's, else the first device's primary one."""
     api = driver()
     if isinstance(api, Unavailable):
         raise catalogue.E706.error(target="cuda", reason=api.reason)
-    current = call(api.cuCtxGetCurrent())
-    if int(current) == 0:
-        call(api.cuCtxSetCurrent(call(api.cuDevicePrimaryCtxRetain(call(api.cuDeviceGet(0))))))
+    current = int(call(api.cuCtxGetCurrent()))
+    if current and _count() == 1:
+        return api
+    wanted = _device_of(api, pointers)
+    if current and (wanted is None or int(call(api.cuCtxGetDevice())) == wanted):
+        return api
+    call(api.cuCtxSetCurrent(_primary(wanted or 0)))
     return api
+
+
+@cache
+def _count() -> int:
+    return int(call(driver().cuDeviceGetCount()))
+
+
+@cache
+def _primary(index: int) -> Any:
+    """The primary context of a device, which frameworks use too."""
+    api = driver()
+    return call(api.cuDevicePrimaryCtxRetain(call(api.cuDeviceGet(index))))
+
+
+def _device_of(api: Any, pointers: Sequence[int]) -> int | None:
+    """The device whose memory a pointer is; None for memory of the host and for no pointer."""
+    pointer = next((p for p in pointers if p), None)
+    if pointer is None:
+        return None
+    status, index = api.cuPointerGetAttribute(api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer)
+    return int(index) if int(status) == 0 and int(index) >= 0 else None
+
+
+@cache
+def launcher() -> Any:
+    """The driver's own cuLaunchKernel, called by address: what a wrapper would add to every launch is left out."""
+    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    function = library.cuLaunchKernel
+    function.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    function.restype = ctypes.c_int
+    return function
+
+
+def refused(status: int) -> NoReturn:
+    """Raise E642 for the number that a call by address returned."""
+    raise catalogue.E642.error(what=driver().CUresult(status).name)
 
 
 def current_stream(index: int) -> int:
     """The stream that the caller's framework uses on a device; 0 (the default stream) without one."""
     torch = sys.modules.get("torch")
-    return int(torch._C._cuda_getCurrentRawStream(index)) if torch is not None and torch.cuda.is_available() else 0
+    stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+    return 0 if stream is None or not torch.cuda.is_initialized() else int(stream(index))  # type: ignore[union-attr]

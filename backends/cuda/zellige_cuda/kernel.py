@@ -1,6 +1,7 @@
 """A compiled kernel on a device: loads the cubin, computes the grids, launches on the caller's stream.
 
-In: a binary with its facts and the kernel. Out: an object of the contract's CompiledKernel. A launch returns when it is in the stream.
+In: a binary with its facts and the kernel. Out: an object of the contract's CompiledKernel. A launch returns when it is in the stream; that
+of a kernel which asserts or prints returns when it is done, so that the error is the caller's and the lines are in order.
 """
 
 from __future__ import annotations
@@ -9,52 +10,66 @@ import ctypes
 import importlib.metadata
 import json
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zellige.diagnostics import catalogue
-from zellige.ir.expr import Buffer
+from zellige.dtypes import DType
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary, Emitted
 from zellige.simt.alignment import require, required
 from zellige.simt.ir import Module, Pointer
+from zellige.simt.printer import bits_of
 from zellige_cuda import device
-
-_C = {"int8": ctypes.c_int8, "int16": ctypes.c_int16, "int32": ctypes.c_int32, "int64": ctypes.c_int64, "uint8": ctypes.c_uint8,
-      "uint16": ctypes.c_uint16, "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64, "float32": ctypes.c_float,
-      "float64": ctypes.c_double, "bool": ctypes.c_bool, "tfloat32": ctypes.c_float}  # fmt: skip
+from zellige_cuda.records import Records, Site, uses_records
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 
 
-def facts_of(module: Module, kernel: Kernel) -> str:
-    """What a launch must know beside the code: names, lanes, shared memory, and which argument each parameter is."""
+def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str) -> str:
+    """What a launch must know beside the code: names, lanes, shared memory, which argument each parameter is, how wide the widest access
+    to each tensor is, and what the places that report say."""
     tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
     scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
     sizes = list(size_vars(kernel))
 
-    def place(param: Any, alignments: dict[Buffer, int]) -> list[Any]:
+    def place(param: Any) -> list[Any]:
         if isinstance(param, Pointer):
-            return ["tensor", tensors.index(param.tensor), alignments[param.tensor]]
+            return ["tensor", tensors.index(param.tensor)]
         if param.var in scalars:
-            return ["scalar", scalars.index(param.var), 0]
-        return ["size", sizes.index(param.var), 0]
+            return ["scalar", scalars.index(param.var)]
+        return ["size", sizes.index(param.var)]
 
-    functions = [
-        {"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": [place(p, aligned) for p in f.params]}
-        for f in module.functions
-        for aligned in (required(f),)
-    ]
-    return json.dumps(functions)
+    alignments = [1] * len(tensors)
+    functions = []
+    for f in module.functions:
+        for tensor, bytes_of in required(f).items():
+            index = tensors.index(tensor)
+            alignments[index] = max(alignments[index], bytes_of)
+        params = [place(p) for p in f.params]
+        functions.append({"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": params, "records": uses_records(f)})
+    places = [[*site.facts(), number] for number, site in enumerate(sites)]
+    return json.dumps({"functions": functions, "alignments": alignments, "sites": places, "arch": arch})
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """The code in one context: its functions, the number of the device, and memory for what the kernel reports."""
+
+    handles: list[int]
+    device: int
+    records: Records | None
 
 
 def functions_of(emitted: Emitted) -> list[dict[str, Any]]:
     """What :func:`facts_of` put down of each launch."""
-    found: list[dict[str, Any]] = json.loads(emitted.facts)
+    found: list[dict[str, Any]] = json.loads(emitted.facts)["functions"]
     return found
 
 
@@ -62,17 +77,32 @@ class CudaKernel:
     """Code that is loaded into the current context at the first launch there; before that it can be looked at without a device."""
 
     def __init__(self, binary: Binary, kernel: Kernel, source: Emitted) -> None:
+        facts = json.loads(source.facts)
         self._kernel = kernel
         self._text = source.text
         self._binary = binary
         self._functions = functions_of(source)
+        self._arch: str = facts["arch"]
+        self._alignments: list[int] = facts["alignments"]
+        self._sites = [Site.of(site, source.spans) for site in facts["sites"]]
         self._sizes = list(size_vars(kernel))
         self._tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
         self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
-        self._loaded: dict[int, tuple[list[Any], int]] = {}
+        self._records = any(f["records"] for f in self._functions)
+        self._loaded: dict[int, _Loaded] = {}
+        counts = (len(self._alignments), len(self._scalars), len(self._sizes))
+        words = "".join("d" if v.dtype.is_float else "q" for v in self._scalars)
+        self._packed = struct.Struct(f"<{counts[0]}q{words}{counts[2]}q")
+        starts = {"tensor": 0, "scalar": counts[0], "size": counts[0] + counts[1]}
+        self._places = [[8 * (starts[kind] + index) for kind, index in f["params"]] for f in self._functions]
+        self._grids = [_constant_grid(launch.grid) for launch in kernel.launches]
+        self._address = 8 * sum(counts)
+        self._is_plain = not self._records and None not in self._grids and not any(v.dtype.is_float for v in self._scalars)
 
-    def _handles(self, api: Any) -> tuple[list[Any], int]:
-        """The functions in the current context, and the number of its device."""
+    # ---- code in a context ----
+
+    def _code(self, api: Any) -> _Loaded:
+        """The functions in the current context."""
         context = int(device.call(api.cuCtxGetCurrent()))
         found = self._loaded.get(context)
         if found is None:
@@ -83,47 +113,81 @@ class CudaKernel:
                 if function["shared"] > 48 * 1024:
                     attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     device.call(api.cuFuncSetAttribute(handle, attribute, function["shared"]))
-                handles.append(handle)
-            found = self._loaded[context] = handles, int(device.call(api.cuCtxGetDevice()))
+                handles.append(int(handle))
+            records = Records(api, self._sites) if self._records else None
+            found = self._loaded[context] = _Loaded(handles, int(device.call(api.cuCtxGetDevice())), records)
         return found
+
+    # ---- launches ----
 
     def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
         """Put every launch into the caller's stream, in order."""
         values = dict(zip(self._sizes, sizes))
         values.update({v: int(x) for v, x in zip(self._scalars, scalars) if not v.dtype.is_float})
-        api = device.ready()
-        handles, index = self._handles(api)
-        stream = device.current_stream(index)
-        for handle, function, launch in zip(handles, self._functions, self._kernel.launches):
-            grid = [evaluate_size(e, values) for e in launch.grid]
-            grid = grid if len(grid) <= 3 else [*grid[:2], _product(grid[2:])]
-            grid += [1] * (3 - len(grid))
-            if min(grid) <= 0:
-                continue
-            if any(g > m for g, m in zip(grid, MAXIMUM_GRID)):
-                raise catalogue.E642.error(what=f"a grid of {' x '.join(map(str, grid))} blocks, more than the device takes")
-            held, types = self._arguments(function["params"], pointers, scalars, sizes)
-            device.call(
-                api.cuLaunchKernel(handle, *grid, function["threads"], 1, 1, function["shared"], stream, (tuple(held), tuple(types)), 0)
-            )
+        self._check(pointers)
+        api = device.ready(pointers)
+        loaded = self._code(api)
+        words = [*pointers, *(_bits(x, v.dtype) for x, v in zip(scalars, self._scalars)), *sizes]
+        block = (ctypes.c_uint64 * (len(words) + 1))(*(int(w) & (1 << 64) - 1 for w in words), 0)
+        if loaded.records is not None:
+            block[len(words)] = loaded.records.address
+        base = ctypes.addressof(block)
+        stream = device.current_stream(loaded.device)
+        grids = [fixed if fixed is not None else _grid(launch.grid, values) for fixed, launch in zip(self._grids, self._kernel.launches)]
+        for number, function in enumerate(self._functions):
+            places = self._places[number] + ([8 * len(words)] if function["records"] else [])
+            self._start(loaded, number, grids[number], (ctypes.c_void_p * len(places))(*(base + p for p in places)), stream)
+        if loaded.records is not None:
+            loaded.records.report(stream)
 
-    def _arguments(self, places: list[list[Any]], pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> Any:
-        held: list[Any] = []
-        types: list[Any] = []
-        for kind, index, alignment in places:
-            if kind == "tensor":
-                tensor = self._tensors[index]
-                require(tensor.name, str(tensor.dtype), alignment, pointers[index], tensor.dtype.bytes)
-                held.append(pointers[index])
-                types.append(ctypes.c_void_p)
-                continue
-            var = self._scalars[index] if kind == "scalar" else self._sizes[index]
-            value = scalars[index] if kind == "scalar" else sizes[index]
-            if var.dtype.name not in _C:
-                raise catalogue.E410.error(None, target="cuda", operation=f"a scalar argument of {var.dtype}")
-            held.append(value)
-            types.append(_C[var.dtype.name])
-        return held, types
+    def launch_packed(self, words: bytes) -> None:
+        """The same with the arguments of :mod:`zellige.plugin.contract`: they are handed to the driver where they lie."""
+        if not self._is_plain:
+            values = self._packed.unpack_from(words)
+            tensors, scalars = len(self._alignments), len(self._scalars)
+            self.launch(values[:tensors], values[tensors : tensors + scalars], values[tensors + scalars :])
+            return
+        pointers = self._packed.unpack_from(words)[: len(self._alignments)]
+        self._check(pointers)
+        loaded = self._code(device.ready(pointers))
+        stream = device.current_stream(loaded.device)
+        base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
+        for number, places in enumerate(self._places):
+            grid = self._grids[number]
+            assert grid is not None
+            self._start(loaded, number, grid, (ctypes.c_void_p * len(places))(*(base + p for p in places)), stream)
+
+    def _start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
+        if min(grid) <= 0:
+            return
+        if any(g > m for g, m in zip(grid, MAXIMUM_GRID)):
+            raise catalogue.E642.error(what=f"a grid of {' x '.join(map(str, grid))} blocks, more than the device takes")
+        function = self._functions[number]
+        status = device.launcher()(loaded.handles[number], *grid, function["threads"], 1, 1, function["shared"], stream, arguments, None)
+        if status:
+            device.refused(status)
+
+    def _check(self, pointers: Sequence[int]) -> None:
+        for pointer, alignment, tensor in zip(pointers, self._alignments, self._tensors):
+            if pointer % alignment:
+                require(tensor.name, str(tensor.dtype), alignment, pointer, tensor.dtype.bytes)
+
+    # ---- looking at it ----
+
+    @property
+    def log(self) -> str:
+        """What the compiler said."""
+        return self._binary.log
+
+    @property
+    def functions(self) -> list[dict[str, Any]]:
+        """Of each launch ``name``, ``threads`` and ``shared`` bytes."""
+        return self._functions
+
+    @property
+    def arch(self) -> str:
+        """The architecture that the code is for, in the compiler's word."""
+        return self._arch
 
     def source(self) -> str:
         """CUDA C++."""
@@ -132,6 +196,27 @@ class CudaKernel:
     def assembly(self) -> str:
         """SASS, by nvdisasm."""
         return disassembled(self._binary.data)
+
+
+def _bits(value: int | float, dtype: DType) -> int:
+    """The bits of a scalar argument, as its parameter holds them."""
+    return bits_of(float(value), dtype) if dtype.is_float else int(value)
+
+
+def _constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
+    """The grid where its extents are known now."""
+    try:
+        return _grid(grid, {})
+    except (KeyError, ValueError):
+        return None
+
+
+def _grid(grid: Sequence[Any], values: dict[Any, int]) -> tuple[int, int, int]:
+    extents = [evaluate_size(e, values) for e in grid]
+    if len(extents) > 3:
+        extents = [*extents[:2], _product(extents[2:])]
+    first, second, third = [*extents, *[1] * (3 - len(extents))]
+    return first, second, third
 
 
 def disassembled(cubin: bytes) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zellige.diagnostics import InternalError, catalogue
+from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Buffer, Cast, Expr, Math, Var
 from zellige.ir.stmt import Assert, Atomic, Barrier, Print, Shuffle, Vote
@@ -32,6 +33,7 @@ from zellige.simt.ir import (
 )
 from zellige.simt.printer import Printer, is_narrow
 from zellige_cuda.helpers import helper_text
+from zellige_cuda.records import HELPERS, PARAMETER, Site, uses_records
 
 _AXES = ("x", "y", "z")
 
@@ -53,6 +55,7 @@ class CudaSpelling:
     def __init__(self, arch: int, *, is_fast: bool = False) -> None:
         self.arch = arch
         self.is_fast = is_fast
+        self.sites: list[Site] = []
 
     # ---- the unit and its kernels ----
 
@@ -65,11 +68,13 @@ class CudaSpelling:
         )
 
     def reserved(self) -> frozenset[str]:
-        return frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", *_MATH32, *_MATH32.values()))
+        special = ("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed")
+        return frozenset((*special, *_MATH32, *_MATH32.values()))
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
+        given = [*params, PARAMETER] if uses_records(function) else params
         lanes = f"__launch_bounds__({function.threads}, {function.min_blocks})" if function.min_blocks else f"LANES({function.threads})"
-        return f'extern "C" __global__ void {lanes} {function.name}({", ".join(params)})'
+        return f'extern "C" __global__ void {lanes} {function.name}({", ".join(given)})'
 
     def shared(self, printer: Printer, function: Function) -> str:
         address = f"const unsigned int shared_at = {printer.need('shared_address')}(shared);"
@@ -90,7 +95,7 @@ class CudaSpelling:
         return f"(int)blockIdx.{_AXES[place]}"
 
     def helper(self, name: str) -> tuple[str, tuple[str, ...]]:
-        return helper_text(name, self.arch)
+        return (HELPERS[name], ()) if name in HELPERS else helper_text(name, self.arch)
 
     # ---- values ----
 
@@ -245,23 +250,31 @@ class CudaSpelling:
             case Print():
                 return self._print(printer, statement)
             case Assert():
-                return f"if (!({printer.value(statement.condition)})) __trap();"
+                return self._assert(printer, statement)
             case _:
                 raise InternalError(f"{type(statement).__name__} has no spelling yet")
 
+    def _site(self, message: str, dtype: str, span: Span | None, *, is_assertion: bool) -> int:
+        self.sites.append(Site(message=message, dtype=dtype, is_assertion=is_assertion, span=span))
+        return len(self.sites) - 1
+
+    def _assert(self, printer: Printer, statement: Assert) -> str:
+        """Noted for the caller; the lane ends."""
+        site = self._site(statement.message, "", statement.span, is_assertion=True)
+        return f"if (!({printer.value(statement.condition)})) {{ {printer.need('failed')}(records, {site}ull); return; }}"
+
     def _print(self, printer: Printer, statement: Print) -> str:
-        message = statement.message.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-        if statement.value is None:
-            return f'printf("{message}\\n");'
+        """The bits of the value, which the host writes as every backend does."""
         value = statement.value
+        note = printer.need("record")
+        if value is None:
+            return f"{note}(records, {self._site(statement.message, '', statement.span, is_assertion=False)}ull, 0ull);"
         t = value.dtype  # type: ignore[union-attr]
         text = printer.value(value)  # type: ignore[arg-type]
-        lead = f"{message}: " if message else ""
-        if t.is_float:
-            wide = printer.widened(text, t) if is_narrow(t) else text
-            return f'printf("{lead}%g\\n", (double){wide});'
-        kind, form = ("long long", "%lld") if t.is_bool or t.is_signed else ("unsigned long long", "%llu")
-        return f'printf("{lead}{form}\\n", ({kind}){text});'
+        if t.is_float and not is_narrow(t):
+            text = f"{printer.need('bits_of_float64' if t.name == 'float64' else 'bits_of_float32')}({text})"
+        site = self._site(statement.message, t.name, statement.span, is_assertion=False)
+        return f"{note}(records, {site}ull, (unsigned long long){text});"
 
     def _atomic(self, printer: Printer, statement: Atomic) -> str:
         t = statement.buffer.dtype

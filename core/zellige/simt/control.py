@@ -170,9 +170,25 @@ def _collective(ctx: Context, written: Stmt, statement: Stmt, values: Stmt | Non
     assert isinstance(written, Map)
     if values is not None and isinstance(values, Map) and values is not written:
         written = rebuilt(written, body=tuple(_same_value(a, b) for a, b in zip(written.body, values.body)))
+    written = _with_read_extents(ctx, written)
     touch_map(ctx, written)
     with ctx.code.quiet():
         maps.emit_map(ctx, written, identity=id(statement))
+
+
+def _with_read_extents(ctx: Context, written: Map) -> Map:
+    """Extents that depend on elements are read once, before the points may change them."""
+    roots = {load.buffer.root for extent in written.extents for load in loads_of(extent)}
+    if not roots:
+        return written
+    _touch_roots(ctx, roots, set(), set(), written.span)
+    extents = []
+    for extent in written.extents:
+        named = ctx.value("extent", elements.value_of(ctx, extent))
+        if isinstance(named, Var) and loads_of(extent):
+            ctx.scope.add_data_variable(named)
+        extents.append(named)
+    return rebuilt(written, extents=tuple(extents))
 
 
 def _same_value(own: Stmt, other: Stmt) -> Stmt:
@@ -280,11 +296,34 @@ def _allocate(ctx: Context, buffer: Buffer) -> None:
 
 def _scalar(ctx: Context, statement: Bind | Assign) -> None:
     _touch_loads(ctx, statement)
-    value = elements.value_of(ctx, statement.value)
+    value = _agreed(ctx, statement.value, statement.span)
     if isinstance(statement, Bind) and not statement.var.is_mutable and is_index_dtype(statement.var.dtype):
         if not ctx.scope.define(statement.var, statement.value):
             ctx.scope.add_data_variable(statement.var)
     ctx.code.emit(rebuilt(statement, value=value))
+
+
+def _agreed(ctx: Context, expr: Expr, span: Any) -> Expr:
+    """The value of a scalar of the block. Where it depends on a tensor that other blocks may be changing, one lane reads and all get what
+    it read: lanes that read different values would part."""
+    value = elements.value_of(ctx, expr)
+    if ctx.has_lanes or ctx.point is not None or not any(_may_change(ctx, load.buffer.root) for load in loads_of(expr)):
+        return value
+    memory = ctx.scratch_memory(value.dtype, 1)
+    ctx.code.touch(writes=(ctx.scratch,), span=span)
+    with ctx.when(_one_lane(ctx), span):
+        ctx.code.emit(Store(buffer=memory, indices=(number(0),), value=value, span=span))
+    ctx.code.touch(reads=(ctx.scratch,), span=span)
+    return ctx.value("agreed", Load(buffer=memory, indices=(number(0),)))
+
+
+def _may_change(ctx: Context, root: Buffer) -> bool:
+    return isinstance(ctx.homes.get(root), GlobalHome) and root in ctx.written_tensors
+
+
+def loads_of(expr: Expr) -> list[Load]:
+    """The elements that an expression reads."""
+    return [node for node in walk(expr) if isinstance(node, Load)]
 
 
 def _touch_loads(ctx: Context, statement: Stmt) -> None:
@@ -311,6 +350,9 @@ def _one_lane(ctx: Context) -> Expr | None:
 
 def _atomic(ctx: Context, statement: Atomic) -> None:
     if ctx.point is not None or ctx.has_lanes or not isinstance(ctx.homes.get(statement.buffer.root), SHAREABLE):
+        if ctx.point is None:
+            _touch_loads(ctx, statement)
+            _touch_roots(ctx, set(), set(), {statement.buffer.root}, statement.span)
         elements.atomic(ctx, statement)
         return
     _touch_loads(ctx, statement)
@@ -348,7 +390,7 @@ def _update(ctx: Context, statement: ReducerUpdate) -> None:
 
 def _if(ctx: Context, statement: If) -> None:
     _touch_loads(ctx, statement)
-    condition = elements.value_of(ctx, statement.condition)
+    condition = _agreed(ctx, statement.condition, statement.span)
     with lanes.maybe_divergent(ctx, statement, statement.condition):
         with ctx.inner_scope() as scope, ctx.code.nested() as then:
             scope.assume(statement.condition)
@@ -361,7 +403,7 @@ def _if(ctx: Context, statement: If) -> None:
 
 def _for(ctx: Context, statement: For) -> None:
     _touch_loads(ctx, statement)
-    start, stop, step = (elements.value_of(ctx, e) for e in (statement.start, statement.stop, statement.step))
+    start, stop, step = (_agreed(ctx, e, statement.span) for e in (statement.start, statement.stop, statement.step))
     bounds = Binary(op="add", left=statement.start, right=Binary(op="add", left=statement.stop, right=statement.step))
     with lanes.maybe_divergent(ctx, statement, bounds), ctx.inner_scope() as scope, ctx.code.nested() as body:
         increment = constant_value(statement.step)
@@ -381,7 +423,7 @@ def _for(ctx: Context, statement: For) -> None:
 def _while(ctx: Context, statement: While) -> None:
     with lanes.maybe_divergent(ctx, statement, statement.condition), ctx.inner_scope(), ctx.code.nested() as body:
         _touch_loads(ctx, statement)
-        condition = elements.value_of(ctx, statement.condition)
+        condition = _agreed(ctx, statement.condition, statement.span)
         stop = Unary(op="not", value=condition)
         ctx.code.emit(If(condition=stop, then=(Break(),), span=statement.span))
         emit_body(ctx, statement.body)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zellige.analysis.forms import Form
 from zellige.dtypes import DType
 from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
-from zellige.ir.stmt import Assign, Atomic, Bind, For, Map, Serial, Stmt, Store
+from zellige.ir.stmt import Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
 from zellige.ir.traverse import substitute, walk
 from zellige.simt import elements
 from zellige.simt.context import Context, Point, conjunction
@@ -288,7 +288,8 @@ def _wide_accesses(ctx: Context, statement: Map, distribution: Distribution, nei
 
 
 def _stored(statement: Map) -> set[Buffer]:
-    return {n.buffer.root for n in walk(statement) if isinstance(n, (Store, Atomic))}
+    inner = (n for n in walk(statement) if isinstance(n, StmtNode) and n is not statement)
+    return {region.buffer.root for n in inner for region in n.writes()}
 
 
 def _stands_alone(statement: Map, store: Store) -> bool:
@@ -353,7 +354,4 @@ def _writes_registers(ctx: Context, statement: Map) -> bool:
 
 def _has_outer_effect(ctx: Context, statement: Map) -> bool:
     """Whether points change memory that lanes share, so that lanes which hold the same point must not all act."""
-    for node in walk(statement):
-        if isinstance(node, (Store, Atomic)) and isinstance(ctx.homes.get(node.buffer.root), (GlobalHome, SharedHome)):
-            return True
-    return False
+    return any(isinstance(ctx.homes.get(root), (GlobalHome, SharedHome)) for root in _stored(statement))

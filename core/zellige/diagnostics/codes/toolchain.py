@@ -12,3 +12,8 @@ E502 = _code(
     "E502", "a tool refused the generated program", "{tool} refused what was generated:\n{log}",
     hint="this is a fault of the backend, not of the kernel: please report it with the generated source (get_kernel_source)",
 )  # fmt: skip
+E503 = _code(
+    "E503", "registers are spilled",
+    "{kernel} needs more than its {registers} registers a lane, and moves {bytes} bytes to memory and back",
+    hint="make the tiles of a block smaller, or give the block more threads",
+)  # fmt: skip

@@ -1,0 +1,212 @@
+"""Launches without a device: what reaches a driver that only writes down what it is asked."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige.language as T
+from zellige.diagnostics import LaunchError
+from zellige.driver import compile_kernel
+from zellige_cuda import device
+from zellige_cuda.kernel import CudaKernel
+from zellige_cuda.records import Records, Site, shown
+
+
+class Driver:
+    """A driver with one device, one context and memory of the host."""
+
+    class CUfunction_attribute:
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+    def __init__(self) -> None:
+        self.launches: list[dict[str, Any]] = []
+        self.waits = 0
+        self.memory: dict[int, Any] = {}
+        self.widths: list[str] = []
+        self.on_launch: Any = None
+
+    def cuCtxGetCurrent(self) -> Any:
+        return 0, 77
+
+    def cuCtxGetDevice(self) -> Any:
+        return 0, 0
+
+    def cuDeviceGetCount(self) -> Any:
+        return 0, 1
+
+    def cuModuleLoadData(self, data: bytes) -> Any:
+        assert data.startswith(b"\x7fELF")
+        return 0, 5
+
+    def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
+        return 0, 1000 + len(name)
+
+    def cuFuncSetAttribute(self, *arguments: Any) -> Any:
+        return (0,)
+
+    def cuMemAlloc(self, size: int) -> Any:
+        block = np.zeros(size, np.uint8)
+        self.memory[block.ctypes.data] = block
+        return 0, block.ctypes.data
+
+    def cuMemsetD8(self, address: int, value: int, size: int) -> Any:
+        ctypes.memset(address, value, size)
+        return (0,)
+
+    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return (0,)
+
+    def cuStreamSynchronize(self, stream: int) -> Any:
+        self.waits += 1
+        return (0,)
+
+    def launch(self, handle: int, *rest: Any) -> int:
+        *shape, stream, arguments, _ = rest
+        words = [int.from_bytes(ctypes.string_at(a, 8), "little") for a in arguments]
+        self.launches.append({"grid": tuple(shape[:3]), "threads": shape[3], "shared": shape[6], "stream": stream, "words": words})
+        if self.on_launch is not None:
+            self.on_launch(words)
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    monkeypatch.setattr(device, "driver", lambda: made)
+    monkeypatch.setattr(device, "_count", lambda: 1)
+    monkeypatch.setattr(device, "launcher", lambda: made.launch)
+    monkeypatch.setattr(device, "current_stream", lambda index: 4242)
+    return made
+
+
+def compiled(kernel: Any) -> CudaKernel:
+    found = compile_kernel(kernel.kernel, "cuda:sm_80")
+    assert isinstance(found, CudaKernel)
+    return found
+
+
+@T.prim_func
+def scaled(A: T.Tensor((1000,), "float32"), B: T.Tensor((1000,), "float32"), n: T.int32):
+    with T.Kernel(8, threads=128) as b:
+        for i in T.Parallel(128):
+            if b * 128 + i < n:
+                B[b * 128 + i] = A[b * 128 + i] * 2.0
+
+
+@T.prim_func
+def halved(A: T.Tensor((64,), "float16"), x: T.float16, y: T.bfloat16, z: T.float32):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            A[i] = A[i] * x + T.cast(y, "float16") + T.cast(z, "float16")
+
+
+@T.prim_func
+def checked(A: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(32):
+            T.device_assert(A[i] < 5, "A is too large")
+            A[i] = A[i] + 1
+        T.print(A[0], msg="first")
+
+
+def test_arguments_are_where_the_kernel_looks(driver: Driver) -> None:
+    compiled(scaled).launch([4096, 8192], [900], [])
+    (launch,) = driver.launches
+    assert (launch["grid"], launch["threads"], launch["stream"]) == ((8, 1, 1), 128, 4242)
+    assert sorted(w & 0xFFFFFFFF for w in launch["words"]) == [900, 4096, 8192]
+    assert driver.waits == 0
+
+
+def test_packed_arguments_are_handed_on_where_they_lie(driver: Driver) -> None:
+    kernel = compiled(scaled)
+    block = ctypes.create_string_buffer(8 * (3 + 2 + 31))
+    struct.pack_into("<3q", block, 0, 4096, 8192, 900)
+    struct.pack_into("<q", block, 24, ctypes.addressof(block) + 40)
+    kernel.launch_packed(block.raw[:32] + bytes(8 * 32))
+    kernel.launch([4096, 8192], [900], [])
+    assert driver.launches[0] == driver.launches[1]
+
+
+def test_numbers_of_narrow_floats_are_their_bits(driver: Driver) -> None:
+    compiled(halved).launch([4096], [1.5, 2.5, 0.25], [])
+    words = driver.launches[0]["words"]
+    bits = {int(np.float16(1.5).view(np.uint16)), 0x4020, int(np.float32(0.25).view(np.uint32))}
+    assert bits <= set(words)
+
+
+def test_a_tensor_at_an_odd_address_is_refused(driver: Driver) -> None:
+    with pytest.raises(LaunchError) as raised:
+        compiled(scaled).launch([4096, 8192 + 2], [900], [])
+    assert raised.value.code == "E610"
+    assert not driver.launches
+
+
+def test_a_failed_assertion_is_the_callers_error(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = compiled(checked)
+    places = [s.is_assertion for s in kernel._sites]
+    assertion, line = places.index(True), places.index(False)
+
+    def run(words: list[int]) -> None:
+        block = np.frombuffer((ctypes.c_uint64 * 6).from_address(words[-1]), np.uint64)
+        block[:4] = [assertion + 1, 2, line, 7]
+
+    driver.on_launch = run
+    with pytest.raises(LaunchError) as raised:
+        kernel.launch([4096], [], [])
+    assert raised.value.code == "E620"
+    assert "A is too large" in str(raised.value)
+    assert __file__.rsplit("/", 1)[1] in str(raised.value)
+    assert capsys.readouterr().out == "first: 7\n"
+    driver.on_launch = None
+    kernel.launch([4096], [], [])  # the block was cleared
+    assert driver.waits == 2
+
+
+@pytest.mark.parametrize(
+    "bits,name,text",
+    [(0x3DCCCCCD, "float32", "0.1"), (0xFFFFFFFE, "int32", "-2"), (0x3C00, "float16", "1.0"), (0xF8, "int4", "-8"), (1, "bool", "True"),
+     (0x3FB999999999999A, "float64", "0.1"), (0x38, "float8_e4m3fn", "1")],
+)  # fmt: skip
+def test_values_are_shown_as_everywhere(bits: int, name: str, text: str) -> None:
+    assert str(shown(bits, name)) == text
+
+
+def test_lines_that_did_not_fit_are_counted(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    records = Records(driver, [Site(message="x", dtype="int32", is_assertion=False, span=None)])
+    records.tell(0, 6, np.array([0, 3], np.uint64))
+    assert capsys.readouterr().out == "x: 3\n(2 more lines did not fit)\n"
+
+
+def test_the_stream_of_the_framework_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, cuda = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: 90 + index), SimpleNamespace(is_initialized=lambda: True)
+    torch = SimpleNamespace(_C=inner, cuda=cuda)
+    monkeypatch.setitem(device.sys.modules, "torch", torch)
+    assert device.current_stream(1) == 91
+
+
+def test_a_pointer_decides_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[Any] = []
+
+    class Two(Driver):
+        CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
+
+        def cuPointerGetAttribute(self, attribute: int, pointer: int) -> Any:
+            return 0, 1
+
+        def cuCtxSetCurrent(self, context: Any) -> Any:
+            chosen.append(context)
+            return (0,)
+
+    two = Two()
+    monkeypatch.setattr(device, "driver", lambda: two)
+    monkeypatch.setattr(device, "_count", lambda: 2)
+    monkeypatch.setattr(device, "_primary", lambda index: f"context {index}")
+    device.ready([0, 4096])
+    assert chosen == ["context 1"]
