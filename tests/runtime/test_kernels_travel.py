@@ -91,8 +91,8 @@ def test_kernels_and_their_errors_cross_processes(method: str) -> None:
     kernel = scaled(8)
     total(kernel)  # the threads of this process exist before the other is made
     with multiprocessing.get_context(method).Pool(1) as pool:
-        assert pool.apply_async(total, (kernel,)).get(60) == 16
-        assert pool.apply_async(mistaken, (8,)).get(60) == 16
+        assert pool.apply_async(total, (kernel,)).get(240) == 16
+        assert pool.apply_async(mistaken, (8,)).get(240) == 16
         with pytest.raises(LaunchError, match=r"expected float32\[8\], got float32\[3\]") as caught:
-            pool.apply_async(mistaken, (3,)).get(60)
+            pool.apply_async(mistaken, (3,)).get(240)
     assert caught.value.code == "E605"

@@ -7,6 +7,7 @@ them, parents first; ``rewrite`` rebuilds bottom up and returns the same object 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -180,13 +181,25 @@ def same_structure(left: Node, right: Node) -> bool:
     return True
 
 
+_deep_lock = threading.Lock()
+_deep = 0
+_limit = 0
+
+
 @contextmanager
 def deep_nesting() -> Iterator[None]:
     """Room for code that follows the nesting of bodies by calling itself: bodies are 64 deep at most, but a chain of a thousand ``elif``
     is a thousand deep, and each level is a few frames."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 8000))
+    global _deep, _limit
+    with _deep_lock:  # threads come and go in any order: the first raises the limit, the last puts it back
+        if _deep == 0:
+            _limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_limit, 8000))
+        _deep += 1
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        with _deep_lock:
+            _deep -= 1
+            if _deep == 0:
+                sys.setrecursionlimit(_limit)
