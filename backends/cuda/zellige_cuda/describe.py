@@ -5,7 +5,7 @@ In: an architecture. Out: :class:`~zellige.plugin.contract.Capabilities` and :cl
 
 from __future__ import annotations
 
-from zellige.dtypes import all_dtypes, dtype as as_dtype
+from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
 from zellige.simt.machine import LaneMachine
 from zellige_cuda.architectures import KIB, Architecture
@@ -70,5 +70,4 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
         matrix_loads=(1, 2, 4) if arch.has_matrix_loads else (),
         async_copy_bytes=(4, 8, 16) if arch.has_async_copies else (),
         shared_bytes=arch.shared_bytes,
-        atomic_dtypes=tuple(as_dtype(n) for n in ("int32", "uint32", "int64", "uint64", "float32", "float64")),
     )

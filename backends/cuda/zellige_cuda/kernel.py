@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,7 @@ def _constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
 def _grid(grid: Sequence[Any], values: dict[Any, int]) -> tuple[int, int, int]:
     extents = [evaluate_size(e, values) for e in grid]
     if len(extents) > 3:
-        extents = [*extents[:2], _product(extents[2:])]
+        extents = [*extents[:2], prod(extents[2:])]
     first, second, third = [*extents, *[1] * (3 - len(extents))]
     return first, second, third
 
@@ -242,13 +243,6 @@ def _tool(name: str) -> str | None:
         if file.name == name:
             return str(Path(str(file.locate())))
     return shutil.which(name)
-
-
-def _product(values: Sequence[int]) -> int:
-    total = 1
-    for value in values:
-        total *= value
-    return total
 
 
 class CudaRuntime:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from zellige.ir.stmt import Barrier, Break, Continue, For, If, Stmt as TileStmt, While
+from zellige.ir.stmt import Barrier, Break, Continue, For, If, While
 from zellige.ir.traverse import rebuilt
 
 Resource = object
@@ -177,8 +177,3 @@ def _placed(items: tuple[Any, ...], is_needed: Callable[[Touch], bool]) -> tuple
         changes = {name: _placed(getattr(item, name), is_needed) for name in getattr(type(item), "BODIES", ())}
         out.append(rebuilt(item, **changes) if changes else item)
     return tuple(out)
-
-
-def bodies_of(statement: TileStmt) -> tuple[str, ...]:
-    """The names of the fields that nest statements."""
-    return type(statement).BODIES

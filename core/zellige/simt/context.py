@@ -15,7 +15,7 @@ from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Var
 from zellige.ir.lanes import LaneDependence
 from zellige.ir.stmt import Alloc, Bind, For, If, Kernel, Map, Serial, Stmt, Unrolled
-from zellige.plan.nodes import Channel, Choice, PlannedLaunch
+from zellige.plan.nodes import Channel, PlannedLaunch
 from zellige.simt.code import Code
 from zellige.simt.distribution import Distribution, digit_value, number
 from zellige.simt.homes import GlobalHome, Home, SharedHome
@@ -61,7 +61,6 @@ class Context:
     scope: Scope
     safe_values: dict[Buffer, Expr]
     written_tensors: frozenset[Buffer]
-    choices: dict[int, Choice]
     has_lanes: bool
     emit_body: Callable[[Context, Sequence[Stmt]], None]
     tilings: dict[int, WarpTiling] = field(default_factory=dict)

@@ -32,7 +32,6 @@ from zellige.ir.stmt import (
     Gemm,
     If,
     Map,
-    Pipelined,
     Print,
     Reduce,
     ReducerFinalize,
@@ -415,8 +414,6 @@ def _for(ctx: Context, statement: For) -> None:
             scope.add_variable(statement.var, None, None)
         emit_body(ctx, channels.filled_late(ctx, statement.body))
     kind = statement.kind if isinstance(statement.kind, (Unrolled, Serial)) else Serial()
-    if isinstance(statement.kind, Pipelined):
-        kind = Serial()
     ctx.code.emit(rebuilt(statement, start=start, stop=stop, step=step, kind=kind, body=tuple(body)))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Final, Literal
 
 import numpy as np
@@ -76,10 +77,7 @@ class Distribution:
 
     def count(self, source: Source) -> int:
         """How many registers (a lane), lanes (a warp) or warps there are."""
-        total = 1
-        for digit in self.of_source(source):
-            total *= digit.radix
-        return total
+        return prod(d.radix for d in self.of_source(source))
 
     @property
     def registers(self) -> int:
@@ -87,10 +85,7 @@ class Distribution:
 
     def covered(self, dimension: int) -> int:
         """How far the digits reach along a dimension: its extent, or more."""
-        total = 1
-        for digit in self.of_dimension(dimension):
-            total *= digit.radix
-        return total
+        return reach(self.digits, dimension)
 
     @cached_property
     def is_exact(self) -> bool:
@@ -153,6 +148,16 @@ class Distribution:
     def with_shape(self, shape: Sequence[int]) -> Distribution:
         """The same digits over a tile of other extents that they cover."""
         return Distribution(shape=tuple(shape), digits=self.digits)
+
+
+def reach(digits: Iterable[Digit], dimension: int) -> int:
+    """How far digits reach along a dimension."""
+    return prod(d.radix for d in digits if d.dimension == dimension)
+
+
+def moved(digits: Iterable[Digit], places: Sequence[int | None]) -> tuple[Digit, ...]:
+    """The digits with dimension ``d`` called ``places[d]``; those that move along none stay so."""
+    return tuple(replace(d, dimension=None if d.dimension is None else places[d.dimension]) for d in digits)
 
 
 def _merged(digits: Iterable[Digit]) -> tuple[Digit, ...]:

@@ -6,7 +6,7 @@ In: expressions and element statements of the tile IR, and the context. Out: exp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError, catalogue
@@ -15,8 +15,25 @@ from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Re
 from zellige.ir.stmt import Assign, Atomic, Bind, Store
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.simt.context import Context, conjunction
-from zellige.simt.distribution import Digit, Distribution, number
-from zellige.simt.homes import GlobalHome, LaneHome, RegisterHome, SharedHome, Swizzle, fits_int32, flat_form, form_expression, swizzled
+from zellige.simt.distribution import (
+    Distribution,
+    moved,
+    number,
+    reach,
+)
+from zellige.simt.homes import (
+    GlobalHome,
+    LaneHome,
+    RegisterHome,
+    SharedHome,
+    Swizzle,
+    dense_forms,
+    dense_strides,
+    fits_int32,
+    flat_form,
+    form_expression,
+    swizzled,
+)
 
 UINT4 = as_dtype("uint4")
 UINT8 = as_dtype("uint8")
@@ -92,14 +109,16 @@ def place_of(ctx: Context, buffer: Buffer, indices: Sequence[Expr]) -> Place:
     swizzle: Swizzle | None = None
     match home:
         case GlobalHome():
-            extents, strides = (home.extents, home.strides) if buffer.alias is None else (buffer.shape, _dense(ctx, buffer.shape))
+            extents, strides = (
+                (home.extents, home.strides) if buffer.alias is None else (buffer.shape, dense_forms(ctx.scope, buffer.shape))
+            )
         case SharedHome():
             extents, strides, swizzle = home.extents, home.pitch, home.swizzle
         case LaneHome():
-            extents, strides = home.extents, _dense_constant(home.extents)
+            extents, strides = home.extents, dense_strides(home.extents)
     if buffer.alias is not None and not isinstance(home, GlobalHome):
         seen = [int(constant_value(e) or 0) for e in buffer.shape]
-        extents, strides = seen, _dense_constant(seen)
+        extents, strides = seen, dense_strides(seen)
     form = flat_form(ctx.scope, indices, strides)
     conditions = tuple(_tests(ctx, buffer, extents, indices))
     memory = _memory(ctx, home.memory, buffer.dtype, is_global=isinstance(home, GlobalHome))
@@ -126,20 +145,6 @@ def _global_place(ctx: Context, memory: Buffer, form: Form, conditions: tuple[Ex
     per_byte = Const(value=8 // dtype.storage_bits, dtype=flat.dtype)
     byte = Binary(op="floordiv", left=flat, right=per_byte)
     return Place(memory=memory, index=byte, conditions=conditions, nibble=Binary(op="floormod", left=flat, right=per_byte))
-
-
-def _dense(ctx: Context, shape: Sequence[Expr]) -> list[Expr]:
-    strides: list[Form] = [Form.of(1)]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * ctx.scope.form(extent))
-    return [form.expression() for form in reversed(strides)]
-
-
-def _dense_constant(extents: Sequence[int]) -> list[int]:
-    strides = [1]
-    for extent in reversed(extents[1:]):
-        strides.append(strides[-1] * extent)
-    return strides[::-1]
 
 
 def _tests(ctx: Context, buffer: Buffer, extents: Sequence[Expr | int], indices: Sequence[Expr]) -> list[Expr]:
@@ -191,16 +196,8 @@ def projected(distribution: Distribution, pattern: Sequence[int | None], extents
     kept = [a for a in pattern if a is not None]
     narrow = distribution.onto(kept)
     places = [d for d, a in enumerate(pattern) if a is not None]
-    digits = tuple(replace(d, dimension=None if d.dimension is None else places[d.dimension]) for d in narrow.digits)
-    return Distribution(shape=tuple(min(e, _reach(digits, d)) for d, e in enumerate(extents)), digits=digits)
-
-
-def _reach(digits: Sequence[Digit], dimension: int) -> int:
-    total = 1
-    for digit in digits:
-        if digit.dimension == dimension:
-            total *= digit.radix
-    return total
+    digits = moved(narrow.digits, places)
+    return Distribution(shape=tuple(min(e, reach(digits, d)) for d, e in enumerate(extents)), digits=digits)
 
 
 def register_of(ctx: Context, home: RegisterHome, indices: Sequence[Expr]) -> Expr:

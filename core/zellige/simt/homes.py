@@ -15,6 +15,9 @@ from zellige.analysis.forms import ZERO, Form
 from zellige.ir.expr import INT32, INT64, Binary, Buffer, Cast, Const, Expr
 from zellige.simt.distribution import Distribution, added, number, times
 
+TENSOR_ALIGNMENT = 16
+"""Bytes to which programs take tensor arguments to be aligned; a launch refuses others where it matters."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swizzle:
@@ -88,9 +91,7 @@ def choose_swizzle(
     are no whole number of chunks stay as they are).
     """
     rows = list(extents)
-    pitch = [1] * len(rows)
-    for d in range(len(rows) - 2, -1, -1):
-        pitch[d] = pitch[d + 1] * rows[d + 1]
+    pitch = dense_strides(rows)
     if len(rows) < 2:
         return tuple(pitch), None
     row_bytes = rows[-1] * element_bytes
@@ -111,6 +112,22 @@ def choose_swizzle(
         for d in range(len(rows) - 3, -1, -1):
             pitch[d] = pitch[d + 1] * rows[d + 1]
     return tuple(pitch), None
+
+
+def dense_strides(extents: Sequence[int]) -> list[int]:
+    """Strides of row-major storage without gaps, in elements."""
+    strides = [1]
+    for extent in reversed(extents[1:]):
+        strides.append(strides[-1] * extent)
+    return strides[::-1]
+
+
+def dense_forms(scope: Scope, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The same of extents that are expressions."""
+    strides: list[Form] = [Form.of(1)]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * scope.form(extent))
+    return tuple(form.expression() for form in reversed(strides))[: len(shape)]
 
 
 def narrow(expr: Expr) -> Expr:

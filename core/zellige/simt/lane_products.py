@@ -200,9 +200,7 @@ def _run(
         else:
             lead = (number(0),) * (len(side.region.extents) - 2)
             value = elements.value_of(ctx, tile_operations.load_at(side.region, (*lead, *position)))
-            ctx.code.emit(
-                Store(buffer=array, indices=(target,), value=tile_operations.converted(value, side.dtype), span=side.region.span)
-            )
+            ctx.code.emit(Store(buffer=array, indices=(target,), value=tile_operations.converted(value, side.dtype), span=side.region.span))
 
 
 def _outer(ctx: Context, side: _Side, place: Expr) -> Expr:

@@ -28,7 +28,15 @@ from zellige.simt import channels, control
 from zellige.simt.code import Code, with_barriers, without_barriers
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
-from zellige.simt.homes import GlobalHome, RegisterHome, SharedHome, choose_swizzle
+from zellige.simt.homes import (
+    TENSOR_ALIGNMENT,
+    GlobalHome,
+    RegisterHome,
+    SharedHome,
+    choose_swizzle,
+    dense_forms,
+    dense_strides,
+)
 from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
@@ -151,7 +159,7 @@ class _Lowering:
         return Context(
             kernel=self._kernel, planned=self._planned, machine=self._machine, threads=threads, homes={}, maps=dict(solution.maps),
             code=Code(), scope=Scope(), safe_values={s.buffer: s.value for s in launch.safe_values}, written_tensors=frozenset(written),
-            choices={id(c.operation): c for c in self._planned.choices}, has_lanes=has_lanes, emit_body=control.emit_body, tilings=tilings,
+            has_lanes=has_lanes, emit_body=control.emit_body, tilings=tilings,
             as_maps=dict(solution.as_maps), dependence=lane_dependence(launch) if has_lanes else None,
         )  # fmt: skip
 
@@ -173,7 +181,7 @@ class _Lowering:
         return tuple(params)
 
     def _tensor(self, context: Context, tensor: Buffer) -> Pointer:
-        strides = tensor.strides if tensor.strides is not None else _dense(context.scope, tensor.shape)
+        strides = tensor.strides if tensor.strides is not None else dense_forms(context.scope, tensor.shape)
         span = Form.of(1)
         for extent, stride in zip(tensor.shape, strides):
             span = span + (context.scope.form(extent) - 1) * context.scope.form(stride)
@@ -188,7 +196,7 @@ class _Lowering:
             size = span.expression()
         memory = Buffer(name=tensor.name, dtype=dtype, shape=(size,), space="global", span=tensor.span)
         context.homes[tensor] = GlobalHome(memory=memory, extents=tensor.shape, strides=tuple(strides))
-        return Pointer(buffer=memory, tensor=tensor, alignment=16, is_written=tensor in context.written_tensors)
+        return Pointer(buffer=memory, tensor=tensor, alignment=TENSOR_ALIGNMENT, is_written=tensor in context.written_tensors)
 
     def _shared_tiles(self, context: Context, solution: Solution) -> None:
         """Shared buffers, and fragments that live in shared memory, one after the other."""
@@ -212,7 +220,7 @@ class _Lowering:
         extents = tuple(int(v or 0) for v in values) or (1,)
         element = max(1, buffer.dtype.bytes)
         swizzle = None
-        pitch = _dense_constant(extents)
+        pitch = dense_strides(extents)
         if can_move:
             moved, swizzle = choose_swizzle(extents, element, banks=self._machine.banks, bank_bytes=self._machine.bank_bytes)
             pitch = list(moved)
@@ -325,17 +333,3 @@ def _min_blocks(launch: Launch) -> int | None:
         if isinstance(hint, NamedHint) and hint.name == "min_blocks_per_core":
             return int(hint.value)
     return None
-
-
-def _dense(scope: Scope, shape: Sequence[Expr]) -> tuple[Expr, ...]:
-    strides: list[Form] = [Form.of(1)]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * scope.form(extent))
-    return tuple(form.expression() for form in reversed(strides))[: len(shape)] if shape else ()
-
-
-def _dense_constant(extents: Sequence[int]) -> list[int]:
-    strides = [1]
-    for extent in reversed(extents[1:]):
-        strides.append(strides[-1] * extent)
-    return strides[::-1]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from zellige.dtypes import DType
 from zellige.plugin.contract import Capabilities
 from zellige.simt.ir import ProductForm
 
@@ -29,7 +28,6 @@ class LaneMachine:
     shared_bytes: int = 48 * 1024
     block_lanes: int = 1024
     default_lanes: int = 128
-    atomic_dtypes: tuple[DType, ...] = ()
 
     @property
     def lanes(self) -> int:

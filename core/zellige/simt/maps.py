@@ -18,7 +18,12 @@ from zellige.ir.traverse import substitute, walk
 from zellige.simt import elements
 from zellige.simt.context import Context, Point, conjunction
 from zellige.simt.distribution import Distribution, distribute, number, times
-from zellige.simt.homes import GlobalHome, RegisterHome, SharedHome
+from zellige.simt.homes import (
+    TENSOR_ALIGNMENT,
+    GlobalHome,
+    RegisterHome,
+    SharedHome,
+)
 from zellige.simt.ir import THREAD
 
 UNROLLED_REGISTERS = 64
@@ -251,14 +256,9 @@ def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int
         aligned = all(p % vector == 0 for p in home.pitch[:-1]) and home.pitch[-1] == 1 and home.slot_elements % vector == 0
         within = home.swizzle is None or vector <= 1 << home.swizzle.base
         return aligned and within and home.extents[-1] % vector == 0
-    alignment = _alignment(ctx, home)
     strides = all(_is_multiple(ctx.scope.form(s), vector) for s in home.strides[:-1])
     is_unit = constant_value(home.strides[-1]) == 1
-    return alignment % size == 0 and strides and is_unit and _is_multiple(ctx.scope.form(home.extents[-1]), vector)
-
-
-def _alignment(ctx: Context, home: GlobalHome) -> int:
-    return 16
+    return TENSOR_ALIGNMENT % size == 0 and strides and is_unit and _is_multiple(ctx.scope.form(home.extents[-1]), vector)
 
 
 def _mentions(expr: Expr, var: Var) -> bool:

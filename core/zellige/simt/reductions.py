@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from zellige.analysis.forms import Form
 from zellige.dtypes import DType
@@ -16,8 +17,20 @@ from zellige.ir.stmt import Map, Reduce, Shuffle, Store
 from zellige.passes import tile_operations
 from zellige.simt import elements, maps
 from zellige.simt.context import Context, Point, conjunction
-from zellige.simt.distribution import Distribution, added, digit_value, distribute, number, times
-from zellige.simt.homes import RegisterHome, SharedHome
+from zellige.simt.distribution import (
+    Distribution,
+    added,
+    digit_value,
+    distribute,
+    moved,
+    number,
+    times,
+)
+from zellige.simt.homes import (
+    RegisterHome,
+    SharedHome,
+    dense_strides,
+)
 from zellige.simt.ir import LANE, WARP
 
 
@@ -156,7 +169,7 @@ def _agree(target: Distribution, result: Distribution, reduce: Reduce, kept: int
     places = [d for d in range(len(target.shape)) if d != reduce.axis]
     if len(places) != kept:
         return False
-    return target.digits == tuple(replace(d, dimension=None if d.dimension is None else places[d.dimension]) for d in result.digits)
+    return target.digits == moved(result.digits, places)
 
 
 def _store_map(
@@ -185,10 +198,7 @@ def through_shared(ctx: Context, buffer: Buffer, *, is_kept: bool = False) -> Bu
     ``is_kept``, the next operation that needs memory of its own takes the same."""
     home = ctx.homes[buffer]
     assert isinstance(home, RegisterHome)
-    count, pitch = 1, [1] * len(home.extents)
-    for d in reversed(range(len(home.extents))):
-        pitch[d] = count
-        count *= home.extents[d]
+    count, pitch = prod(home.extents), dense_strides(home.extents)
     name = f"{buffer.name}_staged"
     memory = ctx.kept_memory(name, buffer.dtype, count) if is_kept else ctx.scratch_memory(buffer.dtype, count)
     staged = Buffer(name=name, dtype=buffer.dtype, shape=buffer.shape, space="shared")

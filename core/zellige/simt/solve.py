@@ -11,9 +11,10 @@ distribution of its shape. A fragment used in a way that no lane could serve alo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from math import prod
 
-from zellige.ir.expr import Buffer, Load, Region, Var, constant_value
+from zellige.ir.expr import Buffer, Load, Region, constant_value
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import (
     Alloc,
@@ -23,7 +24,6 @@ from zellige.ir.stmt import (
     Fill,
     Gemm,
     Map,
-    Print,
     Reduce,
     ReducerInit,
     ReducerUpdate,
@@ -36,7 +36,13 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import walk
 from zellige.passes import tile_operations
 from zellige.plan.nodes import Issue, PlannedLaunch, Slotted
-from zellige.simt.distribution import Digit, Distribution, distribute
+from zellige.simt.distribution import (
+    Digit,
+    Distribution,
+    distribute,
+    moved,
+    reach,
+)
 from zellige.simt.elements import pattern_of, projected
 from zellige.simt.warps import WarpTiling
 
@@ -242,7 +248,7 @@ class Solver:
     def _assign(self) -> None:
         found = dict(self._fixed)
         waiting = [b for b in self._shapes if b not in self.solution.shared and b not in found]
-        waiting.sort(key=lambda b: -_elements(self._shapes[b]))
+        waiting.sort(key=lambda b: -prod(self._shapes[b]))
         while True:
             while self._spread(found):
                 pass
@@ -256,7 +262,7 @@ class Solver:
         shape = self._shapes[buffer]
         vector = max(1, 16 // self._narrowest(buffer))
         last = shape[-1] if shape else 1
-        while vector > 1 and (last % vector or _elements(shape) // vector < self._lanes * self._warps):
+        while vector > 1 and (last % vector or prod(shape) // vector < self._lanes * self._warps):
             vector //= 2
         return distribute(shape or (1,), lanes=self._lanes, warps=self._warps, vector=vector)
 
@@ -278,7 +284,7 @@ class Solver:
             for use in entry.uses:
                 if use.buffer not in found and use.buffer not in self.solution.shared:
                     part = projected(distribution, use.pattern, self._shapes[use.buffer])
-                    if _covers(part, self._shapes[use.buffer]):
+                    if _covers(part.digits, self._shapes[use.buffer]):
                         found[use.buffer] = part
                         changed = True
         for reduce in self._reductions:
@@ -297,10 +303,10 @@ class Solver:
         size = -1
         for use in entry.uses:
             if use.buffer in found and use.buffer not in self.solution.shared and needed <= {a for a in use.pattern if a is not None}:
-                if _elements(self._shapes[use.buffer]) > size:
+                if prod(self._shapes[use.buffer]) > size:
                     made = lifted(found[use.buffer], use.pattern, entry.extents)
                     if made is not None:
-                        best, size = made, _elements(self._shapes[use.buffer])
+                        best, size = made, prod(self._shapes[use.buffer])
         return best
 
     # ---- what does not fit ----
@@ -315,9 +321,9 @@ class Solver:
                 continue
             distribution = self._of_map(entry, found)
             if distribution is None:
-                smallest = min(uses, key=lambda u: _elements(self._shapes[u.buffer]))
+                smallest = min(uses, key=lambda u: prod(self._shapes[u.buffer]))
                 return smallest.buffer, "a T.Parallel reads it along more axes than it has"
-            for use in sorted(uses, key=lambda u: _elements(self._shapes[u.buffer])):
+            for use in sorted(uses, key=lambda u: prod(self._shapes[u.buffer])):
                 made = projected(distribution, use.pattern, self._shapes[use.buffer])
                 if made.digits != found[use.buffer].digits:
                     return use.buffer, "two operations need its elements on different lanes"
@@ -339,15 +345,8 @@ def _changes_private(statement: StmtNode) -> bool:
 
 def lifted(distribution: Distribution, pattern: Sequence[int | None], extents: Sequence[int]) -> Distribution | None:
     """The distribution of a Map's axes whose projection a buffer's is; None where the buffer's covers too little."""
-    digits = tuple(replace(d, dimension=None if d.dimension is None else pattern[d.dimension]) for d in distribution.digits)
-    for axis, extent in enumerate(extents):
-        reach = 1
-        for d in digits:
-            if d.dimension == axis:
-                reach *= d.radix
-        if reach < extent:
-            return None
-    return Distribution(shape=tuple(extents), digits=digits)
+    digits = moved(distribution.digits, pattern)
+    return Distribution(shape=tuple(extents), digits=digits) if _covers(digits, extents) else None
 
 
 def result_of(source: Distribution, reduce: Reduce, shape: Sequence[int]) -> Distribution | None:
@@ -355,33 +354,14 @@ def result_of(source: Distribution, reduce: Reduce, shape: Sequence[int]) -> Dis
     kept = [d for d in range(len(source.shape)) if d != reduce.axis]
     narrow = source.onto(kept)
     if len(shape) == len(source.shape) and shape[reduce.axis] == 1:
-        digits = tuple(replace(d, dimension=None if d.dimension is None else kept[d.dimension]) for d in narrow.digits)
-        return Distribution(shape=tuple(shape), digits=digits)
-    if tuple(shape) == tuple(source.shape[d] for d in kept) or (len(shape) == len(kept) and _covers_digits(narrow.digits, shape)):
+        return Distribution(shape=tuple(shape), digits=moved(narrow.digits, kept))
+    if tuple(shape) == tuple(source.shape[d] for d in kept) or (len(shape) == len(kept) and _covers(narrow.digits, shape)):
         return Distribution(shape=tuple(shape), digits=narrow.digits)
     return None
 
 
-def _covers_digits(digits: Sequence[Digit], shape: Sequence[int]) -> bool:
-    for dimension, extent in enumerate(shape):
-        reach = 1
-        for d in digits:
-            if d.dimension == dimension:
-                reach *= d.radix
-        if reach < extent:
-            return False
-    return True
-
-
-def _covers(distribution: Distribution, shape: Sequence[int]) -> bool:
-    return _covers_digits(distribution.digits, shape)
-
-
-def _elements(shape: Sequence[int]) -> int:
-    total = 1
-    for extent in shape:
-        total *= extent
-    return total
+def _covers(digits: Sequence[Digit], shape: Sequence[int]) -> bool:
+    return all(reach(digits, dimension) >= extent for dimension, extent in enumerate(shape))
 
 
 def _fragments(statement: StmtNode) -> Iterator[Buffer]:
@@ -392,7 +372,6 @@ def _fragments(statement: StmtNode) -> Iterator[Buffer]:
 
 
 def _made_inside(written: Map) -> set[Buffer]:
-
     return {node.buffer for node in walk(written) if isinstance(node, Alloc)}
 
 
@@ -408,13 +387,3 @@ def _is_whole(region: Region) -> bool:
 
 def _has_result_of_atomic(written: Map) -> bool:
     return any(isinstance(node, Atomic) and node.result is not None for node in walk(written))
-
-
-def uses_axes(written: Map, axes: Sequence[Var]) -> bool:
-    """Whether any of the variables stands in the Map."""
-    return any(node in axes for node in walk(written) if isinstance(node, Var))
-
-
-def reads_whole(statement: StmtNode) -> bool:
-    """Whether a statement reads a buffer as a whole, element by element in no lane's own order: a print."""
-    return isinstance(statement, Print)
