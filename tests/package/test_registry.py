@@ -11,7 +11,18 @@ from zellige.diagnostics import CompileError
 from zellige.options import CompileOptions, options
 from zellige.plan.nodes import PlannedKernel
 from zellige.plugin import handle as handle_module
-from zellige.plugin.contract import Binary, Capabilities, CompileContext, ConfigKey, Device, DialectName, Emitted, Manifest, Unavailable
+from zellige.plugin.contract import (
+    API,
+    Binary,
+    Capabilities,
+    CompileContext,
+    ConfigKey,
+    Device,
+    DialectName,
+    Emitted,
+    Manifest,
+    Unavailable,
+)
 from zellige.plugin.hooks import hookimpl
 from zellige.plugin.registry import Origin, Registry, registry
 from zellige.target import Target
@@ -83,7 +94,14 @@ def test_a_backend_that_ends_the_process_while_imported_is_set_aside() -> None:
     assert [handle.manifest.name for handle in both.backends] == ["good"]
 
 
-@pytest.mark.parametrize("version", [(2, 0), (1, 1), (0, 9)])
+@pytest.mark.parametrize("version", [(API[0], minor) for minor in range(API[1] + 1)])
+def test_this_and_earlier_minors_of_the_contract_are_served(version: tuple[int, int]) -> None:
+    early = Good("early")
+    early.API = version
+    assert str(Registry([origin("early", lambda: early)]).resolve("early")) == "early"
+
+
+@pytest.mark.parametrize("version", [(API[0] + 1, 0), (API[0], API[1] + 1), (API[0] - 1, 9)])
 def test_another_version_of_the_contract_is_quarantined(version: tuple[int, int]) -> None:
     late = Good("late")
     late.API = version

@@ -70,8 +70,6 @@ __all__ = [
     "Conversion",
     "CopyPath",
     "Device",
-    "DeviceKernel",
-    "DeviceRuntime",
     "Diagnosis",
     "DialectName",
     "ENTRY_POINT_GROUP",
@@ -80,11 +78,11 @@ __all__ = [
     "EngineKind",
     "Identity",
     "Insert",
-    "LaunchContext",
     "Manifest",
     "MathAccuracy",
     "MatmulUnit",
     "Operation",
+    "PackedKernel",
     "PassChange",
     "PassStage",
     "Peak",
@@ -101,7 +99,7 @@ __all__ = [
     "Waiver",
 ]
 
-API: Final = (1, 0)
+API: Final = (1, 1)
 """The contract's version. A backend with another major is quarantined; one with a later minor too; an earlier minor is served."""
 
 ENTRY_POINT_GROUP: Final = "zellige.backends"
@@ -234,14 +232,17 @@ class Binary:
 
 @runtime_checkable
 class CompiledKernel(Protocol):
-    """A kernel that can be launched on one target.
+    """A kernel that can be launched on one target. Every launch goes through ``launch``, or through :class:`PackedKernel`.
 
-    It may also have ``launch_packed(words: bytes)``, the same with arguments in 64-bit words: pointers, scalars (integers, or the bits of
-    a double), sizes; then the address of what follows them, a zero, and 31 zero words, which are the backend's to use in this call.
+    Core allocates no memory of a device and has no streams of its own: arguments are arrays of a framework, results are made by the
+    framework of the arguments, and the stream is the one that this framework has current.
     """
 
     def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
-        """Run every launch of the kernel in order and wait for the end.
+        """Run every launch of the kernel in order.
+
+        Where the device has streams, they are put on the one that the arguments' framework has current, in order with what is there, and
+        the call may return before the end; what fails on the device is then raised by a later call. Elsewhere the call waits for the end.
 
         ``pointers``: one address a TensorParam (arguments, outputs and workspace) in the order of ``kernel.params``; ``scalars``: one
         value a ScalarParam in order; ``sizes``: the values of ``zellige.ir.sizes.size_vars(kernel)`` in that order. The arguments have
@@ -259,63 +260,21 @@ class CompiledKernel(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchContext:
-    """Where a launch goes: the device's index, and the framework's stream that the caller's tensors are ordered by, as the handle that the
-    vendor's driver takes (0: its default). ``is_capturing``: the stream is recording a graph, so nothing may wait or allocate."""
-
-    device: int = 0
-    stream: int = 0
-    is_capturing: bool = False
-
-
 @runtime_checkable
-class DeviceKernel(Protocol):
-    """What a compiled kernel of a device with streams has beside :class:`CompiledKernel`: a launch that does not wait."""
+class PackedKernel(Protocol):
+    """What a compiled kernel may have beside :class:`CompiledKernel`, so that a call makes no lists. Core uses it where it is there."""
 
-    def launch_on(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], where: LaunchContext) -> None:
-        """As ``launch``, put on the stream of ``where`` and returned from at once. Errors of the device come with a later call."""
+    def launch_packed(self, words: bytes) -> None:
+        """As ``launch``, with the arguments in 64-bit words: pointers, scalars (integers, or the bits of a double), sizes; then the address
+        of what follows them, a zero, and 31 zero words, which are the backend's to use in this call."""
         ...
 
 
 class Runtime(Protocol):
-    """The part of a backend that needs the device: it loads binaries."""
+    """The part of a backend that needs the device: it loads binaries. Timing by the device's clock is the hook ``timers``."""
 
     def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel:
         """Make ``binary`` callable; ``kernel`` says its parameters."""
-        ...
-
-
-@runtime_checkable
-class DeviceRuntime(Protocol):
-    """What the runtime of a device with its own memory has beside :class:`Runtime`. Addresses and handles are the driver's, as integers."""
-
-    def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel: ...
-
-    def allocate(self, size: int, device: int) -> int:
-        """``size`` bytes of the device's memory, 256-byte aligned."""
-        ...
-
-    def free(self, address: int, device: int) -> None: ...
-
-    def copy(self, destination: int, source: int, size: int, where: LaunchContext) -> None:
-        """Copy between any two addresses, host or device, ordered by the stream."""
-        ...
-
-    def stream(self, device: int) -> int:
-        """A new stream."""
-        ...
-
-    def record(self, where: LaunchContext) -> int:
-        """An event that is reached when all that was put on the stream before is done."""
-        ...
-
-    def elapsed_ms(self, begin: int, end: int) -> float:
-        """Milliseconds between two events, waited for."""
-        ...
-
-    def synchronise(self, where: LaunchContext) -> None:
-        """Wait for the stream. Raises what went wrong on the device since the last call."""
         ...
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from zellige.ir.expr import Const, Expr, Var
 from zellige.ir.sizes import SizeError, evaluate_size
 from zellige.ir.stmt import TensorParam
-from zellige.plugin.contract import CompiledKernel
+from zellige.plugin.contract import CompiledKernel, PackedKernel
 from zellige.runtime.arguments import Signature, TensorArgument
 from zellige.runtime.arrays import NoSuchArray, carrier, cell_shape
 from zellige.runtime.native import SLOW
@@ -152,9 +152,8 @@ def quick_launch(
 
 def _launcher(compiled: CompiledKernel, words: Words) -> Callable[[bytes], None]:
     """What launches packed arguments: the kernel's own way, or lists made of them."""
-    own: Callable[[bytes], None] | None = getattr(compiled, "launch_packed", None)
-    if own is not None:
-        return own
+    if isinstance(compiled, PackedKernel):
+        return compiled.launch_packed
     pointers, scalars = len(words.tensors), len(words.scalars)
     kinds = "".join("d" if scalar.var.dtype.is_float else "q" for scalar in words.scalars)
     packed = struct.Struct(f"<{pointers}Q{kinds}{len(words.sizes)}q")
