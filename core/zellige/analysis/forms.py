@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from zellige.dtypes import DType
-from zellige.ir.expr import INT64, Binary, Cast, Const, Expr, Reinterpret, Select, Unary, Var
+from zellige.ir.expr import INT64, Binary, Buffer, Cast, Const, Expr, ExprNode, Reinterpret, Select, Unary, Var
+from zellige.ir.traverse import children
 
 Atom: TypeAlias = Expr
 Monomial: TypeAlias = tuple[Atom, ...]
@@ -149,8 +150,31 @@ def _is_far_from_wrapping(value: int, t: DType) -> bool:
     return abs(value) < 1 << (t.bits - 4)
 
 
-def _atom_order(atom: Atom) -> int:
-    return atom.structural_hash
+def _atom_order(atom: Atom) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """What the atoms of a product are sorted by: the same in every process that traces the same kernel, unlike hashes of texts; equal
+    for equal atoms only. Variables and buffers go by the order in which they were made, other expressions by their parts in preorder,
+    where one that occurred before stands as its place."""
+    if isinstance(atom, Var):
+        return (), (atom.structural_hash,)
+    words: list[str] = []
+    numbers: list[int] = []
+    places: dict[ExprNode, int] = {}
+    pending: list[ExprNode] = [atom]
+    while pending:
+        node = pending.pop()
+        place = places.setdefault(node, len(places))
+        if place < len(places) - 1:
+            words.append("same")
+            numbers.append(place)
+        elif isinstance(node, Var):
+            words.append("Var")
+            numbers.append(node.structural_hash)
+        else:
+            attributes = [getattr(node, name) for name in node.ATTRIBUTES]
+            words.append(" ".join([type(node).__name__, *(repr(a) for a in attributes if not isinstance(a, Buffer))]))
+            numbers.extend(a.structural_hash for a in attributes if isinstance(a, Buffer))
+            pending.extend(child for child in reversed(list(children(node))) if isinstance(child, ExprNode))
+    return tuple(words), tuple(numbers)
 
 
 def is_index_dtype(t: DType) -> bool:

@@ -10,8 +10,9 @@ Grammar (every node also carries ``span`` and, for expressions, ``dtype``)::
     Region = Region(buffer, offsets, extents)
 
 Variables and buffers compare by identity; every other expression by structure, through a hash that is
-computed once when the node is made. The operands of Binary, Compare and Select have one dtype: the front end
-inserts the casts. Traversal lives in :mod:`zellige.ir.traverse`; nothing here recurses into operands.
+computed once when the node is made. The hash of a variable or buffer is its number in the order of making.
+The operands of Binary, Compare and Select have one dtype: the front end inserts the casts. Traversal lives in
+:mod:`zellige.ir.traverse`; nothing here recurses into operands.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Var(ExprNode):
     kind: VarKind
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "structural_hash", hash(("Var", next(_serial))))
+        object.__setattr__(self, "structural_hash", next(_serial))
 
     @property
     def is_mutable(self) -> bool:
@@ -167,7 +168,7 @@ class Buffer(Node):
     structural_hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "structural_hash", hash(("Buffer", next(_serial))))
+        object.__setattr__(self, "structural_hash", next(_serial))
 
     @property
     def rank(self) -> int:
