@@ -1,4 +1,4 @@
-"""Helper functions of printed kernels: narrow floats, conversions, integer and float operations with the tile IR's meaning, atomics.
+"""Functions of printed kernels that CUDA C++ does better than :mod:`zellige.simt.functions`, or alone: conversions, atomics, instructions.
 
 In: a helper's name, as printers ask for it. Out: its CUDA C++ definition and the helpers that it uses.
 """
@@ -6,15 +6,15 @@ In: a helper's name, as printers ask for it. Out: its CUDA C++ definition and th
 from __future__ import annotations
 
 import re
-
-import numpy as np
+from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.interp.conversion import bias, has_nan
+from zellige.simt.functions import plain_function
 from zellige.simt.printer import C_INTEGERS, is_narrow
 
-_D = "static __device__ __forceinline__"
+INLINE: Final = "static __device__ __forceinline__"
+_D = INLINE
 
 _FIXED: dict[str, tuple[str, tuple[str, ...]]] = {
     "shared_address": (
@@ -22,83 +22,18 @@ _FIXED: dict[str, tuple[str, tuple[str, ...]]] = {
         '  unsigned int a;\n  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));\n  return a;\n}',
         (),
     ),
-    "trip_count": (
-        f"{_D} long long trip_count(long long start, long long stop, long long step) {{\n"
-        "  if (step == 0) return 0;\n"
-        "  const unsigned long long s = step > 0 ? (unsigned long long)step : 0ull - (unsigned long long)step;\n"
-        "  if (step > 0 ? start >= stop : start <= stop) return 0;\n"
-        "  const unsigned long long d = step > 0 ? (unsigned long long)stop - start : (unsigned long long)start - stop;\n"
-        "  return (long long)((d - 1) / s + 1);\n}",
-        (),
-    ),
     "float32_of_bits": (f"{_D} float float32_of_bits(unsigned int x) {{ return __uint_as_float(x); }}", ()),
     "float64_of_bits": (f"{_D} double float64_of_bits(unsigned long long x) {{ return __longlong_as_double((long long)x); }}", ()),
     "bits_of_float32": (f"{_D} unsigned int bits_of_float32(float x) {{ return __float_as_uint(x); }}", ()),
     "bits_of_float64": (f"{_D} unsigned long long bits_of_float64(double x) {{ return (unsigned long long)__double_as_longlong(x); }}", ()),
-    "int4_of_bits": (f"{_D} signed char int4_of_bits(int x) {{ return (signed char)((x << 28) >> 28); }}", ()),
-    "uint4_of_bits": (f"{_D} unsigned char uint4_of_bits(unsigned int x) {{ return (unsigned char)(x & 15u); }}", ()),
-    "min": (f"template <class T> {_D} T min(T a, T b) {{ return b < a ? b : a; }}", ()),
-    "max": (f"template <class T> {_D} T max(T a, T b) {{ return a < b ? b : a; }}", ()),
-    "isnan": (f"template <class T> {_D} bool isnan(T x) {{ return x != x; }}", ()),
-    "isinf": (f"template <class T> {_D} bool isinf(T x) {{ return x == x && x - x != x - x; }}", ()),
-    "isfinite": (f"template <class T> {_D} bool isfinite(T x) {{ return x - x == x - x; }}", ()),
-    "int_floordiv": (
-        f"template <class T> {_D} T int_floordiv(T a, T b) {{\n"
-        "  if (b == 0) return 0;\n  if ((T)-1 < 0 && b == (T)-1) return negated(a);\n"
-        "  const T q = (T)(a / b);\n  return (T)(q * b != a && (a < 0) != (b < 0) ? q - 1 : q);\n}",
-        ("negated",),
-    ),
-    "negated": (
-        f"template <class T> {_D} T negated(T a) {{\n  const T b = (T)(0ull - (unsigned long long)a);\n  return b == a ? 0 : b;\n}}",
-        (),
-    ),
-    "int_floormod": (
-        f"template <class T> {_D} T int_floormod(T a, T b) {{\n"
-        "  if (b == 0 || ((T)-1 < 0 && b == (T)-1)) return 0;\n"
-        "  const T r = (T)(a % b);\n  return (T)(r != 0 && (r < 0) != (b < 0) ? r + b : r);\n}",
-        (),
-    ),
-    "int_truncdiv": (
-        f"template <class T> {_D} T int_truncdiv(T a, T b) {{\n"
-        "  if (b == 0) return 0;\n  if ((T)-1 < 0 && b == (T)-1) return negated(a);\n"
-        "  return (T)(a / b);\n}",
-        ("negated",),
-    ),
-    "int_truncmod": (
-        f"template <class T> {_D} T int_truncmod(T a, T b) {{ return b == 0 || ((T)-1 < 0 && b == (T)-1) ? 0 : (T)(a % b); }}",
-        (),
-    ),
-    "shl_bits": (
-        f"template <class T, class U> {_D} T shl_bits(T a, U n, int bits) {{\n"
-        "  return n < 0 || n >= bits ? 0 : (T)((unsigned long long)a << n);\n}",
-        (),
-    ),
-    "shr_bits": (
-        f"template <class T, class U> {_D} T shr_bits(T a, U n, int bits) {{\n"
-        "  return n < 0 || n >= bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> n);\n}",
-        (),
-    ),
-    "integer_power": (
-        f"{_D} long long integer_power(long long x, long long y) {{\n"
-        "  if (y < 0) return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;\n"
-        "  unsigned long long r = 1, b = (unsigned long long)x;\n"
-        "  for (; y; y >>= 1, b *= b) if (y & 1) r *= b;\n  return (long long)r;\n}",
-        (),
-    ),
-    "scaled32": (
-        f"{_D} float scaled32(float x, float n) {{ return ldexpf(x, n != n ? 0 : (int)fminf(fmaxf(n, -10000.0f), 10000.0f)); }}",
-        (),
-    ),
-    "scaled64": (
-        f"{_D} double scaled64(double x, double n) {{ return ldexp(x, n != n ? 0 : (int)fmin(fmax(n, -10000.0), 10000.0)); }}",
-        (),
-    ),
     "float32_of_float64_odd": (
         f"{_D} float float32_of_float64_odd(double x) {{\n"
         "  const float r = __double2float_rz(x);\n"
         "  return (double)r == x || x != x || isinf_bits(r) ? r : __uint_as_float(__float_as_uint(r) | 1u);\n}",
         ("isinf_bits",),
     ),
+    "ones_of": (f"{_D} int ones_of(unsigned long long x) {{ return __popcll(x); }}", ()),
+    "leading_zeros_of": (f"{_D} int leading_zeros_of(unsigned long long x) {{ return __clzll((long long)x); }}", ()),
     "isinf_bits": (f"{_D} bool isinf_bits(float x) {{ return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }}", ()),
     "float64_of_int64_odd": (
         f"template <class T> {_D} double float64_of_int64_odd(T x) {{\n"
@@ -124,185 +59,33 @@ def helper_text(name: str, arch: int) -> tuple[str, tuple[str, ...]]:
         match = re.fullmatch(pattern, name)
         if match:
             return make(match, arch)
-    raise InternalError(f"there is no helper {name}")
-
-
-# ---- wide values ----
-
-
-def _splat(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    width, kind = int(match[1]), match[2].replace("_", " ")
-    name = match[0]
-    if width <= 4:
-        whole = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}[width]
-    else:
-        whole = f"wide{width}"
-    return (
-        f"{_D} {whole} {name}({kind} x) {{\n  alignas({width}) {kind} parts[{width} / sizeof({kind})];\n"
-        f"  #pragma unroll\n  for (int i = 0; i < (int)({width} / sizeof({kind})); ++i) parts[i] = x;\n  return *({whole}*)parts;\n}}",
-        (),
-    )
+    plain = plain_function(name, INLINE)
+    if plain is None:
+        raise InternalError(f"there is no helper {name}")
+    return plain
 
 
 # ---- floats ----
 
 
-def _float_op(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    op, bits = match[1], match[2]
-    t, f = ("double", "") if bits == "64" else ("float", "f")
-    body = {
-        "max": f"return fmax{f}(a, b);",
-        "min": f"return fmin{f}(a, b);",
-        "max_nan": f"return a != a || b != b ? a + b : fmax{f}(a, b);",
-        "min_nan": f"return a != a || b != b ? a + b : fmin{f}(a, b);",
-        "truncdiv": f"return trunc{f}(a / b);",
-        "truncmod": f"return fmod{f}(a, b);",
-        "floormod": (
-            f"const {t} r = fmod{f}(a, b);\n  if (r != 0) return (b < 0) != (r < 0) ? r + b : r;\n  return copysign{f}(({t})0, b);"
-        ),
-        "floordiv": (
-            f"if (b == 0) return a / b;\n  {t} r = fmod{f}(a, b);\n  {t} q = (a - r) / b;\n  if (r != 0 && (b < 0) != (r < 0)) q -= 1;\n"
-            f"  if (q == 0) return copysign{f}(({t})0, a / b);\n  {t} d = floor{f}(q);\n  return q - d > ({t})0.5 ? d + 1 : d;"
-        ),
-    }[op]
-    return f"{_D} {t} {match[0]}({t} a, {t} b) {{\n  {body}\n}}", ()
+def _decode_half(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    return f'{_D} float {match[0]}(unsigned short x) {{ float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }}', ()
 
 
-def _decode(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    """float of a narrow float's bits."""
-    t = as_dtype(match[1])
-    name = match[0]
-    if t.name == "float16":
-        return f'{_D} float {name}(unsigned short x) {{ float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }}', ()
-    if t.name == "bfloat16":
-        return f"{_D} float {name}(unsigned short x) {{ return __uint_as_float((unsigned int)x << 16); }}", ()
-    if t.name == "float8_e8m0fnu":
-        return (
-            f"{_D} float {name}(unsigned char x) {{\n"
-            "  return __uint_as_float(x == 255 ? 0x7fffffffu : x ? (unsigned int)x << 23 : 0x400000u);\n}",
-            (),
-        )
-    e, m, bits = t.exponent, t.mantissa, t.bits
-    offset = bias(t)
-    special = _special_decode(t)
+def _encode_half(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    """float16 and bfloat16 of a float, to the nearest, ties to even."""
+    t, saturates = as_dtype(match[1]), bool(match[2])
+    if t.name == "bfloat16" and arch < 80:
+        found = plain_function(match[0], _D)
+        assert found is not None
+        return found
+    limit, word = float(t.max), "f16" if t.name == "float16" else "bf16"
+    clamp = f"  x = x != x ? x : fminf(fmaxf(x, -{limit!r}f), {limit!r}f);\n" if saturates else ""
     return (
-        f"{_D} float {name}(unsigned char x) {{\n"
-        f"  const unsigned int e = (x >> {m}) & {(1 << e) - 1}u, f = x & {(1 << m) - 1}u;\n"
-        f"  float y = e ? __uint_as_float(((e + {127 - offset}u) << 23) | (f << {23 - m})) : (float)f * {2.0 ** (1 - offset - m)!r}f;\n"
-        f"{special}"
-        f"  return x & {1 << (bits - 1)}u ? -y : y;\n}}",
+        f"{_D} unsigned short {match[0]}(float x) {{\n{clamp}  unsigned short y;\n"
+        f'  asm("cvt.rn.{word}.f32 %0, %1;" : "=h"(y) : "f"(x));\n  return y;\n}}',
         (),
     )
-
-
-def _special_decode(t: DType) -> str:
-    e, m = t.exponent, t.mantissa
-    if t.is_unsigned_zero:
-        return f"  if (x == {1 << (t.bits - 1)}u) return __uint_as_float(0x7fffffffu);\n"
-    if t.has_inf:
-        return f"  if (e == {(1 << e) - 1}u) y = f ? __uint_as_float(0x7fffffffu) : __uint_as_float(0x7f800000u);\n"
-    if t.bits == 8:
-        return f"  if ((x & 127u) == {((1 << e) - 1) << m | ((1 << m) - 1)}u) y = __uint_as_float(0x7fffffffu);\n"
-    return ""
-
-
-def _code(value: float, t: DType) -> int:
-    array = np.array([value], np.float64).astype(t.numpy)
-    return int(array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)[0])
-
-
-def _encode(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    """A narrow float's bits of a float, to the nearest, ties to even."""
-    t, saturates = as_dtype(match[1]), bool(match[2])
-    name = match[0]
-    if t.name == "float16":
-        clamp = "  x = x != x ? x : fminf(fmaxf(x, -65504.0f), 65504.0f);\n" if saturates else ""
-        return (
-            f"{_D} unsigned short {name}(float x) {{\n{clamp}  unsigned short y;\n"
-            '  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));\n  return y;\n}',
-            (),
-        )
-    if t.name == "bfloat16":
-        limit = float(t.max)
-        clamp = f"  x = x != x ? x : fminf(fmaxf(x, -{limit!r}f), {limit!r}f);\n" if saturates else ""
-        if arch >= 80:
-            return (
-                f"{_D} unsigned short {name}(float x) {{\n{clamp}  unsigned short y;\n"
-                '  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));\n  return y;\n}',
-                (),
-            )
-        return (
-            f"{_D} unsigned short {name}(float x) {{\n{clamp}  const unsigned int b = __float_as_uint(x);\n"
-            "  if (x != x) return (unsigned short)0x7fffu;\n  return (unsigned short)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);\n}",
-            (),
-        )
-    if t.name == "float8_e8m0fnu":
-        rounding = f"rounded_{t.name}_nearest_even{'_saturated' if saturates else ''}"
-        return f"{_D} unsigned char {name}(float x) {{ return {rounding}((double)x); }}", (rounding,)
-    return _encode_small(name, t, saturates), ()
-
-
-def _encode_small(name: str, t: DType, saturates: bool) -> str:
-    m, least, sign = t.mantissa, 1 - bias(t), 1 << (t.bits - 1)
-    largest = _code(float(t.max), t) & (sign - 1)
-    if t.is_unsigned_zero:
-        nan = sign
-    elif t.bits == 8:
-        nan = _code(float("nan"), t) & (sign - 1)
-    else:
-        nan = sign  # no NaN: ml_dtypes gives negative zero
-    infinite = _code(float("inf"), t) & (sign - 1) if t.has_inf else nan
-    over = largest if saturates or t.bits < 8 else infinite
-    signless = "0u" if t.is_unsigned_zero else "s"
-    nan_result = nan if t.is_unsigned_zero or t.bits < 8 else f"({nan}u | s)"
-    over_result = f"({over}u | s)" if over != sign else f"{sign}u"
-    return (
-        f"{_D} unsigned char {name}(float x) {{\n"
-        f"  const unsigned int b = __float_as_uint(x), s = (b >> 31) * {sign}u, a = b & 0x7fffffffu;\n"
-        f"  if (a > 0x7f800000u) return (unsigned char){nan_result};\n"
-        f"  int e = (int)(a >> 23) - 127;\n  e = e < {least} ? {least} : e;\n"
-        f"  if (e > {(1 << t.exponent) + 8}) return (unsigned char){over_result};\n"
-        f"  const float scaled = __uint_as_float(a) * __uint_as_float((unsigned int)({127 + m} - e) << 23);\n"
-        f"  const unsigned int n = __float2uint_rn(scaled);\n"
-        f"  unsigned int code = ((unsigned int)(e - {least}) << {m}) + n;\n"
-        f"  if (code > {largest}u) return (unsigned char){over_result};\n"
-        f"  return (unsigned char)(code | (code ? s : {signless}));\n}}"
-    )
-
-
-_UNITS = {"nearest_even": "rint", "toward_zero": "trunc", "down": "floor", "up": "ceil"}
-
-
-def _rounded(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    """A float type's value of a double, rounded once in a stated direction, as :func:`zellige.interp.conversion.rounded` says."""
-    t, rounding, saturates = as_dtype(match[1]), match[2], bool(match[3])
-    kind = "double" if t.name == "float64" else "float" if t.bits > 16 else C_INTEGERS[max(8, t.bits)][1]
-    largest = f"{float(t.max)!r}"
-    is_power = t.name == "float8_e8m0fnu"
-    least = -127 if is_power else 1 - bias(t)
-    lines = [
-        "int e;", "(void)frexp(x, &e);", f"e = e - 1 < {least} ? {least} : e - 1;",
-        f"double r = x - x != x - x ? x : ldexp({_UNITS[rounding]}(ldexp(x, {t.mantissa} - e)), e - {t.mantissa});",
-    ]  # fmt: skip
-    if is_power:
-        lines.append(f"r = x > 0 ? fmax(r, {2.0**-127!r}) : __longlong_as_double(0x7ff8000000000000ll);")
-    clipped = f"copysign({largest}, r)"
-    beyond = clipped
-    if not saturates and has_nan(t):
-        outside = "copysign(__longlong_as_double(0x7ff0000000000000ll), r)" if t.has_inf else "__longlong_as_double(0x7ff8000000000000ll)"
-        inward = {"toward_zero": "true", "down": "r > 0", "up": "r < 0"}.get(rounding)
-        beyond = outside if inward is None else f"x - x == x - x && ({inward}) ? {clipped} : {outside}"
-    lines.append(f"if (fabs(r) > {largest}) r = {beyond};")
-    needs: tuple[str, ...] = ()
-    if is_power:
-        lines.append("if (r != r) return 255;")
-        lines.append("return (unsigned char)(((unsigned long long)__double_as_longlong(r) >> 52) - 896);")
-    elif t.bits > 16:
-        lines.append("return r;" if t.name == "float64" else "return (float)r;")
-    else:
-        needs = (f"{t.name}_of_float32",)
-        lines.append(f"return {needs[0]}((float)r);")
-    return f"{_D} {kind} {match[0]}(double x) {{\n  " + "\n  ".join(lines) + "\n}", needs
 
 
 def _to_integer(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
@@ -448,33 +231,11 @@ def _cp_async(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _next_after(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    """The neighbour of a narrow float toward another: codes of one sign are in the order of their magnitudes."""
-    t = as_dtype(match[1])
-    kind, sign = C_INTEGERS[max(8, t.bits)][1], 1 << (t.bits - 1)
-    decode, encode = f"float32_of_{t.name}", f"{t.name}_of_float32"
-    if t.name == "float8_e8m0fnu":
-        step = "(x < y ? a + 1 : a - 1)"
-        lines = [f"return ({kind}){step};"]
-    else:
-        lines = [
-            f"if (x == 0) return ({kind})(y > 0 ? 1 : {sign | 1});",
-            f"const {kind} next = ({kind})((x < y) == (x > 0) ? a + 1 : a - 1);",
-            f"return {f'next == {sign} ? 0 : next' if t.is_unsigned_zero else 'next'};",
-        ]
-    head = f"const float x = {decode}(a), y = {decode}(b);\n  if (x != x || y != y) return {encode}(x + y);\n  if (x == y) return b;"
-    return f"{_D} {kind} {match[0]}({kind} a, {kind} b) {{\n  {head}\n  " + "\n  ".join(lines) + "\n}", (decode, encode)
-
-
 _MADE = (
-    (r"splat(\d+)_(\w+)", _splat),
-    (r"float_(max|min|max_nan|min_nan|truncdiv|truncmod|floormod|floordiv)(32|64)", _float_op),
-    (r"float32_of_(float16|bfloat16|float8\w*|float6\w*|float4\w*)", _decode),
-    (r"(float16|bfloat16|float8\w*?|float6\w*?|float4\w*?)_of_float32(_saturated)?", _encode),
-    (r"rounded_(\w+?)_(nearest_even|toward_zero|down|up)(_saturated)?", _rounded),
+    (r"float32_of_float16", _decode_half),
+    (r"(float16|bfloat16)_of_float32(_saturated)?", _encode_half),
     (r"(u?int\d+)_of_(float32|float64)_saturated", _to_integer),
     (r"atomic_(add|sub|mul|max|min|and|or|xor|exchange)_(\w+)", _atomic),
-    (r"nextafter_(\w+)", _next_after),
     (r"(ld|st)matrix_x(\d)(_trans)?", _matrix),
     (r"(mma_\w+?)__((?:\d+[rfd]_?)+)", _mma),
     (r"cp_async_(\d+)(_if)?", _cp_async),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zellige.diagnostics import InternalError, catalogue
+from zellige.diagnostics import InternalError
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
-from zellige.ir.expr import Binary, Buffer, Cast, Expr, Math, Var
+from zellige.ir.expr import Buffer, Cast, Expr, Var
 from zellige.ir.stmt import Assert, Atomic, Barrier, Print, Shuffle, Vote
 from zellige.simt.distribution import Distribution
 from zellige.simt.ir import (
@@ -32,44 +32,38 @@ from zellige.simt.ir import (
     WaitCopies,
 )
 from zellige.simt.printer import Printer, is_narrow
-from zellige_cuda.helpers import helper_text
+from zellige.simt.spelling import WIDE, PlainSpelling
+from zellige_cuda.helpers import INLINE, helper_text
 from zellige_cuda.records import HELPERS, PARAMETER, Site, uses_records
 
 _AXES = ("x", "y", "z")
 
-_MATH32 = {
-    "exp": "expf", "exp2": "exp2f", "exp10": "exp10f", "expm1": "expm1f", "log": "logf", "log2": "log2f", "log10": "log10f",
-    "log1p": "log1pf", "sqrt": "sqrtf", "rsqrt": "rsqrtf", "cbrt": "cbrtf", "sin": "sinf", "cos": "cosf", "tan": "tanf", "asin": "asinf",
-    "acos": "acosf", "atan": "atanf", "sinh": "sinhf", "cosh": "coshf", "tanh": "tanhf", "asinh": "asinhf", "acosh": "acoshf",
-    "atanh": "atanhf", "erf": "erff", "erfc": "erfcf", "floor": "floorf", "ceil": "ceilf", "trunc": "truncf", "round": "rintf",
-    "abs": "fabsf", "pow": "powf", "atan2": "atan2f", "hypot": "hypotf", "fmod": "fmodf", "copysign": "copysignf",
-    "nextafter": "nextafterf", "fma": "fmaf",
-}  # fmt: skip
 _FAST32 = {"exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log2f", "log10": "__log10f", "sin": "__sinf", "cos": "__cosf",
            "tan": "__tanf", "pow": "__powf"}  # fmt: skip
 
 
-class CudaSpelling:
+class CudaSpelling(PlainSpelling):
     """``arch`` is the compute capability times ten: 80, 89, 90."""
 
+    inline = INLINE
+    fast32 = _FAST32
+
     def __init__(self, arch: int, *, is_fast: bool = False) -> None:
+        super().__init__("cuda", is_fast=is_fast)
         self.arch = arch
-        self.is_fast = is_fast
         self.sites: list[Site] = []
 
     # ---- the unit and its kernels ----
 
     def opening(self) -> str:
         return (
-            "typedef unsigned char wide1;\ntypedef unsigned short wide2;\ntypedef unsigned int wide4;\n"
             "#ifdef BLOCKS_BESIDE\n#define LANES(count) __launch_bounds__(count, BLOCKS_BESIDE)\n"
-            "#else\n#define LANES(count) __launch_bounds__(count)\n#endif\n"
-            "struct alignas(8) wide8 { unsigned int x, y; };\nstruct alignas(16) wide16 { unsigned int x, y, z, w; };"
+            f"#else\n#define LANES(count) __launch_bounds__(count)\n#endif\n{WIDE}"
         )
 
     def reserved(self) -> frozenset[str]:
         special = ("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed")
-        return frozenset((*special, *_MATH32, *_MATH32.values()))
+        return super().reserved() | frozenset(special)
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
         given = [*params, PARAMETER] if uses_records(function) else params
@@ -97,102 +91,10 @@ class CudaSpelling:
     def helper(self, name: str) -> tuple[str, tuple[str, ...]]:
         return (HELPERS[name], ()) if name in HELPERS else helper_text(name, self.arch)
 
-    # ---- values ----
-
-    def converted(self, printer: Printer, cast: Cast, value: str) -> str:
-        source, target = cast.value.dtype, cast.dtype
-        if target.is_integer:
-            return self._to_integer(printer, source, target, value)
-        if cast.rounding == "stochastic":
-            raise catalogue.E410.error(cast.span, target="cuda", operation="stochastic rounding")
-        is_plain = cast.rounding == "nearest_even" and target.name not in ("tfloat32", "float8_e8m0fnu")
-        if not is_plain or (cast.saturate and not is_narrow(target)):
-            return self._rounded(printer, cast, value)
-        saturating = "_saturated" if cast.saturate else ""
-        if not is_narrow(target):
-            if is_narrow(source):
-                wide = printer.widened(value, source)
-                return f"(double){wide}" if target.name == "float64" else wide
-            return f"({printer.type(target)}){value}"
-        if source.name == "float64" or (source.is_integer and source.bits >= 32):
-            if source.is_integer:
-                value = f"(double){value}" if source.bits == 32 else f"{printer.need('float64_of_int64_odd')}({value})"
-            value = f"{printer.need('float32_of_float64_odd')}({value})"
-        elif is_narrow(source):
-            value = printer.widened(value, source)
-        else:
-            value = f"(float){value}"
-        return f"{printer.need(f'{target.name}_of_float32{saturating}')}({value})"
-
-    def _rounded(self, printer: Printer, cast: Cast, value: str) -> str:
-        """By way of a double, which holds every source but 64-bit integers exactly; of those it keeps an odd last bit."""
-        source, target = cast.value.dtype, cast.dtype
-        if is_narrow(source):
-            value = printer.widened(value, source)
-        if source.is_integer and source.bits == 64:
-            if target.name == "float64":
-                mode = {"nearest_even": "rn", "toward_zero": "rz", "down": "rd", "up": "ru"}[cast.rounding]
-                kind, word = ("long long", "ll") if source.is_signed else ("unsigned long long", "ull")
-                return f"__{word}2double_{mode}(({kind}){value})"
-            value = f"{printer.need('float64_of_int64_odd')}({value})"
-        saturated = "_saturated" if cast.saturate else ""
-        return f"{printer.need(f'rounded_{target.name}_{cast.rounding}{saturated}')}((double){value})"
-
-    def _to_integer(self, printer: Printer, source: DType, target: DType, value: str) -> str:
-        if is_narrow(source):
-            value = printer.widened(value, source)
-        wide = "float64" if source.name == "float64" else "float32"
-        return f"{printer.need(f'{target.name}_of_{wide}_saturated')}({value})"
-
-    def binary(self, printer: Printer, node: Binary, left: str, right: str) -> str | None:
-        return None
-
-    def math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
-        name, operand = node.function, node.args[0].dtype
-        if operand.is_integer:
-            return self._integer_math(printer, node, args)
-        is_double = operand.name == "float64"
-        if name in ("isnan", "isinf", "isfinite"):
-            return f"{printer.need(name)}({args[0]})"
-        one = "1.0" if is_double else "1.0f"
-        match name:
-            case "rcp":
-                return f"({one} / {args[0]})"
-            case "sigmoid":
-                exponential = "exp" if is_double else "__expf" if self._may_be_fast(node) else "expf"
-                return f"({one} / ({one} + {exponential}(-({args[0]}))))"
-            case "ldexp":
-                return f"{printer.need('scaled64' if is_double else 'scaled32')}({args[0]}, {args[1]})"
-            case "abs" if is_double:
-                return f"fabs({args[0]})"
-            case "round" if is_double:
-                return f"rint({args[0]})"
-            case _:
-                pass
-        if is_double:
-            return f"{name}({', '.join(args)})"
-        table = _FAST32 if self._may_be_fast(node) and name in _FAST32 else _MATH32
-        if name not in table:
-            raise catalogue.E410.error(node.span, target="cuda", operation=f"the function {name}")
-        return f"{table[name]}({', '.join(args)})"
-
-    def _may_be_fast(self, node: Math) -> bool:
-        return node.precision == "fast" or (self.is_fast and node.precision == "default")
-
-    def _integer_math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
-        t = node.args[0].dtype
-        kind = printer.type(t)
-        match node.function:
-            case "abs":
-                return f"({kind})({args[0]} < 0 ? 0u - (unsigned long long){args[0]} : {args[0]})"
-            case "popcount":
-                return f"__popcll((unsigned long long){args[0]} & {(1 << t.bits) - 1}ull)"
-            case "clz":
-                return f"(__clzll((long long)((unsigned long long){args[0]} & {(1 << t.bits) - 1}ull)) - {64 - t.bits})"
-            case "powi":
-                return f"({kind}){printer.need('integer_power')}({args[0]}, {args[1]})"
-            case _:
-                raise catalogue.E410.error(node.span, target="cuda", operation=f"the function {node.function} of integers")
+    def double_of_int64(self, cast: Cast, value: str) -> str:
+        mode = {"nearest_even": "rn", "toward_zero": "rz", "down": "rd", "up": "ru"}[cast.rounding]
+        kind, word = ("long long", "ll") if cast.value.dtype.is_signed else ("unsigned long long", "ull")
+        return f"__{word}2double_{mode}(({kind}){value})"
 
     # ---- lanes ----
 
@@ -216,7 +118,7 @@ class CudaSpelling:
             word = {"any": "__syncthreads_or", "all": "__syncthreads_and", "count": "__syncthreads_count"}[node.mode]
             text = f"{word}({predicate})"
         else:
-            raise catalogue.E410.error(node.span, target="cuda", operation=f"a vote of the {node.scope}")
+            raise self.refuse(f"a vote of the {node.scope}", node.span)
         return f"({t})({text} != 0)" if node.result.dtype.is_bool else f"({t}){text}"
 
     # ---- statements ----
@@ -228,7 +130,7 @@ class CudaSpelling:
             case Barrier(scope="warp"):
                 return "__syncwarp();"
             case Barrier():
-                raise catalogue.E410.error(statement.span, target="cuda", operation=f"a barrier of the {statement.scope}")
+                raise self.refuse(f"a barrier of the {statement.scope}", statement.span)
             case Atomic():
                 return self._atomic(printer, statement)
             case MatrixLoad():
