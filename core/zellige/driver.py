@@ -69,18 +69,17 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     if chosen.debug_root is None:
         chosen = replace(chosen, debug_root=process_options().debug_root)
     resolved = registry().resolve(target)
+    handle = registry().backend(resolved)
     with internal_errors(kernel, resolved):
         text = _printed(kernel)
-        key = program_key(kernel, resolved, chosen, text)
+        ctx = handle.context(resolved, chosen)
+        key = program_key(kernel, resolved, chosen, text, handle.cache_key(ctx))
     is_found = chosen.debug_root is None
     found = memo.find(key) if is_found else None
     if found is not None:
         return found
     begin = perf_counter()
     say = told().info if chosen.is_verbose else logger().debug
-    handle = registry().backend(resolved)
-    with internal_errors(kernel, resolved):
-        ctx = handle.context(resolved, chosen)
     is_kept = memo.is_enabled and handle.works_in_steps and not resolved.is_simulated
     if is_kept and is_found:
         with internal_errors(kernel, resolved):

@@ -8,68 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige_intrinsics import meanings
-from zellige_intrinsics.cpu_forms import broadcast_product, vector_function
+from zellige_intrinsics import meanings, x86_rows
+from zellige_intrinsics.cpu_forms import product_of, vector_function
 from zellige_intrinsics.fragments import dense, vector
 from zellige_intrinsics.specification import Completion, Copy, Intrinsic, Operand, Source, Synchronisation
 
 SDM: Final = "Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2"
 
-SINGLE: Final = (("float32", "float32", "float32"),)
-DOUBLE: Final = (("float64", "float64", "float64"),)
-BRAIN: Final = (("bfloat16", "bfloat16", "float32"),)
-BYTES: Final = (("uint8", "int8", "int32"),)
+
+def _source(section: str) -> Source:
+    return Source(manual=SDM, section=section)
 
 
-EXECUTED: Final = "executed on an AVX-512 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
-
-
-def _source(section: str, evidence: str = "") -> Source:
-    return Source(manual=SDM, section=section, evidence=evidence)
-
-
-PRODUCTS: Final = (
-    broadcast_product("vfmadd231ps zmm", "llvm.fma.v16f32", 16, SINGLE, ("avx512f",), _source("VFMADD231PS", EXECUTED)),
-    broadcast_product("vfmadd231pd zmm", "llvm.fma.v8f64", 8, DOUBLE, ("avx512f",), _source("VFMADD231PD", EXECUTED)),
-    broadcast_product("vfmadd231ps ymm", "llvm.fma.v8f32", 8, SINGLE, ("avx2", "fma"), _source("VFMADD231PS", EXECUTED)),
-    broadcast_product("vfmadd231pd ymm", "llvm.fma.v4f64", 4, DOUBLE, ("avx2", "fma"), _source("VFMADD231PD", EXECUTED)),
-    broadcast_product(
-        "vdpbf16ps zmm",
-        "llvm.x86.avx512bf16.dpbf16ps.512",
-        16,
-        BRAIN,
-        ("avx512bf16",),
-        _source("VDPBF16PS", EXECUTED),
-        group=2,
-        keeps_subnormals=False,
-    ),
-    broadcast_product(
-        "vdpbf16ps ymm",
-        "llvm.x86.avx512bf16.dpbf16ps.256",
-        8,
-        BRAIN,
-        ("avx512bf16", "avx512vl"),
-        _source("VDPBF16PS", EXECUTED),
-        group=2,
-        keeps_subnormals=False,
-    ),
-    broadcast_product(
-        "vpdpbusd zmm", "llvm.x86.avx512.vpdpbusd.512", 16, BYTES, ("avx512vnni",), _source("VPDPBUSD", EXECUTED), group=4, is_exact=True
-    ),
-    broadcast_product(
-        "vpdpbusd ymm (EVEX)",
-        "llvm.x86.avx512.vpdpbusd.256",
-        8,
-        BYTES,
-        ("avx512vnni", "avx512vl"),
-        _source("VPDPBUSD", EXECUTED),
-        group=4,
-        is_exact=True,
-    ),
-    broadcast_product(
-        "vpdpbusd ymm (VEX)", "llvm.x86.avx512.vpdpbusd.256", 8, BYTES, ("avxvnni",), _source("VPDPBUSD", EXECUTED), group=4, is_exact=True
-    ),
-)
+PRODUCTS: Final = tuple(product_of(row, SDM) for row in x86_rows.PRODUCTS)
 
 FUNCTIONS: Final = (
     vector_function(

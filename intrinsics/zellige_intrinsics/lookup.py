@@ -16,8 +16,7 @@ from typing import Final
 from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype
 from zellige_intrinsics.specification import Copy, Function, Intrinsic, Product, Synchronisation
-
-FAMILIES: Final = ("cpu_x86", "cpu_arm", "nvidia", "amd", "cube", "systolic")
+from zellige_intrinsics.tables import FAMILIES, added, removed
 
 KINDS: Final[Mapping[str, type[Intrinsic]]] = {"product": Product, "copy": Copy, "synchronisation": Synchronisation, "function": Function}
 
@@ -53,9 +52,15 @@ class Candidates:
         return "\n".join(f"{name:<{width}}  {reason}" for name, reason in lines)
 
 
-@cache
 def family(name: str) -> tuple[Intrinsic, ...]:
-    """All instructions of a device family. E330 for an unknown one."""
+    """All instructions of a device family as its table is now (:mod:`zellige_intrinsics.tables`). E330 for an unknown one."""
+    own, out = own_family(name), removed(name)
+    return (*(value for value in own if value.name not in out), *added(name)) if out or added(name) else own
+
+
+@cache
+def own_family(name: str) -> tuple[Intrinsic, ...]:
+    """The instructions that a device family has by itself. E330 for an unknown one."""
     if name not in FAMILIES:
         raise catalogue.E330.error(name=name, known=", ".join(FAMILIES))
     found: tuple[Intrinsic, ...] = importlib.import_module(f"zellige_intrinsics.{name}").INTRINSICS

@@ -129,7 +129,7 @@ class Product(Intrinsic):
     """d = c + a b. Operands a (m, k), b (k, n), c and d (m, n); a, b and c may lack a dimension along which they are constant.
 
     ``accumulator_bits`` are those of a significand that sums keep (0: those of d's type), ``order`` how products of one instruction are
-    added, ``keeps_subnormals`` whether small operands count.
+    added, ``keeps_subnormals`` whether small operands count. ``adds``: the sum with c is an instruction of its own after this one.
     """
 
     m: int
@@ -138,6 +138,7 @@ class Product(Intrinsic):
     accumulator_bits: int = 0
     order: Literal["one by one", "pairwise", "unspecified", "exact"] = "unspecified"
     keeps_subnormals: bool = True
+    adds: bool = False
 
     def __post_init__(self) -> None:
         _check_common(self)

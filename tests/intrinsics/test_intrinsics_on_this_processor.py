@@ -20,6 +20,7 @@ LLVM_TYPES = {
     "float64": "double",
     "bfloat16": "bfloat",
     "int8": "i8",
+    "int16": "i16",
     "uint8": "i8",
     "int32": "i32",
 }
@@ -72,7 +73,7 @@ def product_text(value: Product) -> str:
     count = value.n // value.m  # a group for each column, or one for the whole of a small tile
     splat = f"<{count} x i{bits}>"
     lines = [
-        f"declare {sums} @{value.spelling}({sums}, {wide}, {wide})",
+        f"declare {sums} @{value.spelling}({'' if value.adds else sums + ', '}{wide}, {wide})",
         "define void @main(ptr %a, ptr %b, ptr %c, ptr %d) {",
         f"%g = load i{bits}, ptr %a, align 1",
         f"%i = insertelement {splat} poison, i{bits} %g, i32 0",
@@ -80,7 +81,8 @@ def product_text(value: Product) -> str:
         f"%x = bitcast {splat} %s to {wide}",
         f"%y = load {wide}, ptr %b, align 1",
         f"%z = load {sums}, ptr %c, align 1",
-        f"%r = call {sums} @{value.spelling}({_arguments(value, sums, wide)})",
+        f"%{'q' if value.adds else 'r'} = call {sums} @{value.spelling}({_arguments(value, sums, wide)})",
+        *([f"%r = add {sums} %q, %z"] if value.adds else []),
         f"store {sums} %r, ptr %d, align 1",
         "ret void",
         "}",
@@ -89,7 +91,9 @@ def product_text(value: Product) -> str:
 
 
 def _arguments(value: Product, sums: str, wide: str) -> str:
-    """A plain multiply-add takes the sum last, dot products first."""
+    """A plain multiply-add takes the sum last, dot products first; one whose sum is an instruction of its own does not take it."""
+    if value.adds:
+        return f"{wide} %x, {wide} %y"
     return f"{wide} %x, {wide} %y, {sums} %z" if value.k == 1 else f"{sums} %z, {wide} %x, {wide} %y"
 
 
@@ -115,7 +119,7 @@ def test_spellings_compile_to_the_instruction(name: str, value: Product) -> None
     lines = [line.split("#")[0].replace("{vex}", "").strip() for line in assembly.splitlines()]
     found = [line for line in lines if line.startswith(stem)]
     assert found, assembly
-    arrangement = {"zmm": "zmm", "ymm": "ymm"}.get(registers[0], registers[0].removeprefix("v"))
+    arrangement = {"zmm": "zmm", "ymm": "ymm", "xmm": "xmm"}.get(registers[0], registers[0].removeprefix("v"))
     assert any(arrangement in line for line in found), found
 
 

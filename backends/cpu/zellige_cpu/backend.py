@@ -7,11 +7,13 @@ compiled.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import (
     API,
+    Answer,
     Binary,
     Capabilities,
     CompileContext,
@@ -21,6 +23,7 @@ from zellige.plugin.contract import (
     Engine,
     Manifest,
     MatmulUnit,
+    Operation,
     RegisterFile,
     Runtime,
     Space,
@@ -52,7 +55,16 @@ def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
         dtypes=names,
         compute_dtypes=tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64")),
         matmul=tuple(
-            MatmulUnit(name=u.name, engine="vector", a=u.a.name, b=u.b.name, c=u.accumulator.name, k=u.group, interleave=u.group)
+            MatmulUnit(
+                name=u.name,
+                engine="vector",
+                a=u.a.name,
+                b=u.b.name,
+                c=u.accumulator.name,
+                k=u.group,
+                interleave=u.group,
+                vector_bytes=u.lanes(host) * u.word_bytes,
+            )
             for u in units(host)
         ),
         features=tuple(sorted(host.features)),
@@ -79,6 +91,7 @@ class CpuBackend:
             framework_devices=("cpu",),
             dlpack_devices=(1,),
             requirements=("llvmlite",),
+            code_packages=("zellige_intrinsics",),
             acts_on=("fast_math",),
             summary="this machine's cores, by LLVM",
         )
@@ -97,6 +110,23 @@ class CpuBackend:
         from zellige_cpu.host import running_host
 
         return capabilities_of(running_host(), str(target))
+
+    @hookimpl
+    def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
+        """For products what the capabilities offer, and why the other instructions of this family do not serve."""
+        if operation.kind != "gemm":
+            return None
+        from zellige_cpu.host import running_host
+        from zellige_cpu.offers import product_offers
+
+        return product_offers(operation, ctx.capabilities, running_host())
+
+    @hookimpl
+    def cache_key(self, ctx: CompileContext) -> str:
+        """How the tables of instructions differ from those of the package."""
+        from zellige_intrinsics.tables import stamp
+
+        return stamp("cpu_x86", "cpu_arm")
 
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:

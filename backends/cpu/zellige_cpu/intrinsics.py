@@ -9,6 +9,7 @@ in its lanes, I an i1, B an i8, W an i32, D an i64, P a pointer, V nothing; the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
@@ -72,6 +73,10 @@ INTRINSICS: Final[dict[str, Intrinsic]] = {
     "llvm.x86.avx512.pmaddw.d.512": Intrinsic("XZZ", "", _ANY, "avx512bw"),
     "llvm.x86.avx2.pmadd.wd": Intrinsic("xzz", "", _ANY, "avx2"),
     "llvm.x86.sse2.pmadd.wd": Intrinsic("uss", "", _ANY, "sse2"),
+    "llvm.x86.avx512bf16.dpbf16ps.256": Intrinsic("ffgg", "", _ANY, "avx512bf16"),
+    "llvm.aarch64.neon.sdot.v4i32.v16i8": Intrinsic("uubb", "", _ANY, "dotprod"),
+    "llvm.aarch64.neon.udot.v4i32.v16i8": Intrinsic("uubb", "", _ANY, "dotprod"),
+    "llvm.aarch64.neon.bfdot.v4f32.v8bf16": Intrinsic("qqrr", "", _ANY, "bf16"),
 }  # fmt: skip
 
 _FULL_NAMES: Final = {
@@ -83,9 +88,19 @@ _FIXED: Final = {
     "I": "i1", "B": "i8", "W": "i32", "D": "i64", "P": "ptr", "V": "void",
     "X": "<16 x i32>", "Y": "<64 x i8>", "F": "<16 x float>", "G": "<32 x bfloat>", "Z": "<32 x i16>",
     "x": "<8 x i32>", "y": "<32 x i8>", "z": "<16 x i16>", "u": "<4 x i32>", "s": "<8 x i16>",
+    "f": "<8 x float>", "g": "<16 x bfloat>", "b": "<16 x i8>", "q": "<4 x float>", "r": "<8 x bfloat>",
 }  # fmt: skip
 
 _resolved: dict[tuple[str, ...], tuple[str, str, int]] = {}
+
+
+_OVERLOADED: Final = re.compile(r"(llvm\.fma)\.v\d+f\d+")
+
+
+def base_name(spelling: str) -> str:
+    """The name of an intrinsic as :func:`resolve` takes it: ``llvm.fma`` of ``llvm.fma.v8f32``, others as they are."""
+    found = _OVERLOADED.fullmatch(spelling)
+    return found[1] if found else spelling
 
 
 def resolve(name: str, args: Sequence[Value]) -> tuple[str, str, int]:

@@ -71,7 +71,7 @@ def _layout(
     c_stride: int, along: tuple[bool, bool],
 ) -> Layout:  # fmt: skip
     m, n, k = sizes
-    lanes = host.lanes(unit.word_bytes)
+    lanes = unit.lanes(host)
     vectors = block[1] // lanes
     common = {"unit": unit, "depth": k * merge, "granule": k, "lanes": lanes}
     a = Packing(operand="a", dtype=types[0], extent=m, is_along=along[0], **common)  # type: ignore[arg-type]

@@ -38,13 +38,14 @@ _WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "cli", "demo", "generat
 """Parts of core that make no code for any backend's target."""
 
 
-def program_key(kernel: Kernel, target: Target, options: CompileOptions, text: str | None = None) -> str:
-    """What identifies a compiled kernel in this process. ``text`` is the printed kernel where it is at hand.
+def program_key(kernel: Kernel, target: Target, options: CompileOptions, text: str | None = None, backend_key: str = "") -> str:
+    """What identifies a compiled kernel in this process. ``text`` is the printed kernel where it is at hand, ``backend_key`` what the
+    backend's code depends on besides.
 
     The places of assertions belong to it, since a compiled kernel names them when one fails.
     """
     asserted = [str(node.span) for launch in kernel.launches for node in walk(launch) if isinstance(node, Assert)]
-    return _digest(print_kernel(kernel) if text is None else text, *asserted, str(target), options_text(options))
+    return _digest(print_kernel(kernel) if text is None else text, *asserted, str(target), options_text(options), backend_key)
 
 
 def options_text(options: CompileOptions) -> str:

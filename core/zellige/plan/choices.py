@@ -22,7 +22,7 @@ from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
-from zellige.plan.products import PANEL_BYTES, Product
+from zellige.plan.products import PANEL_BYTES, Product, register_lanes
 from zellige.plan.roles import operations_of
 from zellige.plan.spaces import choose_path, space_of
 from zellige.plugin.contract import Space
@@ -158,7 +158,7 @@ def _tell_block(gemm: Gemm, product: Product, interleave: int, machine: Machine,
     file, tiling = machine.capabilities.registers, product.tiling
     if file is None or tiling is None:
         return
-    lanes = max(1, file.vector_bytes * 8 // product.accumulator.bits)
+    lanes = register_lanes(product.accumulator, machine, product.unit)
     decisions.take(
         f"which block of {gemm.c.buffer.name} stays in registers?", f"{tiling.m} x {tiling.n}",
         f"{file.vectors} registers of {lanes} {product.accumulator} elements: {tiling.m * -(-tiling.n // lanes)} hold sums, "

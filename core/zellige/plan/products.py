@@ -22,7 +22,7 @@ from zellige.plan.candidates import Best, best, described, emulation_note
 from zellige.plan.capabilities import Machine
 from zellige.plan.nodes import Tiling
 from zellige.plugin.choices import Answer, Candidate, Rejection
-from zellige.plugin.contract import MatmulUnit
+from zellige.plugin.contract import Capabilities, MatmulUnit
 
 _FLOAT32: Final = as_dtype("float32")
 _FLOAT64: Final = as_dtype("float64")
@@ -101,7 +101,7 @@ def _product(
         return Product(gemm=gemm, unit=None, operand=_widest(a, b, accumulator), accumulator=accumulator, tiling=tiling, sizes=sizes,
                        because=because, rejected=taken.rejected)  # fmt: skip
     if unit.m == unit.n == 1:
-        tiling = register_block(sizes, accumulator, machine)
+        tiling = register_block(sizes, accumulator, machine, unit)
         if tiling is not None and unit.k > 1:
             tiling = Tiling(m=tiling.m, n=tiling.n, k=unit.k)
     else:
@@ -110,6 +110,13 @@ def _product(
     operand = a if (unit.a, unit.b) == (a.name, b.name) else as_dtype(unit.a)
     return Product(gemm=gemm, unit=unit, operand=operand, accumulator=accumulator, tiling=tiling, sizes=sizes, because=because,
                    rejected=taken.rejected)  # fmt: skip
+
+
+def offers(gemm: Gemm, capabilities: Capabilities) -> tuple[Answer, ...]:
+    """What the capabilities of a target offer for a product: the answers that the planner gives itself where a backend's hook
+    ``candidates`` leaves the choice to it. A backend that knows more of its instructions adds to them."""
+    machine = Machine(capabilities=capabilities)
+    return tuple(_from_capabilities(gemm, accumulator_of(gemm), sizes_of(gemm), machine))
 
 
 def _from_capabilities(
@@ -208,12 +215,21 @@ def holds(wide: DType, narrow: DType) -> bool:
     return not narrow.is_signed and narrow.bits <= wide.bits
 
 
-def register_block(sizes: tuple[int | None, int | None, int | None], accumulator: DType, machine: Machine) -> Tiling | None:
+def register_lanes(accumulator: DType, machine: Machine, unit: MatmulUnit | None) -> int:
+    """Sums in one vector register, as wide as the unit takes them."""
+    file = machine.capabilities.registers
+    width = (unit.vector_bytes if unit is not None else 0) or (0 if file is None else file.vector_bytes)
+    return max(1, width * 8 // accumulator.bits)
+
+
+def register_block(
+    sizes: tuple[int | None, int | None, int | None], accumulator: DType, machine: Machine, unit: MatmulUnit | None = None
+) -> Tiling | None:
     """The block of sums that a vector engine keeps in registers; None where the register file is not known."""
     file = machine.capabilities.registers
     if file is None or file.vectors == 0:
         return None
-    lanes = max(1, file.vector_bytes * 8 // accumulator.bits)
+    lanes = register_lanes(accumulator, machine, unit)
     rows, columns = register_rows(sizes[0], sizes[1], lanes, file.vectors)
     return Tiling(m=rows, n=columns, k=1)
 

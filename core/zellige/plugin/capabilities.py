@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from zellige.dtypes import DType
 
-SCHEMA_VERSION: Final = (1, 0)
+SCHEMA_VERSION: Final = (1, 1)
 """A new minor adds fields with defaults; a new major changes or removes some."""
 
 EngineKind = Literal["scalar", "vector", "matmul", "copy"]
@@ -80,7 +80,8 @@ class MatmulUnit:
     ``largest`` ("multiple"). ``is_native`` is False where instructions of another kind emulate it.
 
     Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k
-    stand next to each other in b. With ``is_asynchronous`` a product goes on while its engine's role does something else.
+    stand next to each other in b, ``vector_bytes`` the width of the vectors in which columns are taken (0: those of the register file).
+    With ``is_asynchronous`` a product goes on while its engine's role does something else.
 
     ``takes_scales``: operands with block scales of ``scale_block`` elements. ``takes_sparse``: two of four elements of a. ``issue_lanes``
     lanes issue it together (0: not said). ``accumulator_bits`` (0: those of c), ``rounding`` of the sums, ``keeps_subnormals`` and
@@ -102,6 +103,7 @@ class MatmulUnit:
     b_spaces: tuple[str, ...] = _consistent()
     c_space: str = _consistent("")
     interleave: int = _consistent(1)
+    vector_bytes: int = _consistent(0)
     is_asynchronous: bool = _declared(False)
     takes_scales: bool = _declared(False)
     scale_block: int = _declared(0)

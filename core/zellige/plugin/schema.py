@@ -246,6 +246,8 @@ def _rule_numbers(c: Capabilities, _: str) -> Iterator[str]:
             yield f"matmul[{i}] is {unit.m}x{unit.n}x{unit.k}, interleaved by {unit.interleave}"
         elif unit.largest is not None and any(most % one for most, one in zip(unit.largest, (unit.m, unit.n, unit.k))):
             yield f"matmul[{i}].largest is {unit.largest}, not multiples of {unit.m}x{unit.n}x{unit.k}"
+        elif unit.vector_bytes < 0 or (c.vector_bytes and unit.vector_bytes > c.vector_bytes):
+            yield f"matmul[{i}].vector_bytes is {unit.vector_bytes}, the target's vectors are of {c.vector_bytes}"
     for i, engine in enumerate(c.engines):
         if engine.count < 1:
             yield f"engines[{i}] ({engine.name}) has a count of {engine.count}"

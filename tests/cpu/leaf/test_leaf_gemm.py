@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from zellige.dtypes import DType, all_dtypes, dtype
 from zellige_cpu.host import running_host
 from zellige_cpu.leaf.gemm import GemmSpec, blocking, emit_gemm, scratch_bytes
+from zellige_cpu.leaf.units import general_unit
 from zellige_cpu.text import Module
 
 ENTRY = [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), ("clear", "i1"), ("scratch", "ptr")]
@@ -224,8 +225,8 @@ def test_any_shape(program, size, ta, tb, t, pad, clear):
 
 def test_micro_kernel_fits_the_registers(host):
     for m, n in ((128, 128), (1, 512), (2, 64), (3, 64), (64, 16), (64, 48), (17, 80), (5, 8)):
-        for size in (4, 8):
-            shape = blocking(host, m, n, size)
+        for accumulator in ("float32", "float64"):
+            shape = blocking(host, m, n, general_unit(host, dtype(accumulator)))
             beside = shape.vectors + 2 if shape.rows > 1 else 1  # a single row takes vectors of b from memory
             assert shape.rows * shape.vectors + beside <= host.vector_registers
             assert shape.rows * shape.vectors >= min(8, m * -(-n // shape.lanes), host.vector_registers // 2)

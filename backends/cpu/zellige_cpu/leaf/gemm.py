@@ -84,9 +84,9 @@ class Blocking:
 
 
 @cache
-def blocking(host: Host, m: int, n: int, word_bytes: int) -> Blocking:
+def blocking(host: Host, m: int, n: int, unit: Unit) -> Blocking:
     """The micro-kernel's shape for a product of m by n."""
-    lanes = host.lanes(word_bytes)
+    lanes = unit.lanes(host)
     rows, columns = register_rows(m, n, lanes, host.vector_registers)
     return Blocking(lanes=lanes, rows=min(rows, m), vectors=columns // lanes)
 
@@ -116,7 +116,7 @@ class _Layout:
 @cache
 def _layout(host: Host, spec: GemmSpec) -> _Layout:
     unit = spec.unit or general_unit(host, spec.accumulator)
-    shape = blocking(host, spec.m, spec.n, unit.word_bytes)
+    shape = blocking(host, spec.m, spec.n, unit)
     granule = spec.k
     common = {"unit": unit, "depth": spec.k, "granule": granule, "lanes": shape.lanes}
     a = Packing(operand="a", dtype=spec.a, extent=spec.m, is_along=not spec.transpose_a, **common)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def emit_gemm(module: Module, spec: GemmSpec) -> str:
     unit = layout.unit
     name = (
         f"gemm_{spec.m}x{spec.n}x{spec.k}_{spec.a}_{spec.b}_{spec.c}_{spec.a_stride}_{spec.b_stride}_{spec.c_stride}"
-        f"_{'t' if spec.transpose_a else 'n'}{'t' if spec.transpose_b else 'n'}_{unit.a}_{unit.group}"
+        f"_{'t' if spec.transpose_a else 'n'}{'t' if spec.transpose_b else 'n'}_{unit.a}_{unit.group}x{unit.width}"
     )
     if module.has_function(name):
         return name

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zellige.dtypes import DType
-from zellige_cpu.host import Host
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import transposed
@@ -355,8 +354,3 @@ class _Packer:
                     at.update(total, multiply(fn, spec.unit, bias, value, total))
             for v, total in enumerate(sums):
                 fn.store(at.final(total), fn.offset(panel, v * lanes * word), align=lanes * word)
-
-
-def fitting_lanes(host: Host, unit: Unit) -> int:
-    """Words in a vector."""
-    return host.lanes(unit.word_bytes)

@@ -1,7 +1,8 @@
 """The ways in which this machine multiplies: what one step of a micro-kernel takes and the instruction that executes it.
 
-In: a :class:`zellige_cpu.host.Host`. Out: its :class:`Unit` objects, best first, which are also what the backend tells the planner, and
-:func:`multiply`, which emits one step.
+In: a :class:`zellige_cpu.host.Host` and the tables of :mod:`zellige_intrinsics`. Out: its :class:`Unit` objects, best first, which are also
+what the backend tells the planner; :func:`refusals`, which says why the other instructions do not serve; and :func:`multiply`, which emits
+one step.
 
 A step takes a *word* of each operand: as many bits as an element of the accumulator, holding ``group`` elements that follow each other in
 k. The word of a is broadcast to all lanes, b has one word a column.
@@ -9,12 +10,15 @@ k. The word of a is broadcast to all lanes, b has one word a column.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype
+from zellige_cpu.intrinsics import INTRINSICS, base_name
 from zellige_cpu.types import ELEMENT_BITS, element_bytes, memory_type, register_type, vector_type
+from zellige_intrinsics.rows import ProductRow
+from zellige_intrinsics.tables import product_rows, taken_out
 
 if TYPE_CHECKING:
     from zellige_cpu.host import Host
@@ -22,22 +26,27 @@ if TYPE_CHECKING:
 
 
 class Unit:
-    """``a`` and ``b`` are the types of packed operands. ``intrinsic`` is empty where plain instructions do.
+    """``a`` and ``b`` are the types of packed operands, ``width`` the columns of one instruction (0: the machine's vectors).
 
-    ``is_biased``: a is packed with 128 added, since the instruction takes it as unsigned, and panels of b carry what that adds.
+    ``intrinsic`` is the LLVM intrinsic, empty where general instructions play the unit: a multiplication, then an addition. ``adds``: the
+    sum with the accumulator is an instruction of its own. ``is_biased``: a is packed with 128 added, since the instruction takes it as
+    unsigned, and panels of b carry what that adds.
     """
 
-    __slots__ = ("a", "accumulator", "b", "group", "intrinsic", "is_biased", "name")
+    __slots__ = ("a", "accumulator", "adds", "b", "group", "intrinsic", "is_biased", "name", "width")
 
     def __init__(
-        self, *, name: str, a: DType, b: DType, accumulator: DType, group: int = 1, intrinsic: str = "", is_biased: bool = False
-    ) -> None:
+        self, *, name: str, a: DType, b: DType, accumulator: DType, width: int = 0, group: int = 1, intrinsic: str = "", adds: bool = False,
+        is_biased: bool = False,
+    ) -> None:  # fmt: skip
         self.name: Final = name
         self.a: Final = a
         self.b: Final = b
         self.accumulator: Final = accumulator
+        self.width: Final = width
         self.group: Final = group
         self.intrinsic: Final = intrinsic
+        self.adds: Final = adds
         self.is_biased: Final = is_biased
 
     @property
@@ -50,42 +59,98 @@ class Unit:
     def word_bytes(self) -> int:
         return element_bytes(self.accumulator)
 
+    def lanes(self, host: Host) -> int:
+        """Columns of one step."""
+        return self.width or host.lanes(self.word_bytes)
 
-_FLOAT32, _FLOAT64 = dtype("float32"), dtype("float64")
-_INT8, _UINT8, _INT16, _INT32, _INT64 = (dtype(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
-_BFLOAT16 = dtype("bfloat16")
+
+_INT8, _UINT8 = dtype("int8"), dtype("uint8")
+
+_SLOWER_THAN: Final = {"vdpbf16ps": "amx-bf16"}
+"""Instructions that machines with a feature execute at a lower rate than what they would replace: machines with matrix tiles do the pair
+dot at half the rate of a multiply-add of vectors (measured, 73 against 143 GFLOP/s)."""
 
 
-@cache
+def family_of(host: Host) -> str:
+    """The family of instructions of a machine; empty where there is none."""
+    if host.is_x86:
+        return "cpu_x86"
+    return "cpu_arm" if host.triple.startswith(("aarch64", "arm64")) else ""
+
+
 def units(host: Host) -> tuple[Unit, ...]:
-    """The units of a machine. Dot products of groups add up a group's products in one instruction."""
-    found = [Unit(name="multiply-add", a=t, b=t, accumulator=t) for t in (_FLOAT32, _FLOAT64, _INT32, _INT64)]
-    bits = host.vector_bytes * 8
-    has = host.features.__contains__
-    # machines with matrix tiles execute the pair dot at half the rate of a multiply-add of vectors (measured, 73 against 143 GFLOP/s)
-    if has("avx512bf16") and bits == 512 and not has("amx-bf16"):
-        name = "llvm.x86.avx512bf16.dpbf16ps.512"
-        found.append(Unit(name="pair dot", a=_BFLOAT16, b=_BFLOAT16, accumulator=_FLOAT32, group=2, intrinsic=name))
-    pair = _pair_of_int16(host)
-    if pair:
-        found.append(Unit(name="pair dot", a=_INT16, b=_INT16, accumulator=_INT32, group=2, intrinsic=pair))
-    if has("avxvnniint8") and bits == 256:
-        signed = "llvm.x86.avx2.vpdpbssd.256"
-        found.append(Unit(name="quad dot", a=_INT8, b=_INT8, accumulator=_INT32, group=4, intrinsic=signed))
-    if (has("avx512vnni") and bits == 512) or (has("avxvnni") and bits == 256):
-        name = f"llvm.x86.avx512.vpdpbusd.{bits}"
-        found.append(Unit(name="quad dot", a=_UINT8, b=_INT8, accumulator=_INT32, group=4, intrinsic=name))
-        if not has("avxvnniint8") or bits != 256:
-            found.append(Unit(name="quad dot", a=_INT8, b=_INT8, accumulator=_INT32, group=4, intrinsic=name, is_biased=True))
-    return tuple(found)
+    """The units of a machine, of its family's tables as they are now: those of equal operands widest first."""
+    family = family_of(host)
+    return _units(host, product_rows(family)) if family else ()
 
 
-def _pair_of_int16(host: Host) -> str:
-    if not host.is_x86:
-        return ""
-    if host.vector_bytes == 64:
-        return "llvm.x86.avx512.pmaddw.d.512" if "avx512bw" in host.features else ""
-    return "llvm.x86.avx2.pmadd.wd" if host.vector_bytes == 32 else "llvm.x86.sse2.pmadd.wd"
+@lru_cache(maxsize=64)
+def _units(host: Host, rows: tuple[ProductRow, ...]) -> tuple[Unit, ...]:
+    found: list[Unit] = []
+    for row in rows:
+        if refusal(host, row) is not None:
+            continue
+        for a, b, accumulator in row.types:
+            found.append(_unit(row, dtype(a), dtype(b), dtype(accumulator)))
+    # where no instruction takes both operands signed, one that takes a unsigned serves with a bias
+    signed = {unit.width for unit in found if (unit.a, unit.b) == (_INT8, _INT8)}
+    biased = [
+        Unit(name=unit.name, a=_INT8, b=_INT8, accumulator=unit.accumulator, width=unit.width, group=unit.group, intrinsic=unit.intrinsic,
+             is_biased=True)
+        for unit in found
+        if (unit.a, unit.b) == (_UINT8, _INT8) and unit.width > max(signed, default=0)
+    ]  # fmt: skip
+    return tuple(sorted((*found, *biased), key=lambda unit: (-unit.width * unit.group, unit.group)))
+
+
+def _unit(row: ProductRow, a: DType, b: DType, accumulator: DType) -> Unit:
+    return Unit(
+        name=row.name, a=a, b=b, accumulator=accumulator, width=row.shape[1], group=row.shape[2], intrinsic=row.spelling, adds=row.adds
+    )
+
+
+class Refusal(NamedTuple):
+    """Why the micro-kernels of a machine do not use an instruction; ``remedy`` is what would make them, empty where nothing does."""
+
+    name: str
+    reason: str
+    remedy: str = ""
+
+
+def refusal(host: Host, row: ProductRow) -> Refusal | None:
+    """Why the micro-kernels of a machine do not use an instruction; None where they do."""
+    if row.form != "broadcast":
+        return Refusal(row.name, "takes tiles of several rows of a; the micro-kernels broadcast one word of a to all columns")
+    if base_name(row.spelling) not in INTRINSICS:
+        return Refusal(row.name, f"the code generator cannot call {row.spelling}")
+    missing = ", ".join(word for word in row.requires if word not in host.features)
+    if missing:
+        return Refusal(row.name, f"the processor lacks {missing}", f"a processor with {missing} ({row.name})")
+    slower = next((feature for stem, feature in _SLOWER_THAN.items() if row.name.startswith(stem) and feature in host.features), None)
+    if slower is not None:
+        return Refusal(row.name, f"processors with {slower} execute it at half the rate of multiply-adds of vectors")
+    wide = max(element_bytes(dtype(c)) for _, _, c in row.types) * row.shape[1]
+    if wide > host.vector_bytes:
+        return Refusal(row.name, f"its vectors are of {wide} bytes, the processor's of {host.vector_bytes}")
+    return None
+
+
+def refusals(host: Host, a: DType, b: DType) -> tuple[Refusal, ...]:
+    """The instructions that take these operands and do not serve here; also those that would, and were taken out of the table."""
+    family = family_of(host)
+    if not family:
+        return ()
+
+    def takes(row: ProductRow) -> bool:
+        return any((a.name, b.name) == types[:2] for types in row.types)
+
+    found = [refusal(host, row) for row in product_rows(family) if takes(row)]
+    found += [
+        Refusal(row.name, "it was taken out of the table of instructions", f"putting {row.name} back into the table of instructions")
+        for row in taken_out(family)
+        if takes(row) and refusal(host, row) is None
+    ]
+    return tuple(one for one in found if one is not None)
 
 
 def unit_named(host: Host, name: str, a: DType, b: DType, accumulator: DType) -> Unit:
@@ -97,25 +162,28 @@ def unit_named(host: Host, name: str, a: DType, b: DType, accumulator: DType) ->
 
 
 def general_unit(host: Host, accumulator: DType) -> Unit:
-    """The unit that multiplies operands in the accumulator's own type, which every machine has."""
-    return unit_named(host, "multiply-add", accumulator, accumulator, accumulator)
+    """The unit that multiplies operands in the accumulator's own type: an instruction where there is one, else general ones."""
+    for unit in units(host):
+        if (unit.a, unit.b, unit.accumulator, unit.group) == (accumulator, accumulator, accumulator, 1):
+            return unit
+    return emulated_unit(accumulator)
 
 
-def has_fused_multiply_add(host: Host) -> bool:
-    """Whether a fused multiply-add is an instruction."""
-    return not host.is_x86 or "fma" in host.features or "avx512f" in host.features
+@lru_cache(maxsize=16)
+def emulated_unit(accumulator: DType) -> Unit:
+    """A multiplication and an addition of vectors, each rounded."""
+    return Unit(name="", a=accumulator, b=accumulator, accumulator=accumulator)
 
 
 def multiply(fn: Function, unit: Unit, left: Value, right: Value, total: Value) -> Value:
     """``total`` plus the products of two vectors of words."""
+    if not unit.intrinsic:
+        is_float = left.element in ("float", "double")
+        return fn.binary("fadd" if is_float else "add", total, fn.binary("fmul" if is_float else "mul", left, right))
+    name = base_name(unit.intrinsic)
     if unit.group == 1:
-        if left.element not in ("float", "double"):
-            return fn.binary("add", total, fn.binary("mul", left, right))
-        # on a machine with the instruction both are the same; on one without, llvm.fma would be a call of the C library
-        return fn.intrinsic("llvm.fma" if has_fused_multiply_add(fn.module.host) else "llvm.fmuladd", left, right, total)
+        return fn.intrinsic(name, left, right, total)
     lanes = total.lanes * unit.group
-    kind = "bfloat" if unit.a == _BFLOAT16 else memory_type(unit.a)
+    kind = "bfloat" if unit.a.name == "bfloat16" else memory_type(unit.a)
     a, b = (fn.bitcast_type(side, vector_type(kind, lanes), lanes) for side in (left, right))
-    if unit.a == _INT16:
-        return fn.binary("add", total, fn.intrinsic(unit.intrinsic, a, b))
-    return fn.intrinsic(unit.intrinsic, total, a, b)
+    return fn.binary("add", total, fn.intrinsic(name, a, b)) if unit.adds else fn.intrinsic(name, total, a, b)

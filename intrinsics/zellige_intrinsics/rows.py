@@ -1,0 +1,40 @@
+"""Products as short rows: what a planner must know before any layout is made.
+
+In: nothing. Out: :class:`ProductRow`. The families make their :class:`~zellige_intrinsics.specification.Product` from these rows, so that a
+fact stands once; a backend that only asks what there is reads the rows and loads no algebra of layouts, which a warm start has no time for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Form = Literal["broadcast", "tile", "fragment"]
+"""How operands lie: a group of a for all columns of a vector of b; small row-major tiles in one register; fragments over lanes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductRow:
+    """One product instruction. ``shape`` is m, n, k; ``types`` are (a, b, c) of each combination.
+
+    ``adds``: the instruction gives the products of a group without the sum, which a second one adds (both are what ``name`` stands for).
+    ``requires``, ``spelling``, ``accumulator_bits`` and ``keeps_subnormals`` are those of the specification.
+    """
+
+    name: str
+    spelling: str
+    shape: tuple[int, int, int]
+    types: tuple[tuple[str, str, str], ...]
+    requires: tuple[str, ...]
+    section: str
+    form: Form = "broadcast"
+    evidence: str = ""
+    adds: bool = False
+    is_exact: bool = False
+    keeps_subnormals: bool = True
+    accumulator_bits: int = 0
+
+    @property
+    def multiplications(self) -> int:
+        """Products that one instruction executes."""
+        return self.shape[0] * self.shape[1] * self.shape[2]

@@ -1,0 +1,144 @@
+"""The tables of instructions as they are now: each family's own entries, without those that were taken out, with those that were added.
+
+In: names and specifications. Out: :func:`product_rows`, which a planner reads, and :func:`stamp`, what keys of caches need. A change holds
+for the whole process and every thread of it, from the next compilation on; kernels made before are not found again while it lasts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
+
+from zellige.diagnostics import catalogue
+from zellige_intrinsics.rows import ProductRow
+
+if TYPE_CHECKING:
+    from zellige_intrinsics.specification import Intrinsic, Product
+
+FAMILIES: Final = ("cpu_x86", "cpu_arm", "nvidia", "amd", "cube", "systolic")
+
+ROWS: Final = {"cpu_x86": "x86_rows", "cpu_arm": "arm_rows", "nvidia": "nvidia_rows"}
+"""Modules of products as rows, by family."""
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+_lock: Final = threading.Lock()
+_removed: Final[dict[str, frozenset[str]]] = {}
+_added: Final[dict[str, tuple[Intrinsic, ...]]] = {}
+
+
+def removed(family: str) -> frozenset[str]:
+    """The names that were taken out of a family."""
+    return _removed.get(family, frozenset())
+
+
+def added(family: str) -> tuple[Intrinsic, ...]:
+    """The specifications that were added to a family."""
+    return _added.get(family, ())
+
+
+def add(family: str, *values: Intrinsic) -> None:
+    """Add instructions to a family. E330 for an unknown family, E331 for a name that it has already."""
+    known = {name for name in _names(family) if name not in removed(family)}
+    for value in values:
+        if value.name in known:
+            raise catalogue.E331.error(name=value.name, reason=f"the family {family} has an instruction of that name")
+        known.add(value.name)
+    with _lock:
+        _added[family] = (*added(family), *values)
+
+
+def remove(family: str, *names: str) -> None:
+    """Take instructions out of a family. E330 for an unknown name."""
+    known = _names(family)
+    for name in names:
+        if name not in known or name in removed(family):
+            raise catalogue.E330.error(name=name, known=", ".join(known))
+    with _lock:
+        own = {value.name for value in added(family)}
+        _added[family] = tuple(value for value in added(family) if value.name not in names)
+        _removed[family] = removed(family) | (frozenset(names) - own)
+
+
+def restore(family: str) -> None:
+    """The family as the package has it."""
+    with _lock:
+        _removed.pop(family, None)
+        _added.pop(family, None)
+
+
+@contextmanager
+def changed(family: str, *, without: tuple[str, ...] = (), with_these: tuple[Intrinsic, ...] = ()) -> Iterator[None]:
+    """The tables with a change, as they were after it. Raises as :func:`remove` and :func:`add`."""
+    before = removed(family), added(family)
+    try:
+        remove(family, *without)
+        add(family, *with_these)
+        yield
+    finally:
+        with _lock:
+            _removed[family], _added[family] = before
+
+
+def product_rows(family: str) -> tuple[ProductRow, ...]:
+    """The products of a family as they are now, those with the most multiplications first. E330 for a family without rows."""
+    own = [row for row in _own_rows(family) if row.name not in removed(family)]
+    if added(family):
+        from zellige_intrinsics.specification import Product
+
+        own += [row_of(value) for value in added(family) if isinstance(value, Product)]
+    return tuple(sorted(own, key=lambda row: -row.multiplications))
+
+
+def taken_out(family: str) -> tuple[ProductRow, ...]:
+    """The products that the family has by itself and that were taken out of it."""
+    return tuple(row for row in _own_rows(family) if row.name in removed(family))
+
+
+def row_of(value: Product) -> ProductRow:
+    """The row that a specification of a product stands for."""
+    operands = {operand.name: operand for operand in value.operands}
+    types = tuple(
+        (operands["a"].types[at % len(operands["a"].types)], operands["b"].types[at % len(operands["b"].types)],
+         operands["c"].types[at % len(operands["c"].types)])
+        for at in range(value.variants)
+    )  # fmt: skip
+    source = value.sources[0]
+    return ProductRow(
+        name=value.name, spelling=value.spelling, shape=(value.m, value.n, value.k), types=types, requires=value.requires,
+        section=source.section, form="fragment" if value.lanes > 1 else "broadcast" if value.m == 1 else "tile", evidence=source.evidence,
+        adds=value.adds, is_exact=value.order == "exact", keeps_subnormals=value.keeps_subnormals,
+        accumulator_bits=value.accumulator_bits,
+    )  # fmt: skip
+
+
+def stamp(*families: str) -> str:
+    """What the tables of these families differ by from those that the package has: empty where they do not."""
+    parts: list[str] = []
+    for family in families:
+        parts += [f"-{name}" for name in sorted(removed(family))]
+        parts += [f"+{family} {_text(value)}" for value in added(family)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest() if parts else ""
+
+
+def _text(value: Intrinsic) -> str:
+    return _ADDRESS.sub("", repr([(f.name, getattr(value, f.name)) for f in fields(value)]))
+
+
+def _own_rows(family: str) -> tuple[ProductRow, ...]:
+    if family not in ROWS:
+        raise catalogue.E330.error(name=family, known=", ".join(ROWS))
+    found: tuple[ProductRow, ...] = importlib.import_module(f"zellige_intrinsics.{ROWS[family]}").PRODUCTS
+    return found
+
+
+def _names(family: str) -> list[str]:
+    """The names of a family's own entries and of those that were added."""
+    from zellige_intrinsics.lookup import own_family
+
+    return [*(value.name for value in own_family(family)), *(value.name for value in added(family))]
