@@ -1,0 +1,316 @@
+"""Everything that is right or wrong on a CUDA device only: ``python tools/device_check.py [PART ...]``.
+
+Parts: ``examples`` (each within its derived bound of a float64 reference, in all its element types), ``cases`` (programs of another
+folder, given by ``--cases``), ``stages`` (num_stages 0 to 4 give the same bits), ``widths`` (24, 40, 48, 80, 112, 176), ``sizes`` (1, 7,
+127, 129 in every dimension) and the tools of compute-sanitizer over the examples (``memcheck``, ``racecheck``, ``synccheck``,
+``initcheck``). Each job is a process of its own; ``--jobs`` of them run together. Status 1: a job failed; 2: there is no device, and why
+is printed.
+
+In: a device, torch, for the last four parts compute-sanitizer. Out: a line a job, the output of those that failed, a summary.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "examples")]
+
+from example_sizes import SHAPES  # noqa: E402
+
+SANITIZERS: Final = ("memcheck", "racecheck", "synccheck", "initcheck")
+NUMBERS: Final = ("stages", "widths", "sizes")
+PARTS: Final = ("examples", "cases", *NUMBERS, *SANITIZERS)
+SANITIZER_STATUS: Final = 9
+WIDTHS: Final = (24, 40, 48, 80, 112, 176)
+SIZES: Final = (1, 7, 127, 129)
+SHOWN: Final = 1500
+"""Characters of the output of a job that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A command, and the variables of the environment that it needs beside those that are set."""
+
+    part: str
+    name: str
+    command: tuple[str, ...]
+    variables: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """``status`` 0 is right; ``seconds`` of wall time."""
+
+    job: Job
+    status: int
+    seconds: float
+    output: str
+
+
+def missing_device() -> str | None:
+    """Why nothing can be checked here; None where a device is."""
+    try:
+        import torch
+    except ImportError as error:
+        return f"torch is not installed ({error})"
+    return None if torch.cuda.is_available() else "torch finds no CUDA device"
+
+
+# ---- what a process does ----
+
+
+def run_example(name: str, dtypes: str) -> None:
+    """An example at its odd sizes: in all its element types at the first ("all"), or in the narrowest of its own ("one")."""
+    module = __import__(name)
+    offered = list(next(p for p in module.main.params if p.name == "dtype").type.choices)
+    half = "float16" if "float16" in offered else offered[0]
+    runs = [(SHAPES[name][0], dtype) for dtype in (offered if dtypes == "all" else [half])]
+    runs += [(shape, half) for shape in SHAPES[name][1:]]
+    for shape, dtype in runs:
+        arguments = ["--shape", shape, "--dtype", dtype, "--target", "cuda", "--device", "cuda", "--milliseconds", "0"]
+        if module.main(arguments, standalone_mode=False):
+            raise SystemExit(1)
+
+
+def whole(*shape: int, dtype: str = "float16", seed: int = 0) -> Any:
+    """Small integers on the device: every sum of products below is exact."""
+    import torch
+
+    values = np.random.default_rng(seed).integers(-3, 4, shape)
+    return torch.from_numpy(values).to(getattr(torch, dtype)).cuda()
+
+
+def expect(name: str, found: Any, wanted: Any) -> None:
+    """Every bit."""
+    import torch
+
+    if not torch.equal(found.double().cpu(), wanted.double().cpu()):
+        wrong = int((found.double().cpu() != wanted.double().cpu()).sum())
+        raise SystemExit(f"{name}: {wrong} of {wanted.numel()} elements are wrong")
+
+
+def matmul(A: Any, B: Any) -> Any:
+    return A.double() @ B.double()
+
+
+def gemm(tile: tuple[int, int, int], dtype: str, sums: str, stages: int, sizes: tuple[Any, Any, Any]) -> Any:
+    """C = A B in tiles, of sizes known now or at the call (the names of sizes)."""
+    import zellige as zl
+    import zellige.language as T
+
+    m, n, k = (T.dynamic(size) if isinstance(size, str) else size for size in sizes)
+    rows, columns, depth = tile
+
+    @T.prim_func
+    def product(A: T.Tensor((m, k), dtype), B: T.Tensor((k, n), dtype), C: T.Tensor((m, n), sums)):
+        with T.Kernel(T.ceildiv(n, columns), T.ceildiv(m, rows), threads=128) as (bx, by):
+            a = T.alloc_shared((rows, depth), dtype)
+            b = T.alloc_shared((depth, columns), dtype)
+            c = T.alloc_fragment((rows, columns), sums)
+            T.clear(c)
+            for step in T.Pipelined(T.ceildiv(k, depth), num_stages=stages):
+                T.copy(A[by * rows, step * depth], a)
+                T.copy(B[step * depth, bx * columns], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * rows, bx * columns])
+
+    return zl.compile(product, target="cuda", out_idx=[-1])
+
+
+def check_stages() -> None:
+    """The number of stages changes no bit, of sums that do round."""
+    import torch
+
+    for dtype, sums in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32"), ("float64", "float64"), ("int8", "int32")):
+        generator = torch.Generator().manual_seed(1)
+        element = getattr(torch, dtype)
+        A, B = (torch.randn(shape, generator=generator).mul(9).to(element).cuda() for shape in ((131, 304), (304, 112)))
+        results = [gemm((64, 64, 32), dtype, sums, stages, (131, 112, 304))(A, B) for stages in range(5)]
+        for stages in range(1, 5):
+            expect(f"{dtype}, {stages} stages against none", results[stages], results[0])
+        print(f"stages of {dtype}: the same bits")
+    for trips in range(8):
+        kernel = gemm((64, 64, 16), "float16", "float32", 3, (64, 64, max(1, 16 * trips - 5)))
+        A, B = whole(64, max(1, 16 * trips - 5)), whole(max(1, 16 * trips - 5), 64, seed=1)
+        expect(f"{trips} trips of 3 stages", kernel(A, B), matmul(A, B))
+
+
+def row_kernel(rows: Any, width: int) -> Any:
+    """Row sums and maxima of a tile of ``width`` columns, and the tile less its maxima."""
+    import zellige as zl
+    import zellige.language as T
+
+    m = T.dynamic("m") if rows is None else rows
+
+    @T.prim_func
+    def by_rows(X: T.Tensor((m, width), "float32"), S: T.Tensor((m,), "float32"), Y: T.Tensor((m, width), "float32")):
+        with T.Kernel(T.ceildiv(m, 32), threads=128) as bx:
+            x = T.alloc_fragment((32, width), "float32")
+            s = T.alloc_fragment((32,), "float32")
+            top = T.alloc_fragment((32,), "float32")
+            T.copy(X[bx * 32, 0], x)
+            T.reduce_sum(x, s, dim=1)
+            T.reduce_max(x, top, dim=1)
+            for i, j in T.Parallel(32, width):
+                x[i, j] = x[i, j] - top[i]
+            T.copy(s, S[bx * 32])
+            T.copy(x, Y[bx * 32, 0])
+
+    return zl.compile(by_rows, target="cuda", out_idx=[-2, -1])
+
+
+def check_widths() -> None:
+    """Tiles whose widths are no powers of two."""
+    for width in WIDTHS:
+        for tile in ((64, width, 32), (width if width % 16 == 0 else 64, 64, 16), (64, 64, width)):
+            for dtype in ("float16", "int8"):
+                A, B = whole(131, 190, dtype=dtype), whole(190, 203, dtype=dtype, seed=1)
+                made = gemm(tile, dtype, "int32" if dtype == "int8" else "float32", 2, (131, 203, 190))
+                expect(f"product of {dtype} in tiles {tile}", made(A, B), matmul(A, B))
+        X = whole(45, width, dtype="float32")
+        S, Y = row_kernel(45, width)(X)
+        expect(f"sums of rows of {width}", S, X.sum(1))
+        expect(f"rows of {width} less their maxima", Y, X - X.max(1, keepdim=True).values)
+        print(f"width {width}: right")
+
+
+def check_sizes() -> None:
+    """1, 7, 127 and 129 in every dimension: one compilation for all, and one for each where sizes are known."""
+    kernel = gemm((64, 64, 32), "float16", "float32", 3, ("m", "n", "k"))
+    for m, n, k in product(SIZES, repeat=3):
+        A, B = whole(m, k), whole(k, n, seed=1)
+        expect(f"product of dynamic {m} x {n} x {k}", kernel(A, B), matmul(A, B))
+    print("64 products of one kernel: right")
+    for m, n, k in ((1, 1, 1), (7, 127, 129), (127, 129, 7), (129, 7, 127), (1, 129, 127), (129, 127, 1), (127, 1, 129)):
+        for dtype in ("float16", "float32", "int8"):
+            A, B = whole(m, k, dtype=dtype), whole(k, n, dtype=dtype, seed=1)
+            made = gemm((64, 64, 32), dtype, "int32" if dtype == "int8" else "float32", 3, (m, n, k))
+            expect(f"product of {dtype} of {m} x {n} x {k}", made(A, B), matmul(A, B))
+    for width in SIZES:
+        rows_of = row_kernel(None, width)
+        for rows in SIZES:
+            X = whole(rows, width, dtype="float32")
+            S, Y = rows_of(X)
+            expect(f"sums of {rows} rows of {width}", S, X.sum(1))
+            expect(f"{rows} rows of {width} less their maxima", Y, X - X.max(1, keepdim=True).values)
+    for shape in (f"1x2x1x{q}x{k}x40" for q, k in product(SIZES, repeat=2) if q <= k):
+        _attention(shape)
+    print("rows and attention: right")
+
+
+def _attention(shape: str) -> None:
+    import attention
+
+    arguments = ["--shape", shape, "--dtype", "float16", "--target", "cuda", "--device", "cuda", "--milliseconds", "0"]
+    if attention.main(arguments, standalone_mode=False):
+        raise SystemExit(1)
+
+
+CHECKS: Final[dict[str, Callable[[], None]]] = {"stages": check_stages, "widths": check_widths, "sizes": check_sizes}
+
+
+# ---- all jobs ----
+
+
+def jobs_of(part: str, cases: Path | None, only: str) -> Iterator[Job]:
+    """The jobs of a part whose names hold ``only``."""
+    me = (sys.executable, str(Path(__file__).resolve()))
+    if part in NUMBERS:
+        yield Job(part=part, name=part, command=(*me, "--worker", part), variables={})
+    elif part == "cases":
+        for path in sorted((cases or ROOT / "cases").glob("**/[0-9]*.py")):
+            if only in path.stem:
+                variables = {"TL_IMPL": "zellige", "TL_TARGET": "cuda"}
+                yield Job(part=part, name=path.stem, command=(sys.executable, str(path), "cuda"), variables=variables)
+    else:
+        for name in SHAPES:
+            if only not in name:
+                continue
+            worker = (*me, "--worker", "example", "--example", name)
+            if part == "examples":
+                yield Job(part=part, name=name, command=(*worker, "--dtypes", "all"), variables={})
+            else:
+                tool = ("compute-sanitizer", "--tool", part, "--error-exitcode", str(SANITIZER_STATUS), "--print-limit", "8")
+                # torch's own pool of memory would hide accesses beyond a tensor
+                yield Job(
+                    part=part, name=name, command=(*tool, *worker, "--dtypes", "one"), variables={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+                )
+
+
+def perform(job: Job, limit: float) -> Outcome:
+    """Run one job for at most ``limit`` seconds."""
+    begin = time.perf_counter()
+    try:
+        done = subprocess.run(
+            job.command, env={**os.environ, **job.variables}, capture_output=True, text=True, check=False, timeout=limit
+        )
+        status, output = done.returncode, done.stdout + done.stderr
+    except subprocess.TimeoutExpired as error:
+        status, output = 124, f"more than {limit:.0f} seconds\n{error.stdout or ''}"
+    return Outcome(job=job, status=status, seconds=time.perf_counter() - begin, output=output)
+
+
+def report(outcomes: Sequence[Outcome], parts: Sequence[str]) -> bool:
+    """The summary; whether all is right."""
+    for part in parts:
+        own = [o for o in outcomes if o.job.part == part]
+        wrong = [o.job.name for o in own if o.status]
+        print(f"{part}: {len(own) - len(wrong)} of {len(own)} right{', wrong: ' + ', '.join(wrong) if wrong else ''}")
+    return all(o.status == 0 for o in outcomes) and bool(outcomes)
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.option("--cases", type=click.Path(path_type=Path), help="The folder of the cases.")
+@click.option("--jobs", default=8, show_default=True, help="Processes that run together.")
+@click.option("--limit", default=300.0, show_default=True, help="Seconds for one job.")
+@click.option("--only", default="", help="Examples and cases whose names hold this.")
+@click.option("--worker", type=click.Choice(("example", *NUMBERS)), hidden=True)
+@click.option("--example", "name", default="", hidden=True)
+@click.option("--dtypes", default="one", hidden=True)
+def main(
+    parts: tuple[str, ...], cases: Path | None, jobs: int, limit: float, only: str, worker: str | None, name: str, dtypes: str
+) -> None:
+    """Check PARTS, by default all that need no compute-sanitizer."""
+    if worker == "example":
+        run_example(name, dtypes)
+        return
+    if worker is not None:
+        CHECKS[worker]()
+        return
+    reason = missing_device()
+    if reason is None and set(parts) & set(SANITIZERS) and shutil.which("compute-sanitizer") is None:
+        reason = "compute-sanitizer is not installed"
+    if reason is not None:
+        print(f"nothing is checked: {reason}")
+        raise SystemExit(2)
+    chosen = parts or ("examples", "cases", *NUMBERS)
+    work = [job for part in chosen for job in jobs_of(part, cases, only)]
+    outcomes = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in as_completed([pool.submit(perform, job, limit) for job in work]):
+            outcome = future.result()
+            outcomes.append(outcome)
+            print(f"{outcome.job.part:10} {outcome.job.name:48} {'ok' if not outcome.status else outcome.status} {outcome.seconds:6.1f} s")
+            if outcome.status:
+                print("    " + outcome.output[-SHOWN:].replace("\n", "\n    "), flush=True)
+    if not report(outcomes, chosen):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
