@@ -255,9 +255,7 @@ def perform(job: Job, limit: float) -> Outcome:
     """Run one job for at most ``limit`` seconds."""
     begin = time.perf_counter()
     try:
-        done = subprocess.run(
-            job.command, env={**os.environ, **job.variables}, capture_output=True, text=True, check=False, timeout=limit
-        )
+        done = subprocess.run(job.command, env={**os.environ, **job.variables}, capture_output=True, text=True, check=False, timeout=limit)
         status, output = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired as error:
         status, output = 124, f"more than {limit:.0f} seconds\n{error.stdout or ''}"
@@ -305,7 +303,10 @@ def main(
         for future in as_completed([pool.submit(perform, job, limit) for job in work]):
             outcome = future.result()
             outcomes.append(outcome)
-            print(f"{outcome.job.part:10} {outcome.job.name:48} {'ok' if not outcome.status else outcome.status} {outcome.seconds:6.1f} s")
+            print(
+                f"{outcome.job.part:10} {outcome.job.name:48} {'ok' if not outcome.status else outcome.status} {outcome.seconds:6.1f} s",
+                flush=True,
+            )
             if outcome.status:
                 print("    " + outcome.output[-SHOWN:].replace("\n", "\n    "), flush=True)
     if not report(outcomes, chosen):
