@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from zellige.dtypes import dtype
+
 if TYPE_CHECKING:
     from zellige import layouts
 
@@ -313,18 +315,31 @@ def make_swizzled_layout(buffer: Any, k_major: bool = True, allow_pad: bool = Tr
 
 
 def make_full_bank_swizzled_layout(buffer: Any) -> Layout:
-    """As :func:`make_swizzled_layout`: the wish to use all banks; the target chooses the width."""
-    return make_swizzled_layout(buffer)
+    """Row-major storage in which the 16-byte pieces of every 128 bytes are exchanged by three bits of the number of the 128 bytes."""
+    return _exchanged(buffer, SwizzleMode.SWIZZLE_128B)
 
 
 def make_half_bank_swizzled_layout(buffer: Any) -> Layout:
-    """As :func:`make_swizzled_layout`: the wish to use half of the banks; the target chooses the width."""
-    return make_swizzled_layout(buffer)
+    """As :func:`make_full_bank_swizzled_layout`, within 64 bytes by two bits."""
+    return _exchanged(buffer, SwizzleMode.SWIZZLE_64B)
 
 
 def make_quarter_bank_swizzled_layout(buffer: Any) -> Layout:
-    """As :func:`make_swizzled_layout`: the wish to use a quarter of the banks; the target chooses the width."""
-    return make_swizzled_layout(buffer)
+    """As :func:`make_full_bank_swizzled_layout`, within 32 bytes by one bit."""
+    return _exchanged(buffer, SwizzleMode.SWIZZLE_32B)
+
+
+def _exchanged(buffer: Any, mode: SwizzleMode) -> Layout:
+    """The storage that copy engines know by ``mode``: the same bits of a place as theirs, whatever the length of a row."""
+    pieces = mode.value // 16
+    piece = 128 // dtype(buffer.dtype).storage_bits
+    linear = make_linear_layout(buffer)
+
+    def forward(*indices: Any) -> Any:
+        place = linear.index(*indices)[0]
+        return place ^ ((place // (8 * piece) % pieces) * piece)
+
+    return Layout(linear.shape, forward)
 
 
 def make_linear_layout(*shape: Any) -> Layout:

@@ -287,13 +287,22 @@ def test_partial_fragments():
 
 def test_families_and_linear_layouts():
     tile = T.Tensor((4, 8), "float16")
-    for make in (
-        layout.make_swizzled_layout,
-        layout.make_full_bank_swizzled_layout,
-        layout.make_half_bank_swizzled_layout,
-        layout.make_quarter_bank_swizzled_layout,
-    ):
-        assert (make(tile).kind, make(tile).shape) == ("swizzle", (4, 8))
+    swizzled = layout.make_swizzled_layout(tile)
+    assert (swizzled.kind, swizzled.shape) == ("swizzle", (4, 8))
     assert layout.make_linear_layout(tile).index(2, 3) == (19,)
     assert layout.make_linear_layout(2, 3).index(1, 2) == (5,)
     assert layout.SwizzleMode.SWIZZLE_128B.value == 128
+
+
+def test_swizzles_of_a_width_exchange_pieces_of_16_bytes():
+    tile = T.Tensor((32, 32), "float16")  # two rows to a line of 128 bytes, four pieces of 8 elements to a row
+    quarter, half = layout.make_quarter_bank_swizzled_layout, layout.make_half_bank_swizzled_layout
+    makes = {1: quarter, 3: half, 7: layout.make_full_bank_swizzled_layout}
+    for mask, make in makes.items():
+        made = make(tile)
+        assert made.kind == "map" and made.collision() is None
+        for (i, j), (place,) in made.table().items():
+            flat = i * 32 + j
+            assert place == flat ^ (((flat >> 6) & mask) << 3)
+    assert layout.make_full_bank_swizzled_layout(T.Tensor((8, 32), "float32")).index(3, 5) == (3 * 32 + (5 ^ 3 * 4),)
+    assert layout.make_half_bank_swizzled_layout(T.Tensor((8, 128), "int8")).index(3, 5) == (3 * 128 + (5 ^ 3 * 16),)

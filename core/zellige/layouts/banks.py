@@ -18,7 +18,7 @@ from zellige.layouts import bits
 from zellige.layouts.algebra import compose, product
 from zellige.layouts.build import OFFSET, from_bases, row_major
 from zellige.layouts.distribute import LANE, REGISTER
-from zellige.layouts.layout import Layout
+from zellige.layouts.layout import Array, Layout
 
 SEARCH_LIMIT = 20_000
 
@@ -69,6 +69,14 @@ def counted_degree(access: Layout, banks: Banks, *, bits_per_element: int, vecto
         wanted = np.unique(words[start : start + lanes])
         worst = max(worst, int(np.bincount(wanted % banks.count).max()))
     return worst
+
+
+def phase_degrees(addresses: Array, lanes: Array, size: int, banks: Banks) -> list[int]:
+    """The turns of each phase of an access in which lanes (by number) touch ``size`` bytes each at ``addresses`` in bytes."""
+    words = max(1, size // banks.width)
+    phases = lanes // max(1, banks.count // words)
+    touched = (addresses // banks.width)[:, None] + np.arange(words)
+    return [int(np.bincount(np.unique(touched[phases == phase]) % banks.count).max()) for phase in np.unique(phases)]
 
 
 def _lanes_of_a_phase(lanes: int, banks: Banks, bits_per_lane: int) -> int:

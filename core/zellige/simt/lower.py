@@ -19,12 +19,13 @@ from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, const
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.lanes import lane_dependence
 from zellige.ir.sizes import size_vars
-from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, NamedHint, Reduce, ScalarParam, StmtNode, TensorParam
+from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, LayoutHint, NamedHint, Reduce, ScalarParam, StmtNode, TensorParam
 from zellige.ir.traverse import walk
+from zellige.layouts import Banks
 from zellige.plan.capabilities import Machine
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 from zellige.plan.products import choose_product, sizes_of
-from zellige.simt import channels, control
+from zellige.simt import channels, control, storage
 from zellige.simt.code import Code, with_barriers, without_barriers
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
@@ -33,9 +34,7 @@ from zellige.simt.homes import (
     GlobalHome,
     RegisterHome,
     SharedHome,
-    choose_swizzle,
     dense_forms,
-    dense_strides,
 )
 from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar
 from zellige.simt.lane_products import tile_lanes
@@ -43,6 +42,7 @@ from zellige.simt.machine import LaneMachine
 from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
 from zellige.simt.solve import Solution, Solver, statements_of
+from zellige.simt.storage import Storage
 from zellige.simt.warps import WarpTiling, tile_warps
 
 UINT8 = as_dtype("uint8")
@@ -209,9 +209,11 @@ class _Lowering:
                 continue
             buffer = node.buffer
             if buffer.space == "shared" or buffer in solution.shared:
-                self._shared_tile(context, buffer, slots.get(buffer, 1), can_move=buffer not in viewed and buffer in operands)
+                is_viewed = buffer in viewed
+                can_move = buffer in operands and not is_viewed
+                self._shared_tile(context, buffer, slots.get(buffer, 1), can_move=can_move, is_viewed=is_viewed)
 
-    def _shared_tile(self, context: Context, buffer: Buffer, slots: int, *, can_move: bool) -> None:
+    def _shared_tile(self, context: Context, buffer: Buffer, slots: int, *, can_move: bool, is_viewed: bool) -> None:
         values = [constant_value(e) for e in buffer.shape]
         if not all(isinstance(v, int) for v in values):
             raise catalogue.E410.error(
@@ -219,19 +221,30 @@ class _Lowering:
             )
         extents = tuple(int(v or 0) for v in values) or (1,)
         element = max(1, buffer.dtype.bytes)
-        swizzle = None
-        pitch = dense_strides(extents)
-        if can_move:
-            moved, swizzle = choose_swizzle(extents, element, banks=self._machine.banks, bank_bytes=self._machine.bank_bytes)
-            pitch = list(moved)
-        elements = pitch[0] * extents[0] if extents else 1
-        per_slot = -(-elements * element // 128) * 128 // element
+        stored = self._storage(context, buffer, extents, element, can_move=can_move, is_viewed=is_viewed)
+        per_slot = -(-stored.elements * element // 128) * 128 // element
         memory = Buffer(name=buffer.name, dtype=buffer.dtype, shape=(number(per_slot * slots),), space="shared", span=buffer.span)
         context.memories.append(Memory(buffer=memory, offset=context.shared_bytes))
         context.shared_bytes += -(-per_slot * slots * element // 128) * 128
         context.homes[buffer] = SharedHome(
-            memory=memory, extents=extents, pitch=tuple(pitch), swizzle=swizzle, slots=slots, slot_elements=per_slot
+            memory=memory, extents=extents, pitch=stored.pitch, swizzle=stored.swizzle, slots=slots, slot_elements=per_slot
         )
+
+    def _storage(
+        self, context: Context, buffer: Buffer, extents: tuple[int, ...], element: int, *, can_move: bool, is_viewed: bool
+    ) -> Storage:
+        """Free of bank conflicts where a product reads the tile, unless its author asks for something else."""
+        banks = Banks(count=self._machine.banks, width=self._machine.bank_bytes)
+        chosen = storage.without_conflicts(extents, element, banks) if can_move else storage.rows(extents)
+        hint = next((h for h in self._launch.hints if isinstance(h, LayoutHint) and h.buffer.root is buffer), None)
+        if hint is None:
+            return chosen
+        if is_viewed:
+            context.notes.append(f"{buffer.name} is not stored as asked: it is seen in another shape or type")
+            return chosen
+        stored = storage.hinted(hint, extents, element, banks, chosen)
+        context.notes.append(stored.note)
+        return stored
 
     def _fragments(self, context: Context, solution: Solution) -> None:
         for buffer, distribution in solution.distributions.items():
@@ -240,6 +253,9 @@ class _Lowering:
                 name=buffer.name, dtype=buffer.dtype, shape=(number(distribution.registers),), space="registers", span=buffer.span
             )
             context.homes[buffer] = RegisterHome(memory=memory, extents=extents, distribution=distribution)
+        for hint in self._launch.hints:
+            if isinstance(hint, LayoutHint) and hint.buffer.root in solution.distributions:
+                context.notes.append(f"{hint.buffer.name} is not held as asked: what makes and uses it decides which lane holds what")
 
     def _head(self, context: Context) -> None:
         """Grid variables with their ranges, lane variables from the number of the lane."""

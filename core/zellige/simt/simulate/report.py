@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zellige.diagnostics import Span
+from zellige.layouts.banks import Banks, phase_degrees
 
 if TYPE_CHECKING:
     from zellige.simt.simulate.memory import Access, Memory
 
 
 @dataclass(slots=True)
-class Banks:
+class BankRecord:
     """What one statement did to one buffer: ``accesses`` by warps, ``phases`` that they need at least, ``passes`` that they took, the
     worst ``degree`` of a phase (1: no conflict)."""
 
@@ -33,11 +34,10 @@ class Banks:
 
 @dataclass(slots=True)
 class Report:
-    """Gathers :class:`Banks` over a launch."""
+    """Gathers :class:`BankRecord` over a launch."""
 
-    banks: int = 32
-    bank_bytes: int = 4
-    found: dict[tuple[int, str], Banks] = field(default_factory=dict)
+    banks: Banks = field(default_factory=Banks)
+    found: dict[tuple[int, str], BankRecord] = field(default_factory=dict)
 
     def access(self, access: Access, memory: Memory, index: Any, lanes: Any) -> None:
         """The lanes touch one element each."""
@@ -45,17 +45,12 @@ class Report:
 
     def addresses(self, span: Span | None, place: int, name: str, addresses: Any, size: int, lanes: Any) -> None:
         """The lanes touch ``size`` bytes each."""
-        words = max(1, size // self.bank_bytes)
-        per_phase = max(1, self.banks // words)
-        record = self.found.setdefault((place, name), Banks(span, name))
+        record = self.found.setdefault((place, name), BankRecord(span, name))
+        degrees = phase_degrees(addresses, lanes, size, self.banks)
         record.accesses += 1
-        touched = (addresses // self.bank_bytes)[:, None] + np.arange(words)
-        for phase in np.unique(lanes // per_phase):
-            numbers = np.unique(touched[lanes // per_phase == phase])
-            degree = int(np.bincount(numbers % self.banks).max())
-            record.phases += 1
-            record.passes += degree
-            record.degree = max(record.degree, degree)
+        record.phases += len(degrees)
+        record.passes += sum(degrees)
+        record.degree = max(record.degree, *degrees)
 
     @property
     def degree(self) -> int:
