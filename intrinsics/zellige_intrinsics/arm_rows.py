@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige_intrinsics.rows import Form, ProductRow
+from zellige_intrinsics.rows import CopyRow, Form, ProductRow
 
 SIGNED: Final = ("int8", "int8", "int32")
 UNSIGNED: Final = ("uint8", "uint8", "int32")  # the sum's bits are those of an unsigned one
@@ -45,3 +45,6 @@ PRODUCTS: Final = (
     _row("smmla v.4s", "llvm.aarch64.neon.smmla.v4i32.v16i8", (2, 2, 8), SIGNED, "i8mm", "SMMLA (vector)", "tile"),
     _row("ummla v.4s", "llvm.aarch64.neon.ummla.v4i32.v16i8", (2, 2, 8), UNSIGNED, "i8mm", "UMMLA (vector)", "tile"),
 )
+
+COPIES: Final[tuple[CopyRow, ...]] = ()
+"""Copies that a planner chooses among: vector moves are the code generator's."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from zellige.dtypes import dtype
 from zellige.layouts import Layout, renamed, reordered, row_major
-from zellige_intrinsics import meanings
+from zellige_intrinsics import meanings, nvidia_rows
 from zellige_intrinsics.fragments import pieces_by_pointer, vector
 from zellige_intrinsics.nvidia_fragments import (
     K,
@@ -28,12 +29,13 @@ from zellige_intrinsics.nvidia_fragments import (
     warpgroup_accumulator,
     warpgroup_left,
 )
+from zellige_intrinsics.rows import ProductRow
 from zellige_intrinsics.specification import Completion, Copy, Function, Intrinsic, Operand, Product, Source, Synchronisation
 from zellige_intrinsics.waiting import InOrderGroups, Rendezvous, TransactionBarrier
 
 PTX: Final = "NVIDIA, Parallel Thread Execution ISA"
 
-EXECUTED: Final = "executed on an H200 and compared (tests/intrinsics/test_intrinsics_on_a_device.py)"
+EXECUTED: Final = nvidia_rows.EXECUTED
 
 WORDS = Completion(waits=("cp.async.wait_group",), order="in order")
 BULK = Completion(waits=("mbarrier.try_wait.parity",), order="any")
@@ -41,91 +43,46 @@ BULK_GROUP = Completion(waits=("cp.async.bulk.wait_group",), order="in order", v
 WGMMA = Completion(waits=("wgmma.wait_group",), order="in order", visibility="wgmma.fence before it, for registers written since")
 
 
-def _product(
-    name: str,
-    section: str,
-    shape: tuple[int, int, int],
-    types: dict[str, tuple[str, ...]],
-    fragments: tuple[Layout, Layout, Layout],
-    requires: str,
-    *,
-    accumulator_bits: int = 0,
-) -> Product:
+def _fragments(row: ProductRow) -> tuple[Layout, Layout, Layout]:
+    """How a, b and the accumulator lie: neighbours along k that fit 32 bits stand in one register."""
+    if row.types[0][2] == "float64":
+        return double_left(), double_right(), double_accumulator()
+    depth, each = row.shape[2], max(1, 32 // (32 if row.types[0][0] == "tfloat32" else dtype(row.types[0][0]).bits))
+    return left(depth, each), right(depth, each), accumulator()
+
+
+def _product(row: ProductRow) -> Product:
     """A product of one warp with all operands in registers."""
-    a, b, c = fragments
+    a, b, c = _fragments(row)
+    a_types, b_types, c_types = (tuple(column) for column in zip(*row.types))
     return Product(
-        name=name,
-        spelling=name + "{variant} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};",
+        name=row.name,
+        spelling=row.spelling,
         scope="warp",
         lanes=32,
-        m=shape[0],
-        n=shape[1],
-        k=shape[2],
+        m=row.shape[0],
+        n=row.shape[1],
+        k=row.shape[2],
         operands=(
-            Operand(name="a", types=types["a"], space="register", layout=a),
-            Operand(name="b", types=types["b"], space="register", layout=b),
-            Operand(name="c", types=types["c"], space="register", layout=c),
-            Operand(name="d", types=types["c"], space="register", layout=c, is_result=True),
+            Operand(name="a", types=a_types, space="register", layout=a),
+            Operand(name="b", types=b_types, space="register", layout=b),
+            Operand(name="c", types=c_types, space="register", layout=c),
+            Operand(name="d", types=c_types, space="register", layout=c, is_result=True),
         ),
         meaning=meanings.multiply_add,
-        accumulator_bits=accumulator_bits,
-        requires=(requires,),
-        sources=(Source(manual=PTX, section=section, evidence=EXECUTED),),
+        accumulator_bits=row.accumulator_bits,
+        requires=row.requires,
+        sources=(Source(manual=PTX, section=row.section, evidence=row.evidence),),
     )
 
 
-WARP_PRODUCTS: Final = (
-    _product(
-        "mma.sync.aligned.m16n8k16.row.col",
-        "Matrix Fragments for mma.m16n8k16 with floating point type",
-        (16, 8, 16),
-        {"a": ("float16", "bfloat16", "float16"), "b": ("float16", "bfloat16", "float16"), "c": ("float32", "float32", "float16")},
-        (left(16, 2), right(16, 2), accumulator()),
-        "sm_80",
-    ),
-    _product(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
-        "Matrix Fragments for mma.m16n8k8",
-        (16, 8, 8),
-        {"a": ("tfloat32",), "b": ("tfloat32",), "c": ("float32",)},
-        (left(8, 1), right(8, 1), accumulator()),
-        "sm_80",
-    ),
-    _product(
-        "mma.sync.aligned.m16n8k32.row.col.s32",
-        "Matrix Fragments for mma.m16n8k32",
-        (16, 8, 32),
-        {"a": ("int8", "uint8", "int8", "uint8"), "b": ("int8", "uint8", "uint8", "int8"), "c": ("int32",) * 4},
-        (left(32, 4), right(32, 4), accumulator()),
-        "sm_80",
-    ),
-    _product(
-        "mma.sync.aligned.m16n8k32.row.col.f32.f8",
-        "Matrix Fragments for mma.m16n8k32",
-        (16, 8, 32),
-        {
-            "a": ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fn", "float8_e5m2"),
-            "b": ("float8_e4m3fn", "float8_e5m2", "float8_e5m2", "float8_e4m3fn"),
-            "c": ("float32",) * 4,
-        },
-        (left(32, 4), right(32, 4), accumulator()),
-        "sm_89",
-        accumulator_bits=14,
-    ),
-    _product(
-        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
-        "Matrix Fragments for mma.m8n8k4 with .f64 floating point type",
-        (8, 8, 4),
-        {"a": ("float64",), "b": ("float64",), "c": ("float64",)},
-        (double_left(), double_right(), double_accumulator()),
-        "sm_80",
-    ),
-)
+WARP_PRODUCTS: Final = tuple(_product(row) for row in nvidia_rows.PRODUCTS)
 
 
 def _matrix_move(count: int, *, is_load: bool, is_transposed: bool) -> Copy:
     """ldmatrix and stmatrix: 8 x 8 matrices of 16-bit elements between rows in shared memory and fragments."""
-    name = f"{'ldmatrix' if is_load else 'stmatrix'}.sync.aligned.m8n8.x{count}{'.trans' if is_transposed else ''}.shared.b16"
+    name = nvidia_rows.matrix_load(count, is_transposed=is_transposed)
+    name = name if is_load else name.replace("ldmatrix", "stmatrix")
     kinds = ("float16", "bfloat16", "int16", "uint16")
     rows = Operand(
         name="source" if is_load else "destination",
@@ -169,10 +126,10 @@ BYTE_TYPES: Final = ("uint8",)
 
 def _words(size: int) -> Copy:
     """cp.async of ``size`` bytes a lane, zero-filled behind the number of bytes that the source has."""
-    cache = "cg" if size == 16 else "ca"
+    name = nvidia_rows.word_copy(size)
     return Copy(
-        name=f"cp.async.{cache}.shared.global.{size}",
-        spelling=f"cp.async.{cache}.shared.global [{{destination}}], [{{source}}], {size}, {{valid}};",
+        name=name,
+        spelling=f"{name.rpartition('.')[0]} [{{destination}}], [{{source}}], {size}, {{valid}};",
         scope="lane",
         lanes=32,
         operands=(

@@ -1,6 +1,6 @@
-"""Products as short rows: what a planner must know before any layout is made.
+"""Products and copies as short rows: what a planner must know before any layout is made.
 
-In: nothing. Out: :class:`ProductRow`. The families make their :class:`~zellige_intrinsics.specification.Product` from these rows, so that a
+In: nothing. Out: :class:`ProductRow` and :class:`CopyRow`. The families make their specifications from these rows, so that a
 fact stands once; a backend that only asks what there is reads the rows and loads no algebra of layouts, which a warm start has no time for.
 """
 
@@ -38,3 +38,15 @@ class ProductRow:
     def multiplications(self) -> int:
         """Products that one instruction executes."""
         return self.shape[0] * self.shape[1] * self.shape[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRow:
+    """One copy instruction between two spaces; one issuer moves ``bytes_each``. Names, spaces and words are those of the specification."""
+
+    name: str
+    source: str
+    destination: str
+    bytes_each: int
+    requires: tuple[str, ...]
+    is_asynchronous: bool = False

@@ -13,18 +13,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
-from zellige_intrinsics.rows import ProductRow
+from zellige_intrinsics.rows import CopyRow, ProductRow
 
 if TYPE_CHECKING:
-    from zellige_intrinsics.specification import Intrinsic, Product
+    from zellige_intrinsics.specification import Copy, Intrinsic, Product
 
 FAMILIES: Final = ("cpu_x86", "cpu_arm", "nvidia", "amd", "cube", "systolic")
 
 ROWS: Final = {"cpu_x86": "x86_rows", "cpu_arm": "arm_rows", "nvidia": "nvidia_rows"}
-"""Modules of products as rows, by family."""
+"""Modules of products and copies as rows, by family."""
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _lock: Final = threading.Lock()
@@ -95,6 +95,25 @@ def product_rows(family: str) -> tuple[ProductRow, ...]:
     return tuple(sorted(own, key=lambda row: -row.multiplications))
 
 
+def copy_rows(family: str) -> tuple[CopyRow, ...]:
+    """The copies of a family as they are now that it has as rows, and those that were added, in the order of the table."""
+    own = [row for row in _module(family).COPIES if row.name not in removed(family)] if family in ROWS else []
+    if added(family):
+        from zellige_intrinsics.specification import Copy
+
+        own += [copy_row_of(value) for value in added(family) if isinstance(value, Copy)]
+    return tuple(own)
+
+
+def copy_row_of(value: Copy) -> CopyRow:
+    """The row that a specification of a copy stands for."""
+    spaces = {operand.name: operand.space for operand in value.operands}
+    return CopyRow(
+        name=value.name, source=spaces["source"], destination=spaces["destination"], bytes_each=value.bytes_each, requires=value.requires,
+        is_asynchronous=value.is_asynchronous,
+    )  # fmt: skip
+
+
 def taken_out(family: str) -> tuple[ProductRow, ...]:
     """The products that the family has by itself and that were taken out of it."""
     return tuple(row for row in _own_rows(family) if row.name in removed(family))
@@ -131,10 +150,14 @@ def _text(value: Intrinsic) -> str:
 
 
 def _own_rows(family: str) -> tuple[ProductRow, ...]:
+    found: tuple[ProductRow, ...] = _module(family).PRODUCTS
+    return found
+
+
+def _module(family: str) -> Any:
     if family not in ROWS:
         raise catalogue.E330.error(name=family, known=", ".join(ROWS))
-    found: tuple[ProductRow, ...] = importlib.import_module(f"zellige_intrinsics.{ROWS[family]}").PRODUCTS
-    return found
+    return importlib.import_module(f"zellige_intrinsics.{ROWS[family]}")
 
 
 def _names(family: str) -> list[str]:

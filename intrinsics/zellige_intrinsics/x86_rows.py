@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige_intrinsics.rows import ProductRow
+from zellige_intrinsics.rows import CopyRow, ProductRow
 
 EXECUTED: Final = "executed on an AVX-512 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
 EXECUTED_NARROW: Final = "executed on an AVX2 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
@@ -69,3 +69,6 @@ PRODUCTS: Final = (
     _pairs("vpmaddwd ymm", "llvm.x86.avx2.pmadd.wd", 8, ("avx2",)),
     _pairs("pmaddwd xmm", "llvm.x86.sse2.pmadd.wd", 4, ("sse2",)),
 )
+
+COPIES: Final[tuple[CopyRow, ...]] = ()
+"""Copies that a planner chooses among: vector moves are the code generator's."""

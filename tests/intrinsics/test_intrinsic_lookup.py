@@ -17,7 +17,10 @@ def test_the_largest_that_fits_comes_first() -> None:
     )
     found = find(request, among=family("nvidia"))
     assert [value.n for value in found.fitting if value.is_asynchronous][:2] == [176, 176]
-    assert found.fitting[-1].name == "mma.sync.aligned.m16n8k16.row.col"
+    assert [value.name for value in found.fitting[-2:]] == [
+        "mma.sync.aligned.m16n8k16.row.col",
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32",
+    ]
     reasons = {value.name: reason for value, reason in found.rejected}
     assert reasons["wgmma.mma_async.sync.aligned.m64n256k16.16bit"] == "n of 176 is no multiple of 256"
     assert reasons["mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"] == "a is float64, not bfloat16"

@@ -116,10 +116,14 @@ class CpuBackend:
         """For products what the capabilities offer, and why the other instructions of this family do not serve."""
         if operation.kind != "gemm":
             return None
+        from zellige.ir.stmt import Gemm
+        from zellige.plan.products import offers
         from zellige_cpu.host import running_host
-        from zellige_cpu.offers import product_offers
+        from zellige_cpu.leaf.units import refusals
 
-        return product_offers(operation, ctx.capabilities, running_host())
+        gemm = operation.statement
+        assert isinstance(gemm, Gemm), "an operation of the kind gemm is a product"
+        return offers(gemm, ctx.capabilities, refusals(running_host(), gemm.a.buffer.dtype, gemm.b.buffer.dtype))
 
     @hookimpl
     def cache_key(self, ctx: CompileContext) -> str:

@@ -29,14 +29,6 @@ class Architecture:
     processor_lanes: int
     processor_registers: int = 65536
 
-    @property
-    def has_async_copies(self) -> bool:
-        return self.number >= 80
-
-    @property
-    def has_matrix_loads(self) -> bool:
-        return self.number >= 75
-
 
 _ROWS: Final = (
     Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40, processor_shared_bytes=64 * KIB, processor_lanes=1024),

@@ -5,12 +5,13 @@ In: the registry's questions. Out: :data:`backend`. cuda-python is loaded when a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from zellige.plugin.contract import (
     API,
+    Answer,
     Binary,
     Capabilities,
     CompileContext,
@@ -18,6 +19,7 @@ from zellige.plugin.contract import (
     Device,
     Emitted,
     Manifest,
+    Operation,
     Runtime,
     Unavailable,
 )
@@ -57,6 +59,7 @@ class CudaBackend:
             framework_devices=("cuda",),
             dlpack_devices=(2, 3, 13),  # kDLCUDA, kDLCUDAHost, kDLCUDAManaged
             requirements=("cuda-python",),
+            code_packages=("zellige_intrinsics",),
             dialect=read_dialect("zellige_cuda"),
             config_keys=_CONFIG_KEYS,
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
@@ -96,6 +99,28 @@ class CudaBackend:
         from zellige_cuda import inspect
 
         return {name: getattr(inspect, name) for name in self.manifest().inspections}
+
+    @hookimpl
+    def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
+        """For products what the capabilities offer, and which other products of the table would take the operands."""
+        if operation.kind != "gemm":
+            return None
+        from zellige.ir.stmt import Gemm
+        from zellige.plan.products import offers
+        from zellige_cuda.architectures import architecture
+        from zellige_cuda.forms import refusals
+
+        gemm = operation.statement
+        assert isinstance(gemm, Gemm), "an operation of the kind gemm is a product"
+        arch = architecture(self._with_arch(ctx.target))
+        return offers(gemm, ctx.capabilities, refusals(arch, gemm.a.buffer.dtype, gemm.b.buffer.dtype))
+
+    @hookimpl
+    def cache_key(self, ctx: CompileContext) -> str:
+        """How the table of instructions differs from that of the package."""
+        from zellige_intrinsics.tables import stamp
+
+        return stamp("nvidia")
 
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:

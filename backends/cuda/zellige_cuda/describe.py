@@ -9,7 +9,7 @@ from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
 from zellige.simt.machine import LaneMachine
 from zellige_cuda.architectures import KIB, Architecture
-from zellige_cuda.forms import forms_of
+from zellige_cuda.forms import forms_of, matrix_loads, units_of, word_copies
 
 WARP = 32
 ASYNC_COPY = "cp.async"
@@ -21,22 +21,23 @@ def capabilities(arch: Architecture, target: str) -> Capabilities:
     copies = [CopyPath(source="*", destination="*", mechanism="loads and stores", engine="lanes")]
     engines = [Engine(name="lanes", kind="vector", count=4)]
     synchronisation = [Synchronisation(mechanism="bar.sync", scope="block", count=16)]
-    if arch.has_async_copies:
+    words = word_copies(arch)
+    if words:
         engines.append(Engine(name="async copies", kind="copy", is_asynchronous=True))
         copies.insert(
             0,
             CopyPath(
-                source="global", destination="shared", mechanism=ASYNC_COPY, engine="async copies", is_asynchronous=True, alignment=4,
-                granule=4, fills_out_of_bounds=True, casts=False,
+                source="global", destination="shared", mechanism=ASYNC_COPY, engine="async copies", is_asynchronous=True,
+                alignment=words[0], granule=words[0], fills_out_of_bounds=True, casts=False,
             ),
         )  # fmt: skip
         synchronisation.append(Synchronisation(mechanism=COUNTED_WAIT, scope="token"))
     units = tuple(
         MatmulUnit(
-            name=form.name, engine="lanes", a=form.a.name, b=form.b.name, c=form.c.name, m=form.m, n=form.n, k=form.k,
-            a_spaces=("shared", "registers"), b_spaces=("shared", "registers"), c_space="registers",
+            name=unit.name, engine="lanes", a=unit.a.name, b=unit.b.name, c=unit.c.name, m=unit.row.shape[0], n=unit.row.shape[1],
+            k=unit.row.shape[2], a_spaces=("shared", "registers"), b_spaces=("shared", "registers"), c_space="registers",
         )
-        for form in forms_of(arch)
+        for unit in units_of(arch)
     )  # fmt: skip
     names = tuple(t.name for t in all_dtypes())
     arithmetic = tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64"))
@@ -66,8 +67,8 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
     """The same for lowering."""
     return LaneMachine(
         capabilities=caps,
-        products={form.name: form for form in forms_of(arch)},
-        matrix_loads=(1, 2, 4) if arch.has_matrix_loads else (),
-        async_copy_bytes=(4, 8, 16) if arch.has_async_copies else (),
+        products=forms_of(arch),
+        matrix_loads=matrix_loads(arch),
+        async_copy_bytes=word_copies(arch),
         shared_bytes=arch.shared_bytes,
     )

@@ -1,80 +1,116 @@
-"""The products of a warp, and which lane's registers hold which element of their operands.
+"""The products of a warp of an architecture, from the table of instructions (:mod:`zellige_intrinsics`).
 
-In: an architecture. Out: :class:`~zellige.simt.ir.ProductForm` values by the name of their unit. Source of the layouts: PTX ISA 8.8,
-section 9.7.14.5 (matrix fragments for mma.m16n8k8, m16n8k16, m16n8k32 and m8n8k4); lane numbers there are ``groupID = lane / 4``
-and ``threadID_in_group = lane % 4``.
+In: an architecture. Out: the units as planning knows them (:func:`units_of`, from rows: no layout is made) and
+:class:`~zellige.simt.ir.ProductForm` values by the name of their unit, with which lane's registers hold which element of the operands.
 """
 
 from __future__ import annotations
 
-from zellige.dtypes import dtype as as_dtype
-from zellige.simt.distribution import Digit, Distribution
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.diagnostics import InternalError
+from zellige.dtypes import DType, dtype as as_dtype
 from zellige.simt.ir import ProductForm
-from zellige_cuda.architectures import Architecture
+from zellige_cuda.architectures import ARCHITECTURES, Architecture
+from zellige_intrinsics import nvidia_rows
+from zellige_intrinsics.rows import CopyRow, ProductRow
+from zellige_intrinsics.tables import copy_rows, product_rows, taken_out
 
-_PTX = {"float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "int8": "s8", "uint8": "u8", "int4": "s4", "uint4": "u4",
-        "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float64": "f64", "float32": "f32", "int32": "s32"}  # fmt: skip
+FAMILY: Final = "nvidia"
 
+_PTX: Final = {"float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "int8": "s8", "uint8": "u8", "int4": "s4", "uint4": "u4",
+               "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float64": "f64", "float32": "f32", "int32": "s32"}  # fmt: skip
 
-def _registers(*digits: tuple[int, int, int]) -> list[Digit]:
-    """Digits (radix, dimension, stride) of the register number, the fastest first."""
-    made, divisor = [], 1
-    for radix, dimension, stride in digits:
-        made.append(Digit(source="register", divisor=divisor, radix=radix, dimension=dimension, stride=stride))
-        divisor *= radix
-    return made
+_ACCUMULATORS: Final = ("float32", "float64", "int32")
+"""What products of this family of backends add up in; rows of others are not offered."""
 
-
-def _lanes(inner: int, inner_stride: int, outer: int) -> list[Digit]:
-    """``lane % 4`` along ``inner``, ``lane / 4`` along ``outer``."""
-    return [
-        Digit(source="lane", divisor=1, radix=4, dimension=inner, stride=inner_stride),
-        Digit(source="lane", divisor=4, radix=8, dimension=outer, stride=1),
-    ]
+_STEM: Final = ".row.col"
 
 
-def _distribution(rows: int, columns: int, registers: list[Digit], lanes: list[Digit]) -> Distribution:
-    return Distribution(shape=(rows, columns), digits=tuple(d for d in (*registers, *lanes) if d.radix > 1))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A row with one of its combinations of element types. ``name`` is the unit's, ``instruction`` the whole word of PTX."""
+
+    name: str
+    instruction: str
+    row: ProductRow
+    a: DType
+    b: DType
+    c: DType
 
 
-def _form(a: str, b: str, c: str, k: int, unit: int) -> ProductForm:
-    """m16n8: ``unit`` elements of k stand in one 32-bit register, and k is 4 x unit or 8 x unit."""
-    halves = k // (4 * unit)
-    a_layout = _distribution(16, k, _registers((unit, 1, 1), (2, 0, 8), (halves, 1, 4 * unit)), _lanes(1, unit, 0))
-    b_layout = _distribution(k, 8, _registers((unit, 0, 1), (halves, 0, 4 * unit)), _lanes(0, unit, 1))
-    c_layout = _distribution(16, 8, _registers((2, 1, 1), (2, 0, 8)), _lanes(1, 2, 0))
-    saturated = ""
-    name = f"mma.sync.aligned.m16n8k{k}.row.col{saturated}.{_PTX[c]}.{_PTX[a]}.{_PTX[b]}.{_PTX[c]}"
-    return ProductForm(
-        name=name, m=16, n=8, k=k, a=as_dtype(a), b=as_dtype(b), c=as_dtype(c), a_layout=a_layout, b_layout=b_layout, c_layout=c_layout,
-        accumulates_in=as_dtype(c),
-    )  # fmt: skip
+def words_of(arch: Architecture) -> frozenset[str]:
+    """The words that ``requires`` of an instruction may have on an architecture: its own name and those of older ones."""
+    older = {f"sm_{known.number}" for known in ARCHITECTURES.values() if known.number <= arch.number}
+    return frozenset({arch.name, f"sm_{arch.number}", *older})
 
 
-def _double() -> ProductForm:
-    """m8n8k4 of float64: one element of a and b a lane, two of c."""
-    a_layout = _distribution(8, 4, [], _lanes(1, 1, 0))
-    b_layout = _distribution(4, 8, [], _lanes(0, 1, 1))
-    c_layout = _distribution(8, 8, _registers((2, 1, 1)), _lanes(1, 2, 0))
-    t = as_dtype("float64")
-    return ProductForm(
-        name="mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", m=8, n=8, k=4, a=t, b=t, c=t, a_layout=a_layout, b_layout=b_layout,
-        c_layout=c_layout, accumulates_in=t,
-    )  # fmt: skip
+def units_of(arch: Architecture) -> tuple[Unit, ...]:
+    """The products that an architecture has, of the table as it is now: the preferred of equal operands first."""
+    words = words_of(arch)
+    return tuple(_unit(row, *types) for row, *types in _combinations(product_rows(FAMILY)) if words.issuperset(row.requires))
 
 
-def forms_of(arch: Architecture) -> tuple[ProductForm, ...]:
-    """The products that an architecture has, the preferred of equal operands first."""
-    number = arch.number
-    found: list[ProductForm] = []
-    if number >= 80:
-        found += [_form(t, t, "float32", 16, 2) for t in ("float16", "bfloat16")]
-        found.append(_form("tfloat32", "tfloat32", "float32", 8, 1))
-        found += [_form(a, b, "int32", 32, 4) for a in ("int8", "uint8") for b in ("int8", "uint8")]
-        found.append(_double())
-    elif number == 75:
-        found.append(_form("float16", "float16", "float32", 8, 2))
-    if number >= 89:
-        eights = ("float8_e4m3fn", "float8_e5m2")
-        found += [_form(a, b, "float32", 32, 4) for a in eights for b in eights]
+def refusals(arch: Architecture, a: DType, b: DType) -> tuple[tuple[str, str, str], ...]:
+    """The products of these operands that an architecture does not have, or that were taken out of the table: unit, reason, remedy."""
+    words, found = words_of(arch), []
+    for row, *types in _combinations((*product_rows(FAMILY), *taken_out(FAMILY))):
+        if types[:2] != [a.name, b.name]:
+            continue
+        name, missing = _unit(row, *types).name, [word for word in row.requires if word not in words]
+        if missing:
+            found.append((name, f"needs {', '.join(missing)} or newer", f"an architecture from {', '.join(missing)} on ({name})"))
+        elif row in taken_out(FAMILY):
+            found.append((name, "it was taken out of the table of instructions", f"putting {name} back into the table of instructions"))
     return tuple(found)
+
+
+def _combinations(rows: tuple[ProductRow, ...]) -> list[tuple[ProductRow, str, str, str]]:
+    return [(row, *types) for row in rows if row.form == "fragment" for types in row.types if types[2] in _ACCUMULATORS]
+
+
+def _unit(row: ProductRow, a: str, b: str, c: str) -> Unit:
+    stem = row.spelling.partition(_STEM)[0]
+    kinds = f".{_PTX[c]}.{_PTX[a]}.{_PTX[b]}.{_PTX[c]}"
+    instruction = f"{stem}{_STEM}{kinds}"
+    is_own = row.name.startswith(stem)
+    name = instruction if is_own else row.name if len(row.types) == 1 else row.name + kinds
+    return Unit(name=name, instruction=instruction, row=row, a=as_dtype(a), b=as_dtype(b), c=as_dtype(c))
+
+
+def word_copies(arch: Architecture) -> tuple[int, ...]:
+    """Bytes that a lane may copy by itself to shared memory, asynchronously."""
+    return tuple(sorted(row.bytes_each for row in _copies(arch) if row.is_asynchronous and row.destination == "shared"))
+
+
+def matrix_loads(arch: Architecture) -> tuple[int, ...]:
+    """How many matrices one load may bring, plain or transposed."""
+    names = {row.name for row in _copies(arch)}
+    return tuple(
+        count for count in (1, 2, 4) if all(nvidia_rows.matrix_load(count, is_transposed=flag) in names for flag in (False, True))
+    )
+
+
+def _copies(arch: Architecture) -> list[CopyRow]:
+    words = words_of(arch)
+    return [row for row in copy_rows(FAMILY) if words.issuperset(row.requires)]
+
+
+def forms_of(arch: Architecture) -> dict[str, ProductForm]:
+    """The form of each unit: its layouts as lowering takes them."""
+    from zellige.simt.from_layout import distribution_of
+    from zellige_intrinsics.lookup import family, intrinsic
+
+    table, found = family(FAMILY), {}
+    for unit in units_of(arch):
+        operands = {operand.name: operand.layout for operand in intrinsic(unit.row.name, among=table).operands}
+        a, b, c = operands["a"], operands["b"], operands["c"]
+        if a is None or b is None or c is None:
+            raise InternalError(f"the fragments of {unit.row.name} have no layout")
+        m, n, k = unit.row.shape
+        found[unit.name] = ProductForm(
+            name=unit.instruction, m=m, n=n, k=k, a=unit.a, b=unit.b, c=unit.c, accumulates_in=unit.c,
+            a_layout=distribution_of(a, ("m", "k")), b_layout=distribution_of(b, ("k", "n")), c_layout=distribution_of(c, ("m", "n")),
+        )  # fmt: skip
+    return found

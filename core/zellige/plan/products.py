@@ -11,7 +11,8 @@ for sums, two vectors wide.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from zellige.diagnostics import catalogue
@@ -112,11 +113,19 @@ def _product(
                    rejected=taken.rejected)  # fmt: skip
 
 
-def offers(gemm: Gemm, capabilities: Capabilities) -> tuple[Answer, ...]:
-    """What the capabilities of a target offer for a product: the answers that the planner gives itself where a backend's hook
-    ``candidates`` leaves the choice to it. A backend that knows more of its instructions adds to them."""
+def offers(gemm: Gemm, capabilities: Capabilities, refused: Sequence[tuple[str, str, str]] = ()) -> tuple[Answer, ...]:
+    """What the capabilities of a target offer for a product, for a backend's hook ``candidates``: the answers that the planner gives itself
+    where there is no such hook, and instructions that the backend knows and cannot use. ``refused`` are their names, why they do not serve,
+    and what would make them ("" where nothing does): an emulation then says that it would avoid it."""
     machine = Machine(capabilities=capabilities)
-    return tuple(_from_capabilities(gemm, accumulator_of(gemm), sizes_of(gemm), machine))
+    ways = tuple(dict.fromkeys(remedy for _, _, remedy in refused if remedy))
+    answers = [
+        replace(answer, avoided_by=" or ".join(way for way in (answer.avoided_by, *ways) if way))
+        if isinstance(answer, Candidate) and not answer.is_native
+        else answer
+        for answer in _from_capabilities(gemm, accumulator_of(gemm), sizes_of(gemm), machine)
+    ]
+    return (*answers, *(Rejection(name=name, reason=reason) for name, reason, _ in refused))
 
 
 def _from_capabilities(
