@@ -237,7 +237,8 @@ def _plan_text(planned: PlannedKernel) -> str:
 
 @contextmanager
 def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
-    """Turn whatever escapes from the compiler into an InternalError that can be repeated; diagnostics pass.
+    """Turn whatever escapes from the compiler into an InternalError that can be repeated; diagnostics pass, and what a signal's handler
+    raised while the compiler or a kernel was at work.
 
     A backend's hook that failed (E709) keeps its diagnostic and gets the command as a note.
     """
@@ -256,10 +257,23 @@ def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
     except (Warning, MemoryError):  # a diagnostic that the user turned into an error; a machine too small for what was asked
         raise
     except Exception as error:
+        if _is_from_signal_handler(error):
+            raise
         known = _diagnosed(error, target)
         if known is not None:
             raise known from error
         raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error
+
+
+def _is_from_signal_handler(error: Exception) -> bool:
+    """Whether a handler of the user's for a signal was at work when the exception was raised."""
+    import inspect
+    import signal
+    import traceback
+
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {getattr(inspect.unwrap(handler), "__code__", None) for handler in handlers if callable(handler)} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _diagnosed(error: Exception, target: Target) -> ZelligeError | None:

@@ -1,4 +1,4 @@
-"""Assertions and prints: what native code tells Python while it runs.
+"""Assertions, prints and interruptions: what native code tells Python, and hears from it, while it runs.
 
 In: the statement. Out: for an assertion a branch that notes its number in the status word and leaves the launch; for a print a call of the
 runtime's function with a record on the stack. :mod:`zellige_cpu.launch` reads both.
@@ -10,10 +10,13 @@ the region's offset, its extent, the buffer's extent and its stride in elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from zellige.diagnostics import Span
 from zellige.ir.expr import Const, Expr, Region
-from zellige.ir.stmt import Assert, Print
+from zellige.ir.stmt import Assert, AtomicTile, Copy, Fill, For, Gemm, Map, Print, Reduce, Scan, Stmt, Transpose, While
+from zellige.ir.traverse import walk
+from zellige_cpu import interruption
 from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.indexes import conjunction, i64, uniform
@@ -21,6 +24,7 @@ from zellige_cpu.program import STATUS_WORDS, Site
 from zellige_cpu.text import Function, Value, constant
 from zellige_cpu.types import memory_type
 
+_LASTING: Final = (AtomicTile, Copy, Fill, For, Gemm, Map, Reduce, Scan, Transpose, While)
 
 def emit_assert(ctx: Context, statement: Assert) -> None:
     """Emits a run-time check that stops the launch with the number of its place."""
@@ -78,6 +82,45 @@ def poll(ctx: Context) -> None:
     fn.label(going)
 
 
+def watch(ctx: Context) -> None:
+    """Code that stops here when another block has failed or a signal's handler has raised, see :mod:`zellige_cpu.interruption`."""
+    if ctx.status is None:
+        return
+    fn = ctx.fn
+    state = _attention(ctx)
+    count = fn.load(state, "i64", align=64)
+    going, asking = fn.fresh_label("going"), fn.fresh_label("asking")
+    fn.store(fn.binary("sub", count, i64(1)), state, align=64)
+    fn.branch_if(fn.compare("sgt", count, i64(0)), going, asking)
+    fn.label(asking)
+    fn.branch_if(fn.compare("eq", fn.call(interruption.ATTEND, ctx.status, state), i64(0)), going, ctx.stop)
+    fn.label(going)
+
+
+def _watch_closely(ctx: Context) -> None:
+    """The same without counting, before Python code runs that ctypes calls: what a handler raises at its first instruction is lost."""
+    if ctx.status is None:
+        return
+    fn = ctx.fn
+    state, going = _attention(ctx), fn.fresh_label("going")
+    fn.store(i64(1), fn.offset(state, 8 * interruption.ASKED), align=8)  # long ago
+    fn.branch_if(fn.compare("eq", fn.call(interruption.ATTEND, ctx.status, state), i64(0)), going, ctx.stop)
+    fn.label(going)
+
+
+def _attention(ctx: Context) -> Value:
+    """The state of the call at hand that :data:`zellige_cpu.interruption.ATTEND` works on."""
+    if not ctx.module.has_function(interruption.ATTEND):
+        text = interruption.attend_text(ctx.host)
+        ctx.module.add_text(interruption.ATTEND, "i64", ("ptr", "ptr"), text, interruption.SYMBOLS)
+    return ctx.fn.cleared("attention", interruption.STATE_WORDS)
+
+
+def is_worth_watching(body: Sequence[Stmt]) -> bool:
+    """Whether an iteration of a loop with this body takes long enough to ask in each: it holds loops or operations on tiles."""
+    return any(isinstance(node, _LASTING) for statement in body for node in walk(statement))
+
+
 def _is_well(fn: Function, status: Value) -> Value:
     return fn.compare("eq", fn.atomic_load(status, "i64", "monotonic", align=8), i64(0))
 
@@ -102,6 +145,7 @@ def emit_print(ctx: Context, statement: Print) -> None:
     record = fn.alloca("i64", max(1, len(words)))
     for place, word in enumerate(words):
         fn.store(word, fn.offset(record, 8 * place), align=8)
+    _watch_closely(ctx)
     assert ctx.printer is not None
     fn.call_pointer(ctx.printer, i64(len(ctx.sites)), record)
 

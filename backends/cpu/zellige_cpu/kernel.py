@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.sizes import size_vars
@@ -16,8 +16,8 @@ from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.plugin.contract import Binary, Emitted
 from zellige_cpu import jit
 from zellige_cpu.host import Host, running_host
-from zellige_cpu.pool import own_worker, run_grid
-from zellige_cpu.program import STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
+from zellige_cpu.pool import run_alone, run_grid
+from zellige_cpu.program import INTERRUPTED, STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
 
 if TYPE_CHECKING:
     from zellige_cpu.records import Printer
@@ -77,13 +77,12 @@ class CpuKernel:
         if not launch.prints:
             run_grid(run, args, 8 * self._slots, cells, self._host, launch.scratch_bytes, launch.leaf_bytes)
         else:  # in the order of the program, so by this thread
-            printer = _printer(launch.sites)
+            printer = _printer(launch.sites, status)
             slots[self._slots + 1] = printer.address
-            worker = own_worker(launch.scratch_bytes, launch.leaf_bytes)
-            run(args, 0, cells, worker.scratch, worker.leaf)
+            run_alone(run, args, cells, launch.scratch_bytes, launch.leaf_bytes)
             printer.raise_error()
         if status[0]:
-            raise _failure(launch.sites[status[0] - 1], list(status)[1:])
+            raise_failure(launch, list(status))
 
     def launch_packed(self, words: bytes) -> None:
         """Run every launch in order and wait; see :mod:`zellige.plugin.contract`. Behind the arguments lie, as the code expects them, the
@@ -97,13 +96,11 @@ class CpuKernel:
         for launch, run, count in self._launches:
             cells = count(words)
             if cells == 1:
-                worker = own_worker(launch.scratch_bytes, launch.leaf_bytes)
-                run(words, 0, 1, worker.scratch, worker.leaf)
+                run_alone(run, words, 1, launch.scratch_bytes, launch.leaf_bytes)
             elif cells > 1:
                 run_grid(run, words, 8 * self._slots, cells, self._host, launch.scratch_bytes, launch.leaf_bytes)
             if words[self._status] or words[self._status + 1]:
-                status = struct.unpack_from(f"<{1 + STATUS_WORDS}q", words, self._status)
-                raise _failure(launch.sites[status[0] - 1], list(status[1:]))
+                raise_failure(launch, struct.unpack_from(f"<{1 + STATUS_WORDS}q", words, self._status))
 
     def source(self) -> str:
         """The LLVM IR."""
@@ -121,14 +118,23 @@ class CpuRuntime:
         return CpuKernel(kernel, program_of(source), running_host(), binary.data)
 
 
-def _printer(sites: tuple[Site, ...]) -> Printer:
+def _printer(sites: tuple[Site, ...], status: ctypes.Array[ctypes.c_int64]) -> Printer:
     from zellige_cpu.records import Printer  # few kernels print
 
-    return Printer(sites)
+    return Printer(sites, status)
+
+
+def raise_failure(launch: LaunchProgram, status: Sequence[int]) -> NoReturn:
+    """Raise what stopped the launch: the error of the first place that did, or the exception of a signal's handler."""
+    if status[0] == INTERRUPTED:
+        held = ctypes.cast(status[1], ctypes.py_object)
+        exception: BaseException = held.value
+        ctypes.pythonapi.Py_DecRef(held)
+        raise exception
+    raise _failure(launch.sites[status[0] - 1], list(status[1:]))
 
 
 def _failure(site: Site, values: list[int]) -> ZelligeError:
-    """The error of the first place that stopped the launch."""
     if site.kind == "extents":
         sides = values[: site.rank], values[site.rank : site.rank + site.width]
         left, right = (" x ".join(map(str, side)) or "1" for side in sides)

@@ -24,7 +24,7 @@ from zellige.ir.traverse import rebuilt, walk
 from zellige.options import CompileOptions
 from zellige.passes.expand_vectors import expand_vectors
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch, PlanStmt
-from zellige_cpu import statements, streaming
+from zellige_cpu import effects, statements, streaming
 from zellige_cpu.arithmetic import FAST_FLAGS
 from zellige_cpu.context import Context, Way
 from zellige_cpu.expressions import evaluate
@@ -91,6 +91,7 @@ def _lower_launch(
     extents = [ctx.scope.form(extent) for extent in prepared.grid]
     with ctx.nested(), fn.loop(fn.params[1], fn.params[2]) as loop:
         ctx.cell_end = loop.next
+        effects.watch(ctx)
         with _grid(ctx, prepared, extents, coarsen, loop.index):
             statements.emit_body(ctx, prepared.body)
     fn.label(ctx.stop)

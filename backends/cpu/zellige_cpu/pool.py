@@ -17,7 +17,8 @@ import itertools
 import os
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,25 +51,42 @@ class Worker:
 
 
 class _Memory(threading.local):
-    """Memory that a thread keeps from launch to launch and that only grows."""
+    """Memory that a thread keeps from launch to launch and that only grows; it is not here while a launch uses it."""
 
     def __init__(self) -> None:
-        self.block = ctypes.create_string_buffer(0)
-
-    def aligned(self, size: int) -> int:
-        if len(self.block) < size + 64:
-            self.block = ctypes.create_string_buffer(size + 64)
-        return (ctypes.addressof(self.block) + 63) & ~63
+        self.kept: list[ctypes.Array[ctypes.c_char]] = []
 
 
 _memory = _Memory()
 
 
-def own_worker(scratch_bytes: int, leaf_bytes: int) -> Worker:
-    """The calling thread as a worker."""
+@contextmanager
+def _own_worker(scratch_bytes: int, leaf_bytes: int) -> Iterator[Worker]:
+    """The calling thread as a worker. A handler of a signal that launches a kernel meanwhile gets memory of its own."""
     scratch_bytes = (scratch_bytes + 63) & ~63
-    base = _memory.aligned(scratch_bytes + leaf_bytes)
-    return Worker(base, base + scratch_bytes)
+    kept = _memory.kept
+    block = _block(kept, scratch_bytes + leaf_bytes)
+    base = (ctypes.addressof(block) + 63) & ~63
+    try:
+        yield Worker(base, base + scratch_bytes)
+    finally:
+        kept[:] = (block,)
+
+
+def _block(kept: list[ctypes.Array[ctypes.c_char]], size: int) -> ctypes.Array[ctypes.c_char]:
+    """A thread's memory, taken from where it is kept, for ``size`` bytes from the first address that is a multiple of 64."""
+    block = kept.pop() if kept else None
+    return block if block is not None and len(block) >= size + 64 else ctypes.create_string_buffer(size + 64)
+
+
+def run_alone(run: Any, args: int | bytes, cells: int, scratch_bytes: int, leaf_bytes: int) -> None:
+    """Run the cells [0, cells) of a launch on the calling thread, in order; ``run`` is the function for ctypes."""
+    kept = _memory.kept
+    scratch_bytes = (scratch_bytes + 63) & ~63
+    block = _block(kept, scratch_bytes + leaf_bytes)
+    base = (ctypes.addressof(block) + 63) & ~63
+    run(args, 0, cells, base, base + scratch_bytes)
+    kept[:] = (block,)
 
 
 def thread_count(cores: int) -> int:
@@ -203,16 +221,14 @@ def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, s
     """
     threads = thread_count(host.cores)
     if threads == 1 or cells == 1:
-        worker = own_worker(scratch_bytes, leaf_bytes)
-        run(args, 0, cells, worker.scratch, worker.leaf)
+        run_alone(run, args, cells, scratch_bytes, leaf_bytes)
         return
     if not pool_program.is_supported(host):
         run_cells(lambda begin, end, w: run(args, begin, end, w.scratch, w.leaf), cells, min(threads, cells), scratch_bytes, leaf_bytes)
         return
     shared = _shared
     if shared.is_over or not shared.lock.acquire(blocking=False):
-        worker = own_worker(scratch_bytes, leaf_bytes)
-        run(args, 0, cells, worker.scratch, worker.leaf)
+        run_alone(run, args, cells, scratch_bytes, leaf_bytes)
         return
     try:
         address = ctypes.cast(run, ctypes.c_void_p).value
@@ -235,16 +251,19 @@ def _executor(process: int, workers: int) -> ThreadPoolExecutor:
 
 
 def run_cells(run: Callable[[int, int, Worker], None], cells: int, workers: int, scratch_bytes: int, leaf_bytes: int) -> None:
-    """Call ``run(begin, end, worker)`` until all of [0, cells) is done, on ``workers`` threads."""
-    scratch_bytes = (scratch_bytes + 63) & ~63
+    """Call ``run(begin, end, worker)`` until all of [0, cells) is done, on ``workers`` threads; none begins once one has raised."""
     size = chunk_size(cells, workers)
     starts = itertools.count(0, size)  # next() is indivisible
+    is_over = threading.Event()
 
     def work() -> None:
-        base = _memory.aligned(scratch_bytes + leaf_bytes)
-        worker = Worker(base, base + scratch_bytes)
-        while (begin := next(starts)) < cells:
-            run(begin, min(begin + size, cells), worker)
+        with _own_worker(scratch_bytes, leaf_bytes) as worker:
+            try:
+                while not is_over.is_set() and (begin := next(starts)) < cells:
+                    run(begin, min(begin + size, cells), worker)
+            except BaseException:
+                is_over.set()
+                raise
 
     others: list[Future[None]] = [_executor(os.getpid(), workers).submit(work) for _ in range(workers - 1)]
     try:

@@ -5,7 +5,8 @@ In: the host. Out: the text of a module with two functions.
 ``ptr pool_worker(ptr own)`` is a thread's whole life; ``own`` holds the address of the pool's control block and the worker's number.
 ``void pool_launch(ptr control, ptr args, ptr job)`` runs one grid: it copies the job into the control block, moves the generation on, takes
 part as worker 0 and returns when every worker has said that it is done. Cells are handed out in chunks by one atomic counter, and none are
-once the launch's status word is not 0.
+once the launch's status word is not 0. Between its chunks and while it waits for the others the launch lets signals be handled, see
+:mod:`zellige_cpu.interruption`.
 
 Nobody is lost between looking and sleeping: a worker counts itself among the sleepers before it sleeps *on the generation it has seen*, and
 the launch looks at that count after it moved the generation on, all in one order (seq_cst). The same holds for the launch that waits for
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from zellige_cpu.host import Host
+from zellige_cpu.interruption import ATTEND, PERIOD, STATE_WORDS, attend_text
 
 # Offsets in the control block in bytes: words that different threads write lie on cache lines of their own.
 GENERATION: Final = 0
@@ -56,8 +58,8 @@ def pool_text(host: Host) -> str:
     def place(name: str, offset: int) -> str:
         return f"%{name} = getelementptr i8, ptr %control, i64 {offset}"
 
-    def wait(word: str, value: str) -> str:
-        return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAIT}, i32 {value}, ptr null, ptr null, i64 0)"
+    def wait(word: str, value: str, most: str = "null") -> str:
+        return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAIT}, i32 {value}, ptr {most}, ptr null, i64 0)"
 
     def wake(word: str, count: int) -> str:
         return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAKE}, i32 {count}, ptr null, ptr null, i64 0)"
@@ -69,8 +71,9 @@ def pool_text(host: Host) -> str:
     return f"""target triple = "{host.triple}"
 declare i64 @syscall(i64, ...)
 declare void @{pause}({kind})
-
-define internal void @drain(ptr %control, ptr %args, i64 %worker) {{
+@period = private constant [2 x i64] [ i64 0, i64 {PERIOD} ], align 16
+{attend_text(host)}
+define internal void @drain(ptr %control, ptr %args, i64 %worker, ptr %state) {{
 entry:
 {fields}
   {place("tickets", TICKETS)}
@@ -82,8 +85,8 @@ entry:
   %own_leaf = getelementptr i8, ptr %own, i64 %leaf
   br label %next
 next:
-  %state = load atomic i64, ptr %status_words monotonic, align 8
-  %has_failed = icmp ne i64 %state, 0
+  %word = load atomic i64, ptr %status_words monotonic, align 8
+  %has_failed = icmp ne i64 %word, 0
   br i1 %has_failed, label %done, label %take
 take:
   %begin = atomicrmw add ptr %tickets, i64 %chunk monotonic
@@ -94,6 +97,16 @@ work:
   %is_inside = icmp slt i64 %reach, %cells
   %end = select i1 %is_inside, i64 %reach, i64 %cells
   call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf)
+  %hears = icmp ne ptr %state, null
+  br i1 %hears, label %count, label %next
+count:
+  %left = load i64, ptr %state, align 8
+  %fewer = sub i64 %left, 1
+  store i64 %fewer, ptr %state, align 8
+  %is_early = icmp sgt i64 %left, 0
+  br i1 %is_early, label %next, label %ask
+ask:
+  %heard = call i64 @{ATTEND}(ptr %status_words, ptr %state)
   br label %next
 done:
   ret void
@@ -143,7 +156,7 @@ choose:
   br i1 %takes_part, label %work, label %acknowledge
 work:
   %args = load ptr, ptr %args_at, align 8
-  call void @drain(ptr %control, ptr %args, i64 %number)
+  call void @drain(ptr %control, ptr %args, i64 %number, ptr null)
   br label %acknowledge
 acknowledge:
   %were = atomicrmw sub ptr %remaining, i32 1 seq_cst
@@ -170,6 +183,8 @@ entry:
   {place("workers_at", WORKERS)}
   {place("spins_at", SPINS)}
   %spins = load i64, ptr %spins_at, align 8
+  %state = alloca [{STATE_WORDS} x i64], align 64
+  store [{STATE_WORDS} x i64] zeroinitializer, ptr %state, align 64
   %words = load <{len(JOB_FIELDS)} x i64>, ptr %job, align 1
   store <{len(JOB_FIELDS)} x i64> %words, ptr %job_at, align 64
   store ptr %args, ptr %args_at, align 8
@@ -185,7 +200,7 @@ wake:
   %woken = {wake("%control", 0x7FFFFFFF)}
   br label %work
 work:
-  call void @drain(ptr %control, ptr %args, i64 0)
+  call void @drain(ptr %control, ptr %args, i64 0, ptr %state)
   br label %look
 look:
   %count = phi i64 [ 0, %work ], [ %count_next, %spin ]
@@ -207,7 +222,12 @@ again:
   %is_finished = icmp eq i32 %still, 0
   br i1 %is_finished, label %done, label %sleep
 sleep:
-  %slept = {wait("%remaining", "%still")}
+  %slept = {wait("%remaining", "%still", "@period")}
+  %status_at = getelementptr i8, ptr %job, i64 {8 * JOB_FIELDS.index("status")}
+  %status = load i64, ptr %status_at, align 8
+  %status_slot = getelementptr i8, ptr %args, i64 %status
+  %status_words = load ptr, ptr %status_slot, align 8
+  %heard = call i64 @{ATTEND}(ptr %status_words, ptr %state)
   br label %again
 done:
   ret void

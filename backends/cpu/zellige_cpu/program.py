@@ -22,6 +22,11 @@ STATUS_WORDS: Final = 30
 """Words behind the status word, for the values that a message shows."""
 
 
+INTERRUPTED: Final = -1
+"""The status word of a launch that the exception of a signal's handler has stopped; numbers of places are positive. The next word is the
+exception's address, whose reference the reader owns."""
+
+
 class Site:
     """A place of the program that reports to Python while it runs.
 

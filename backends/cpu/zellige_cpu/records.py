@@ -14,17 +14,22 @@ import numpy as np
 
 from zellige.dtypes import DType
 from zellige.runtime.printing import print_line
-from zellige_cpu.program import Site
+from zellige_cpu.program import INTERRUPTED, Site
 from zellige_cpu.types import element_bytes
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
 
 
 class Printer:
-    """The function that a launch calls to print. An error in it ends no native code; :meth:`raise_error` raises it afterwards."""
+    """The function that a launch calls to print.
 
-    def __init__(self, sites: Sequence[Site]) -> None:
+    An error in it ends no native code; :meth:`raise_error` raises it afterwards. What a signal's handler raises in it, such as
+    KeyboardInterrupt, stops the launch by its ``status`` words.
+    """
+
+    def __init__(self, sites: Sequence[Site], status: ctypes.Array[ctypes.c_int64]) -> None:
         self._sites = sites
+        self._status = status
         self._error: Exception | None = None
         self._callback = _CALLBACK(self._print)
         self.address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
@@ -39,6 +44,10 @@ class Printer:
             print_line(site.message, None if site.dtype is None else _value(site, site.dtype, record))
         except Exception as error:  # noqa: BLE001 - an exception cannot pass through native code
             self._error = self._error or error
+        except BaseException as error:  # noqa: BLE001
+            if self._status[0] != INTERRUPTED:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
+                self._status[1], self._status[0] = id(error), INTERRUPTED
 
 
 def _value(site: Site, dtype: DType, record: int) -> np.ndarray[Any, Any]:

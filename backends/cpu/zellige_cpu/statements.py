@@ -253,6 +253,8 @@ def _counter_fits(statement: For, stop: Form, step: int) -> bool:
 def _loop_body(ctx: Context, statement: For, index: Value, labels: LoopLabels) -> None:
     ctx.set_index(statement.var, index)
     ctx.loops.append(labels)
+    if ctx.lanes is None and effects.is_worth_watching(statement.body):
+        effects.watch(ctx)
     emit_body(ctx, statement.body)
     ctx.loops.pop()
 
@@ -279,6 +281,8 @@ def _while(ctx: Context, statement: While) -> None:
         fn.branch_if(evaluate(ctx, statement.condition), body, after)
         fn.label(body)
         ctx.loops.append(LoopLabels(head, after))
+        if ctx.lanes is None:
+            effects.watch(ctx)
         emit_body(ctx, statement.body)
         ctx.loops.pop()
         if not fn.is_terminated:

@@ -109,7 +109,7 @@ class Function:
 
     __slots__ = (
         "module", "name", "result", "params", "current",
-        "_attributes", "_lines", "_entry", "_counter", "_is_open", "_block_start", "_has_unknown_true", "stack_bytes",
+        "_attributes", "_lines", "_entry", "_counter", "_is_open", "_block_start", "_has_unknown_true", "_cleared", "stack_bytes",
     )  # fmt: skip
 
     def __init__(self, module: Module, name: str, result: str, params: Sequence[Value], attributes: str) -> None:
@@ -124,6 +124,7 @@ class Function:
         self._is_open = True
         self._block_start = 0
         self._has_unknown_true = False
+        self._cleared: dict[str, Value] = {}
         self.stack_bytes = 0
         self.current = "entry"
 
@@ -365,6 +366,14 @@ class Function:
         self._entry.append(f"{name} = alloca {llvm_type}, i32 {count}, align {align}")
         return Value(name, "ptr")
 
+    def cleared(self, purpose: str, words: int) -> Value:
+        """Words of the whole call that are 0 at first, the same ones each time they are asked for by their purpose."""
+        found = self._cleared.get(purpose)
+        if found is None:
+            found = self._cleared[purpose] = self.alloca("i64", words)
+            self._entry.append(f"store <{words} x i64> zeroinitializer, ptr {found.name}, align 64")
+        return found
+
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def intrinsic(self, name: str, *args: Value, flags: str = "") -> Value:
@@ -497,6 +506,7 @@ class Module:
         self._constants: dict[str, str] = {}
         self._inline: dict[str, bool] = {}
         self.has_unknown_true = False
+        self._texts: list[str] = []
         self._zero_bytes = 0
         self.symbols: set[str] = set()
         """Names that must resolve to symbols of the process."""
@@ -549,6 +559,14 @@ class Module:
             self.symbols.add(name)
         return name
 
+    def add_text(self, name: str, result: str, params: Sequence[str], text: str, symbols: Sequence[str]) -> None:
+        """A function written out, with the declarations of the functions of the process that it calls."""
+        if name in self._signatures:
+            raise InternalError(f"function {name} is defined twice")
+        self._signatures[name] = (result, tuple(params))
+        self._texts.append(text)
+        self.symbols.update(symbols)
+
     def table(self, element: str, values: Sequence[int | float], *, align: int = 64) -> Value:
         """A constant array; the pointer to its first element."""
         text = f"[{len(values)} x {element}] [{', '.join(f'{element} {literal(element, v)}' for v in values)}], align {align}"
@@ -578,6 +596,7 @@ class Module:
         if self.has_unknown_true:
             lines.append("@zellige.unknown.true = weak global i8 1")
         lines.extend(self._declarations.values())
+        lines.extend(self._texts)
         for name, function in self._functions.items():
             text = function.text()
             if name in self._inline:
