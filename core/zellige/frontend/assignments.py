@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import types
 from typing import Any
 
 from zellige.diagnostics import catalogue
@@ -78,6 +79,7 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
         case ast.Attribute():
             owner = evaluate(frame, target.value)
             span = frame.here(target)
+            _check_owner(frame, owner, target)
             if not frame.trace.may_change(owner):
                 raise catalogue.E119.error(span, given=f"the attribute {target.attr} of a {type(owner).__name__}")
             setattr(owner, target.attr, value)
@@ -85,6 +87,13 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
             _unpack(frame, target, value)
         case _:
             raise catalogue.E111.error(frame.here(target), what=type(target).__name__, instead="assign to a name or an element")
+
+
+def _check_owner(frame: Frame, owner: Any, target: ast.Attribute) -> None:
+    """E130 for an attribute of a module or class: the whole process would see the change, made once, while the kernel is compiled."""
+    if isinstance(owner, (types.ModuleType, type)):
+        hint = "give the value a name of the kernel's own; what modules and classes hold is set outside of kernels"
+        raise catalogue.E130.error(frame.here(target), name=f"{owner.__name__}.{target.attr}", hint=hint)
 
 
 def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
@@ -222,6 +231,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             owner = evaluate(frame, target.value)
             held = getattr(owner, target.attr)
             value = _operand(frame, node)
+            _check_owner(frame, owner, target)
             if isinstance(held, Variable):
                 held.assign(apply_binary(node.op, held, value))
             elif not frame.trace.may_change(owner):
