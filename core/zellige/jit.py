@@ -13,140 +13,24 @@ A kernel is compiled again when something that the function depends on has chang
 from __future__ import annotations
 
 import inspect
-import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import is_
-from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-from zellige.analysis.lint import lint
+from zellige.call_keys import call_key, freeze, given_tensor
 from zellige.diagnostics import CompileError, catalogue
-from zellige.diagnostics.warn import warn
-from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic
-from zellige.frontend.builder import Settings
-from zellige.frontend.dependencies import Dependencies, Same, plain_function
+from zellige.frontend.dependencies import Dependencies, plain_function
 from zellige.frontend.eager import EagerFunction, Recipe, holds_prim_func, opens_kernel
 from zellige.frontend.parameters import GivenTensor
 from zellige.frontend.primfunc import KernelFunction, PrimFunc
-from zellige.frontend.results import name_outputs
-from zellige.frontend.specs import PointerSpec, TensorSpec
-from zellige.ir.stmt import Kernel
+from zellige.jit_options import JITOptions, OutIndex, options_of
 from zellige.kernel import JITKernel
-from zellige.options import CompileOptions, options as process_options
-from zellige.pass_configs import flags, option_fields, report_inert
-from zellige.plugin.choices import PASS_STAGES
-from zellige.plugin.registry import registry
-from zellige.runtime.arrays import UnusableArray, first_device, view_of
-from zellige.target import AUTO, Target, parse_target
-
-OutIndex = int | Sequence[int] | None
-TargetLike = str | Target | Mapping[str, Any] | None
-
-_IGNORED: Final = ("execution_backend", "target_host", "force_compile", "cached")
-
-
-@dataclass(frozen=True, kw_only=True)
-class JITOptions:
-    """What ``jit`` and ``compile`` are told beside the function.
-
-    ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` of other programs are accepted: there is one way to run
-    a kernel, and a changed kernel is always compiled.
-    """
-
-    out_idx: OutIndex = None
-    target: TargetLike = None
-    verbose: bool | None = None
-    pass_configs: Mapping[Any, Any] | None = None
-    debug_root_path: str | Path | None = None
-    compile_flags: Sequence[str] | str | None = None
-    passes: Sequence[Any] = ()
-    schedule: Any = None
-
-    def resolved_target(self) -> Target:
-        """The target as given, or the process's default."""
-        return parse_target(_target_text(self.target))
-
-    def compile_options(self, settings: Settings, target: Target) -> CompileOptions:
-        """The options of one compilation; what the kernel's body says gives way to what was given here."""
-        configs = {**settings.pass_configs, **dict(self.pass_configs or {})}
-        fields: dict[str, Any] = {}
-        asks = bool(configs or settings.compile_flags or self.compile_flags)
-        if asks and target.name == AUTO:
-            target = registry().resolve(target)
-        if configs:
-            fields = option_fields(configs, target)
-        fields["compile_flags"] = (*settings.compile_flags, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
-        root = self.debug_root_path
-        written = None if root is None else Path(root).absolute()
-        passes, schedule = _user_passes(self.passes), _user_schedule(self.schedule)
-        chosen = CompileOptions(is_verbose=bool(self.verbose), debug_root=written, passes=passes, schedule=schedule, **fields)
-        if asks:
-            report_inert(chosen, target)
-        return chosen
-
-
-def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """Each pass with its stage: written as ``(stage, pass)``, said by the pass's attribute ``stage``, else "legalise". E159: none."""
-    if callable(passes) or isinstance(passes, str) or not isinstance(passes, Iterable):
-        raise catalogue.E159.error(option="passes", reason=f"expected a list of passes, not {arithmetic.describe(passes)}")
-    found: list[tuple[str, Callable[[Any], Any]]] = []
-    for entry in passes:
-        is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
-        stage, step = entry if is_pair else (getattr(entry, "stage", "legalise"), entry)
-        if stage not in PASS_STAGES:
-            raise catalogue.E159.error(option="passes", reason=f"{stage!r} is no stage; stages are {', '.join(PASS_STAGES)}")
-        if not callable(step):
-            raise catalogue.E159.error(option="passes", reason=f"{arithmetic.describe(step)} is no pass: expected a function of a kernel")
-        found.append((stage, step))
-    return tuple(found)
-
-
-def _user_schedule(schedule: Any) -> str | Callable[[Any], Any] | None:
-    if schedule is None or isinstance(schedule, str) or callable(schedule):
-        return schedule  # type: ignore[no-any-return]
-    reason = f"expected the name of a strategy or a function from tile IR to tile IR, not {arithmetic.describe(schedule)}"
-    raise catalogue.E159.error(option="schedule", reason=reason)
-
-
-def _target_text(target: TargetLike) -> str | Target:
-    if target is None:
-        return process_options().target
-    if isinstance(target, Mapping):
-        entries = dict(target)
-        kind = entries.pop("kind", None)
-        if not isinstance(kind, str):
-            raise catalogue.E159.error(option="target", reason="a dictionary names its target under 'kind'")
-        return " ".join([kind, *(f"-{key}={value}" for key, value in entries.items())])
-    return target if isinstance(target, Target) else str(target)
-
-
-def _options(values: Mapping[str, Any], function: str) -> JITOptions:
-    """JITOptions from keyword arguments. E159: an option that does not exist."""
-    known = {k: v for k, v in values.items() if k not in _IGNORED}
-    if known.get("out_idx") is not None:
-        known["out_idx"] = _indices(known["out_idx"])
-    try:
-        return JITOptions(**known)
-    except TypeError:
-        unknown = next(k for k in known if k not in JITOptions.__dataclass_fields__)
-        raise catalogue.E159.error(option=unknown, reason=f"zl.{function} has no such option") from None
-
-
-def _indices(out_idx: Any) -> int | tuple[int, ...] | None:
-    """``out_idx`` as a number or numbers; an empty list names nothing. E159 for anything else."""
-    if isinstance(out_idx, int) and not isinstance(out_idx, bool):
-        return out_idx
-    if isinstance(out_idx, (list, tuple)) and all(isinstance(i, int) and not isinstance(i, bool) for i in out_idx):
-        return tuple(out_idx) or None
-    raise catalogue.E159.error(option="out_idx", reason=f"expected an int or a list of ints, not {arithmetic.describe(out_idx)}")
-
+from zellige.preparation import Prepared, in_parallel, prepare
+from zellige.runtime.arrays import first_device
 
 # ---- compile
 
@@ -157,48 +41,13 @@ def compile(func: Any = None, out_idx: OutIndex = None, **options: Any) -> JITKe
     Options: ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``compile_flags``, ``debug_root_path``.
     E156: not a prim_func; E151, E152, E158: a wrong ``out_idx``; E251: an output whose size no input gives.
     """
-    return _compile(func, _options({"out_idx": out_idx, **options}, "compile"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A traced kernel and all that its compilation needs: everything that one configuration of a jit function comes to."""
-
-    kernel: Kernel
-    target: Target
-    options: CompileOptions
-    prim_func: PrimFunc
-    device: str | int | None = None
-
-    def compiled(self) -> JITKernel:
-        return JITKernel(self.kernel, self.target, self.options, prim_func=self.prim_func, device=self.device)
-
-
-def prepare(func: Any, options: JITOptions, device: str | int | None = None) -> Prepared:
-    """What ``options`` make of a prim_func, with its mistakes reported. E156: not a prim_func."""
-    if not isinstance(func, PrimFunc):
-        raise catalogue.E156.error(function="zl.compile", given=arithmetic.describe(func))
-    kernel = name_outputs(func.kernel, options.out_idx)
-    _report(kernel)
-    target = options.resolved_target()
-    chosen = options.compile_options(func.settings, target)
-    return Prepared(kernel=kernel, target=target, options=chosen, prim_func=func, device=device)
+    return _compile(func, options_of({"out_idx": out_idx, **options}, "compile"))
 
 
 def _compile(func: Any, options: JITOptions, device: str | int | None = None) -> JITKernel:
     if isinstance(func, JITFunction):
         return func.compile()
     return prepare(func, options, device).compiled()
-
-
-def _report(kernel: Kernel) -> None:
-    """Shows what published kernels get wrong: warnings where the kernel may be meant so, an error where it cannot."""
-    found = lint(kernel)
-    errors = [d for d in found if d.severity == "error"]
-    if errors:
-        raise CompileError(*errors)
-    for diagnostic in found:
-        warn(diagnostic)
 
 
 def par_compile(
@@ -208,26 +57,8 @@ def par_compile(
 
     With ``ignore_error`` one that fails is None, and a warning says why.
     """
-    chosen = _options({"out_idx": out_idx, **options}, "par_compile")
-    return _in_parallel([partial(_compile, f, chosen) for f in funcs], num_workers, ignore_error)
-
-
-def _in_parallel(
-    jobs: Sequence[Callable[[], JITKernel]], num_workers: int | None, ignore_error: bool
-) -> list[JITKernel | None]:
-    def attempt(job: Callable[[], JITKernel]) -> JITKernel | None:
-        try:
-            return job()
-        except CompileError as error:
-            if not ignore_error:
-                raise
-            warn(replace(error.diagnostics[0], severity="warning"))
-            return None
-
-    if not jobs:
-        return []
-    with ThreadPoolExecutor(num_workers or min(len(jobs), 8), "zellige-compile") as pool:
-        return list(pool.map(attempt, jobs))
+    chosen = options_of({"out_idx": out_idx, **options}, "par_compile")
+    return in_parallel([partial(_compile, f, chosen) for f in funcs], num_workers, ignore_error)
 
 
 # ---- jit
@@ -256,26 +87,6 @@ class _KnownCall:
     held: list[Any] | None
     kernel: JITKernel
     places: tuple[int, ...]
-
-
-def _call_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What decides on the kernel of a call: shapes, strides and types of tensors, the values of constants. None: not told so simply."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    key: list[Any] = []
-    for value in args:
-        kind = type(value)
-        if kind is np.ndarray:
-            dtype = value.dtype
-            if not dtype.isbuiltin:  # those that are have a number of their own, which is much quicker to compare
-                return None
-            key.append((value.shape, value.strides, dtype.num))
-        elif kind is tensor:
-            key.append((value.shape, value.stride(), value.dtype, value.device))
-        elif kind is int or kind is bool or kind is str:
-            key.append((kind, value))
-        else:
-            return None
-    return tuple(key)
 
 
 class JITFunction:
@@ -332,7 +143,7 @@ class JITFunction:
         if self._prim_func is not None:
             return self._of_prim_func(args)(*args, **named)
         if self._known and not named:
-            known = self._known.get(_call_key(args))
+            known = self._known.get(call_key(args))
             if known is not None and self._is_current(known):
                 return known.kernel(*[args[place] for place in known.places])
         if self._style(args, named):
@@ -388,7 +199,7 @@ class JITFunction:
 
     def state_of(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """What identifies the kernels of a call: its constants, its tensors' shapes and types, and what the function depends on now."""
-        tensors = {place: _given(value) for place, value in (*enumerate(args), *named.items())}
+        tensors = {place: given_tensor(value) for place, value in (*enumerate(args), *named.items())}
         parts = tuple(
             (place, tensors[place] or freeze(self.__name__, str(place), value)) for place, value in (*enumerate(args), *named.items())
         )
@@ -402,7 +213,7 @@ class JITFunction:
         def job(config: Mapping[str, Any] | Sequence[Any]) -> Callable[[], JITKernel]:
             return partial(self.compile, **config) if isinstance(config, Mapping) else partial(self.compile, *config)
 
-        return _in_parallel([job(config) for config in configs], num_workers, ignore_error)
+        return in_parallel([job(config) for config in configs], num_workers, ignore_error)
 
     @property
     def out_idx(self) -> OutIndex:
@@ -414,7 +225,7 @@ class JITFunction:
     def _style(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
         """Whether the function is of the lazy style. Where its source does not say, tensors among the arguments do."""
         if self._is_lazy is None:
-            self._is_lazy = not any(_given(v) is not None for v in (*args, *named.values()))
+            self._is_lazy = not any(given_tensor(v) is not None for v in (*args, *named.values()))
         return self._is_lazy
 
     def _of_prim_func(self, args: tuple[Any, ...]) -> JITKernel:
@@ -524,7 +335,7 @@ class JITFunction:
             if name in self._output_names:
                 given[name] = None
                 continue
-            tensor = _given(value)
+            tensor = given_tensor(value)
             if kind == "tensor" or (kind == "open" and tensor is not None):
                 given[name] = tensor
                 passed[name] = value
@@ -551,7 +362,7 @@ class JITFunction:
 
     def _remember(self, args: tuple[Any, ...], kernel: JITKernel, passed: Mapping[str, Any]) -> None:
         """Note which kernel a call of tensors and constants came to, so that the next one like it need not find out."""
-        key = _call_key(args)
+        key = call_key(args)
         takes = [name for name in self.signature.parameters if name not in self._output_names]
         places = [takes.index(name) for name in passed]
         is_number = any(self._eager_function().kinds[name] == "number" for name in passed)
@@ -643,7 +454,7 @@ def jit(func: Any = None, **options: Any) -> Any:
     Options: ``out_idx``, ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``debug_root_path``,
     ``compile_flags``. E129: not a function; E159: an option that does not exist or has a wrong value.
     """
-    chosen = _options(options, "jit")
+    chosen = options_of(options, "jit")
 
     def decorate(function: Any) -> JITFunction:
         return JITFunction(function, chosen)
@@ -651,62 +462,4 @@ def jit(func: Any = None, **options: Any) -> Any:
     return decorate if func is None else decorate(func)
 
 
-def _given(value: Any) -> GivenTensor | None:
-    """The shape, strides and element type of a tensor or of ``T.Tensor(shape, dtype)`` in its place; None for anything else."""
-    if value is None or isinstance(value, (bool, int, float, str, DType, type, PointerSpec)):
-        return None
-    if isinstance(value, TensorSpec):
-        if value.shape is None:
-            return None
-        shape = tuple(int(s) for s in value.shape)
-        strides = _dense(shape) if value.strides is None else tuple(int(s) for s in value.strides)
-        return GivenTensor(shape=shape, dtype=as_dtype(value.dtype.name), strides=strides)
-    try:
-        view = view_of(value)
-    except UnusableArray:
-        return None
-    if view is None:
-        return None
-    return GivenTensor(shape=tuple(view.shape), dtype=view.dtype, strides=tuple(view.strides), packing=view.packing)
-
-
-def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.insert(0, step)
-        step *= size
-    return tuple(strides)
-
-
-def freeze(function: str, name: str, value: Any) -> Any:
-    """A constant argument as part of a key: numbers by type and value, containers by content. E150: a value that cannot be told apart."""
-    kind = type(value)
-    if kind in (bool, int, float, complex, str, bytes, type(None)):
-        return (kind.__name__, repr(value) if kind is float else value)
-    if isinstance(value, dict):
-        return ("dict", tuple((freeze(function, name, k), freeze(function, name, v)) for k, v in value.items()))
-    if isinstance(value, (list, tuple)):
-        return (kind.__name__, tuple(freeze(function, name, v) for v in value))
-    if isinstance(value, (set, frozenset)):
-        return ("set", frozenset(freeze(function, name, v) for v in value))
-    if isinstance(value, type):
-        return ("type", value)
-    try:
-        return ("dtype", as_dtype(value).name)
-    except UnknownDType:
-        pass
-    if _given(value) is not None:
-        raise catalogue.E150.error(name=name, function=function, given="a tensor")
-    own_hash: Any = getattr(kind, "__hash__", None)
-    by_identity = own_hash is getattr(object, "__hash__", None)
-    if (own_hash is not None and not by_identity) or callable(value):
-        return (kind.__name__, value)
-    attributes = getattr(value, "__dict__", None)
-    if not isinstance(attributes, dict):
-        raise catalogue.E150.error(name=name, function=function, given=f"an unhashable {kind.__name__}")
-    identity = Same(value) if by_identity else None
-    return (kind, identity, tuple((k, freeze(function, f"{name}.{k}", v)) for k, v in attributes.items()))
-
-
-__all__ = ["BoundJITFunction", "JITFunction", "JITOptions", "Prepared", "compile", "jit", "par_compile", "prepare"]
+__all__ = ["BoundJITFunction", "JITFunction", "compile", "jit", "par_compile"]

@@ -28,9 +28,9 @@ from zellige.autotune.worker import options_text
 from zellige.cache import memo
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import ScalarParam
-from zellige.jit import Prepared
 from zellige.kernel import JITKernel
 from zellige.options import options, variable
+from zellige.preparation import Prepared
 
 _T = TypeVar("_T")
 

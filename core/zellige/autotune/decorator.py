@@ -16,8 +16,10 @@ from zellige.autotune.results import AutotuneResult
 from zellige.autotune.tuner import PASS_CONFIGS, AutoTuner, Config, ProfileArgs
 from zellige.diagnostics import catalogue
 from zellige.frontend.arithmetic import describe
-from zellige.jit import JITFunction, JITOptions, Prepared
+from zellige.jit import JITFunction
+from zellige.jit_options import JITOptions
 from zellige.kernel import JITKernel
+from zellige.preparation import Prepared
 from zellige.profiler import TensorSupplyType
 
 Configs = Iterable[Config] | Callable[..., Iterable[Config]] | None

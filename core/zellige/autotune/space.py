@@ -31,7 +31,7 @@ from zellige.plugin.registry import registry
 
 if TYPE_CHECKING:
     from zellige.autotune.tuner import AutoTuner, Config
-    from zellige.jit import Prepared
+    from zellige.preparation import Prepared
 
 Meaning = Literal["tile", "stages", "lanes", "switch"]
 

@@ -28,10 +28,12 @@ from zellige.cache import memo, program_key
 from zellige.diagnostics import CompileError, InternalError, catalogue
 from zellige.frontend.dependencies import plain_function
 from zellige.ir.stmt import Kernel, ScalarParam
-from zellige.jit import JITFunction, JITOptions, Prepared, TargetLike, prepare
+from zellige.jit import JITFunction
+from zellige.jit_options import JITOptions, TargetLike
 from zellige.kernel import params_of
 from zellige.options import options as process_options
 from zellige.plugin.registry import registry
+from zellige.preparation import Prepared, prepare
 from zellige.profiler import TensorSupplyType, made_arguments, measure
 from zellige.runtime.arguments import Signature
 from zellige.runtime.arrays import HOST, UnusableArray, view_of

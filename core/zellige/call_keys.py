@@ -1,0 +1,97 @@
+"""What decides on the kernel of a call: keys made of its arguments.
+
+In: the arguments of a call. Out: keys that are equal where the same kernel serves; tensors by shape, strides and element type, constants by
+type and value.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from zellige.diagnostics import catalogue
+from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
+from zellige.frontend.dependencies import Same
+from zellige.frontend.parameters import GivenTensor
+from zellige.frontend.specs import PointerSpec, TensorSpec
+from zellige.runtime.arrays import UnusableArray, view_of
+
+
+def call_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What decides on the kernel of a call: shapes, strides and types of tensors, the values of constants. None: not told so simply."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    key: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is np.ndarray:
+            dtype = value.dtype
+            if not dtype.isbuiltin:  # those that are have a number of their own, which is much quicker to compare
+                return None
+            key.append((value.shape, value.strides, dtype.num))
+        elif kind is tensor:
+            key.append((value.shape, value.stride(), value.dtype, value.device))
+        elif kind is int or kind is bool or kind is str:
+            key.append((kind, value))
+        else:
+            return None
+    return tuple(key)
+
+
+def given_tensor(value: Any) -> GivenTensor | None:
+    """The shape, strides and element type of a tensor or of ``T.Tensor(shape, dtype)`` in its place; None for anything else."""
+    if value is None or isinstance(value, (bool, int, float, str, DType, type, PointerSpec)):
+        return None
+    if isinstance(value, TensorSpec):
+        if value.shape is None:
+            return None
+        shape = tuple(int(s) for s in value.shape)
+        strides = _dense(shape) if value.strides is None else tuple(int(s) for s in value.strides)
+        return GivenTensor(shape=shape, dtype=as_dtype(value.dtype.name), strides=strides)
+    try:
+        view = view_of(value)
+    except UnusableArray:
+        return None
+    if view is None:
+        return None
+    return GivenTensor(shape=tuple(view.shape), dtype=view.dtype, strides=tuple(view.strides), packing=view.packing)
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= size
+    return tuple(strides)
+
+
+def freeze(function: str, name: str, value: Any) -> Any:
+    """A constant argument as part of a key: numbers by type and value, containers by content. E150: a value that cannot be told apart."""
+    kind = type(value)
+    if kind in (bool, int, float, complex, str, bytes, type(None)):
+        return (kind.__name__, repr(value) if kind is float else value)
+    if isinstance(value, dict):
+        return ("dict", tuple((freeze(function, name, k), freeze(function, name, v)) for k, v in value.items()))
+    if isinstance(value, (list, tuple)):
+        return (kind.__name__, tuple(freeze(function, name, v) for v in value))
+    if isinstance(value, (set, frozenset)):
+        return ("set", frozenset(freeze(function, name, v) for v in value))
+    if isinstance(value, type):
+        return ("type", value)
+    try:
+        return ("dtype", as_dtype(value).name)
+    except UnknownDType:
+        pass
+    if given_tensor(value) is not None:
+        raise catalogue.E150.error(name=name, function=function, given="a tensor")
+    own_hash: Any = getattr(kind, "__hash__", None)
+    by_identity = own_hash is getattr(object, "__hash__", None)
+    if (own_hash is not None and not by_identity) or callable(value):
+        return (kind.__name__, value)
+    attributes = getattr(value, "__dict__", None)
+    if not isinstance(attributes, dict):
+        raise catalogue.E150.error(name=name, function=function, given=f"an unhashable {kind.__name__}")
+    identity = Same(value) if by_identity else None
+    return (kind, identity, tuple((k, freeze(function, f"{name}.{k}", v)) for k, v in attributes.items()))

@@ -1,0 +1,122 @@
+"""What ``zl.jit`` and ``zl.compile`` are told beside the function.
+
+In: the keyword arguments of such a call. Out: :class:`JITOptions`, which gives the target and the options of one compilation. E159: an
+option that does not exist or has a wrong value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from zellige.diagnostics import catalogue
+from zellige.frontend import arithmetic
+from zellige.frontend.builder import Settings
+from zellige.options import CompileOptions, options as process_options
+from zellige.pass_configs import flags, option_fields, report_inert
+from zellige.plugin.choices import PASS_STAGES
+from zellige.plugin.registry import registry
+from zellige.target import AUTO, Target, parse_target
+
+OutIndex = int | Sequence[int] | None
+TargetLike = str | Target | Mapping[str, Any] | None
+
+_IGNORED: Final = ("execution_backend", "target_host", "force_compile", "cached")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JITOptions:
+    """What ``jit`` and ``compile`` are told beside the function.
+
+    ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` of other programs are accepted: there is one way to run
+    a kernel, and a changed kernel is always compiled.
+    """
+
+    out_idx: OutIndex = None
+    target: TargetLike = None
+    verbose: bool | None = None
+    pass_configs: Mapping[Any, Any] | None = None
+    debug_root_path: str | Path | None = None
+    compile_flags: Sequence[str] | str | None = None
+    passes: Sequence[Any] = ()
+    schedule: Any = None
+
+    def resolved_target(self) -> Target:
+        """The target as given, or the process's default."""
+        return parse_target(_target_text(self.target))
+
+    def compile_options(self, settings: Settings, target: Target) -> CompileOptions:
+        """The options of one compilation; what the kernel's body says gives way to what was given here."""
+        configs = {**settings.pass_configs, **dict(self.pass_configs or {})}
+        fields: dict[str, Any] = {}
+        asks = bool(configs or settings.compile_flags or self.compile_flags)
+        if asks and target.name == AUTO:
+            target = registry().resolve(target)
+        if configs:
+            fields = option_fields(configs, target)
+        fields["compile_flags"] = (*settings.compile_flags, *fields.get("compile_flags", ()), *flags("compile_flags", self.compile_flags))
+        root = self.debug_root_path
+        written = None if root is None else Path(root).absolute()
+        passes, schedule = _user_passes(self.passes), _user_schedule(self.schedule)
+        chosen = CompileOptions(is_verbose=bool(self.verbose), debug_root=written, passes=passes, schedule=schedule, **fields)
+        if asks:
+            report_inert(chosen, target)
+        return chosen
+
+
+def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Each pass with its stage: written as ``(stage, pass)``, said by the pass's attribute ``stage``, else "legalise". E159: none."""
+    if callable(passes) or isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise catalogue.E159.error(option="passes", reason=f"expected a list of passes, not {arithmetic.describe(passes)}")
+    found: list[tuple[str, Callable[[Any], Any]]] = []
+    for entry in passes:
+        is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+        stage, step = entry if is_pair else (getattr(entry, "stage", "legalise"), entry)
+        if stage not in PASS_STAGES:
+            raise catalogue.E159.error(option="passes", reason=f"{stage!r} is no stage; stages are {', '.join(PASS_STAGES)}")
+        if not callable(step):
+            raise catalogue.E159.error(option="passes", reason=f"{arithmetic.describe(step)} is no pass: expected a function of a kernel")
+        found.append((stage, step))
+    return tuple(found)
+
+
+def _user_schedule(schedule: Any) -> str | Callable[[Any], Any] | None:
+    if schedule is None or isinstance(schedule, str) or callable(schedule):
+        return schedule  # type: ignore[no-any-return]
+    reason = f"expected the name of a strategy or a function from tile IR to tile IR, not {arithmetic.describe(schedule)}"
+    raise catalogue.E159.error(option="schedule", reason=reason)
+
+
+def _target_text(target: TargetLike) -> str | Target:
+    if target is None:
+        return process_options().target
+    if isinstance(target, Mapping):
+        entries = dict(target)
+        kind = entries.pop("kind", None)
+        if not isinstance(kind, str):
+            raise catalogue.E159.error(option="target", reason="a dictionary names its target under 'kind'")
+        return " ".join([kind, *(f"-{key}={value}" for key, value in entries.items())])
+    return target if isinstance(target, Target) else str(target)
+
+
+def options_of(values: Mapping[str, Any], function: str) -> JITOptions:
+    """JITOptions from keyword arguments. E159: an option that does not exist."""
+    known = {k: v for k, v in values.items() if k not in _IGNORED}
+    if known.get("out_idx") is not None:
+        known["out_idx"] = _indices(known["out_idx"])
+    try:
+        return JITOptions(**known)
+    except TypeError:
+        unknown = next(k for k in known if k not in JITOptions.__dataclass_fields__)
+        raise catalogue.E159.error(option=unknown, reason=f"zl.{function} has no such option") from None
+
+
+def _indices(out_idx: Any) -> int | tuple[int, ...] | None:
+    """``out_idx`` as a number or numbers; an empty list names nothing. E159 for anything else."""
+    if isinstance(out_idx, int) and not isinstance(out_idx, bool):
+        return out_idx
+    if isinstance(out_idx, (list, tuple)) and all(isinstance(i, int) and not isinstance(i, bool) for i in out_idx):
+        return tuple(out_idx) or None
+    raise catalogue.E159.error(option="out_idx", reason=f"expected an int or a list of ints, not {arithmetic.describe(out_idx)}")
