@@ -210,3 +210,36 @@ def test_the_backend_keeps_the_contract():
     described = handle.describe(Target(name="cpu"))
     assert described.lanes == 32 and described.are_lanes_emulated and described.threads >= 1
     assert all(described.has_storage(t) for t in ("int4", "bool", "float8_e8m0fnu", "float64"))
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_tensors_that_share_memory(target):
+    """The very same memory: exact. A shared part: every element comes from what the other tensor held before or after a write."""
+    import zellige as zl
+    import zellige.language as T
+
+    @zl.jit(target=target)
+    def raised(n):
+        @T.prim_func
+        def raised(A: T.Tensor((n,), "int32"), B: T.Tensor((n,), "int32")):
+            with T.Kernel(T.ceildiv(n, 16)) as bx:
+                for i in T.Parallel(16):
+                    B[bx * 16 + i] = A[bx * 16 + i] + 1000
+        return raised
+
+    kernel = raised(500)
+    start = np.arange(500, dtype=np.int32)
+    same = start.copy()
+    for calls in range(1, 4):
+        kernel(same, same)
+        np.testing.assert_array_equal(same, start + 1000 * calls)
+    for shift in (1, 7, 16, 499):
+        for calls in range(3):
+            memory = np.arange(500 + shift, dtype=np.int32)
+            before = memory.copy()
+            read, written = (memory[:500], memory[shift:]) if calls < 2 else (memory[shift:], memory[:500])
+            values = read.copy()
+            kernel(read, written)
+            assert (((written - 1000) == values) | ((written - 1000) == read)).all()
+            untouched = memory[:shift] if calls < 2 else memory[500:]
+            np.testing.assert_array_equal(untouched, before[:shift] if calls < 2 else before[500:])

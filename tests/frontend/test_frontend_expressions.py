@@ -336,6 +336,16 @@ def test_print_of_a_run_time_value_warns_and_shows_it(capsys: pytest.CaptureFixt
     assert "block" in capsys.readouterr().out
 
 
+def test_a_run_time_value_in_a_text_warns(run: Run) -> None:
+    with pytest.warns(ZelligeWarning, match="E137.* an f-string shows"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((4,), "int32")):
+            with T.Kernel(1) as bx:
+                T.print(A[bx], f"after {A[bx]} of {A}")
+                A[bx] = 1
+
+
 def test_print_of_constants_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -256,7 +256,7 @@ def _isinstance(frame: Frame, node: ast.Call, positional: list[Any], named: dict
 def _print(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
     values = [plain(p) for p in positional]
     if any(isinstance(v, (Scalar, Tile, TileRegion)) for v in values):
-        warn(catalogue.E137.diagnose(frame.builder.span, severity="warning"))
+        warn(catalogue.E137.diagnose(frame.builder.span, severity="warning", what="print"))
     print(*values, **named)
 
 

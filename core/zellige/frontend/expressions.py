@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.parameters import PendingTensor
@@ -305,11 +306,15 @@ def compare(frame: Frame, op: ast.cmpop, left: Any, right: Any) -> Any:
 
 
 def _refuse_tiles(op: ast.cmpop, left: Any, right: Any) -> None:
-    """E202: a whole tile or slice has no order, and equals only another object."""
+    """E202: a whole tile or slice is compared with nothing but what is no tile and no number, to which it is not equal."""
     is_equality = isinstance(op, (ast.Eq, ast.NotEq))
     for value, other in ((left, right), (right, left)):
-        if isinstance(value, (Tile, TileRegion)) and not (is_equality and not isinstance(other, (Scalar, bool, int, float))):
+        if isinstance(value, (Tile, TileRegion)) and not (
+            is_equality and not isinstance(other, (Scalar, Tile, TileRegion, bool, int, float))
+        ):
             hint = "compare elements, in a loop such as `for i in T.Parallel(n):`; T.if_then_else chooses by them"
+            if is_equality and isinstance(other, Tile):
+                hint += "; `is` tells whether both are one tile"
             raise catalogue.E202.error(given=value.described, hint=hint)
 
 
@@ -440,6 +445,8 @@ _CONVERSIONS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": as
 @evaluates(ast.FormattedValue)
 def _formatted(frame: Frame, node: ast.FormattedValue) -> str:
     value = plain(evaluate(frame, node.value))
+    if isinstance(value, Scalar):
+        warn(catalogue.E137.diagnose(frame.here(node), severity="warning", what="an f-string"))
     if isinstance(value, (Scalar, Tile, TileRegion)):
         value = value.described
     if node.conversion != -1:

@@ -143,7 +143,7 @@ E135 = code(
 )
 E136 = code("E136", "wrong unpacking", "{message}", hint="give as many names as there are values")
 E137 = code(
-    "E137", "print while compiling", "print shows a run-time value as it is while compiling, not its number",
+    "E137", "print while compiling", "{what} shows a run-time value as it is while compiling, not its number",
     hint="T.print(value) prints when the kernel runs",
 )
 E138 = code(
