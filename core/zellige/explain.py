@@ -13,6 +13,8 @@ from typing import Any, Final
 from zellige import driver
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check
+from zellige.layouts.pictures import TilePicture
+from zellige.options import CompileOptions
 from zellige.plan.nodes import Decision, PlannedKernel
 from zellige.plan.planner import plan
 from zellige.plan.report import as_dictionary, report
@@ -29,6 +31,7 @@ class Explanation:
     """The plan of a kernel for a target. Its text (``str``) names each decision, its reason and what was rejected."""
 
     planned: PlannedKernel
+    options: CompileOptions | None = None
 
     def __str__(self) -> str:
         return report(self.planned)
@@ -45,6 +48,13 @@ class Explanation:
         from zellige.plan.printer import print_plan
 
         return print_plan(self.planned)
+
+    def layouts(self) -> tuple[TilePicture, ...]:
+        """Where the elements of each tile live: in which register of which lane, at which offset and in which bank of shared memory, or in
+        which packed panel. ``str`` of one prints it, ``svg()`` draws it. E440 for a target that says nothing of it."""
+        from zellige.explain_layouts import pictures_of
+
+        return pictures_of(self.planned, self.options)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -67,7 +77,8 @@ def explain(kernel: Any, target: str | Target | None = None) -> Explanation:
         target = getattr(kernel, "target", None) or AUTO
     resolved, capabilities = capabilities_of(target)
     if resolved.name != TEST_PREFIX:
-        return Explanation(planned=driver.plan_kernel(program, resolved, getattr(kernel, "options", None)))
+        options = getattr(kernel, "options", None)
+        return Explanation(planned=driver.plan_kernel(program, resolved, options), options=options)
     with driver.internal_errors(program, resolved):
         check(program)
     legal = driver.legalise(program, resolved)

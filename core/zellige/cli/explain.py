@@ -6,6 +6,8 @@ In: a Python file with kernels at its top level, or a file of tile IR text. Out:
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +15,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from zellige.explain import Explanation
     from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 
 
@@ -21,8 +24,10 @@ if TYPE_CHECKING:
 @click.option("--target", "targets", default=("auto",), show_default=True, multiple=True, help="A target such as cpu. May be repeated.")
 @click.option("--brief", is_flag=True, help="Leave out the candidates that were rejected.")
 @click.option("--program", is_flag=True, help="Print the planned program of each role too.")
+@click.option("--layout", "is_layout", is_flag=True, help="Print which lane and register hold which element, and maps of banks.")
+@click.option("--svg", "folder", type=click.Path(file_okay=False, path_type=Path), help="Draw the same, whole tiles, into this folder.")
 @click.option("--json", "is_json", is_flag=True, help="Print a list of plans as JSON, for programs.")
-def explain(source: str, targets: tuple[str, ...], brief: bool, program: bool, is_json: bool) -> None:
+def explain(source: str, targets: tuple[str, ...], brief: bool, program: bool, is_layout: bool, folder: Path | None, is_json: bool) -> None:
     """Print what the compiler decides for the kernels of FILE, or only KERNEL, and why: first for a block as a whole, then line by line.
 
     Besides targets, test:scalar_vector_cpu, test:lanes_async, test:lanes_copies, test:queues_cube and test:local_only name machines to
@@ -38,9 +43,28 @@ def explain(source: str, targets: tuple[str, ...], brief: bool, program: bool, i
         return
     console = wide_console(120)
     for one in explanations:
+        if is_layout or folder is not None:
+            _layouts(one, is_printed=is_layout, folder=folder)
+            continue
         show(console, one.planned, brief=brief)
         if program:
             click.echo(one.program())
+
+
+def _layouts(one: Explanation, *, is_printed: bool, folder: Path | None) -> None:
+    """Print or draw where the tiles of one plan live."""
+    head = f"{one.planned.kernel.name} for {one.planned.target}"
+    click.echo(f"{head}\n")
+    for number, picture in enumerate(one.layouts()):
+        if is_printed:
+            click.echo(f"{picture}\n")
+        if folder is None:
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        for what, text in picture.svg().items():
+            path = folder / f"{re.sub('[^A-Za-z0-9_]+', '-', head)}-{number}-{picture.name}-{what}.svg"
+            path.write_text(text, encoding="utf-8")
+            click.echo(f"drawn: {path}")
 
 
 def show(console: Console, planned: PlannedKernel, *, brief: bool) -> None:

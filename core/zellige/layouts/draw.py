@@ -1,11 +1,12 @@
 """Layouts to look at: grids of text, bank maps, and SVG drawings.
 
-In: a layout onto a tile of one or two dimensions, or a memory layout of such a tile. Out: text, one line a row, or an SVG document.
+In: a layout onto a tile, or a memory layout of one, and where to cut tiles of more than two dimensions. Out: text, one line a row, or an
+SVG document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -13,41 +14,46 @@ import numpy as np
 from zellige.diagnostics import catalogue
 from zellige.layouts.banks import Banks
 from zellige.layouts.build import OFFSET
-from zellige.layouts.layout import Layout
+from zellige.layouts.layout import Array, Layout
 
 CELL_WIDTH, CELL_HEIGHT = 58, 22  # of the drawing, in pixels
 
 Grid = list[list[str]]
 
 
-def holders_grid(layout: Layout) -> Grid:
+def holders_grid(layout: Layout, at: Mapping[str, int] | None = None) -> Grid:
     """For each element of the tile the inputs that hold it: ``l3 r1`` is register 1 of lane 3, ``+7`` that seven more hold it too.
 
-    Of the inputs each is shown by its first letter, in the order lane, others, register. "-" is an element that none holds. E320 for a
-    tile of more than two dimensions.
+    Of the inputs each is shown by its first letter, in the order lane, others, register. "-" is an element that none holds. ``at`` fixes
+    coordinates; E320 for a tile of more than two dimensions that are not fixed.
     """
-    rows, columns = _shape(layout)
+    fixed = at or {}
+    rows, columns = _shape({name: size for name, size in layout.output_sizes.items() if name not in fixed})
     cells: list[list[list[str]]] = [[[] for _ in range(columns)] for _ in range(rows)]
     names = list(layout.input_sizes)
     shown = sorted(names, key=lambda name: (name == "register", name != "lane"))
     letters = _letters(shown)
     points = [array.reshape(-1) for array in np.indices(tuple(layout.input_sizes.values()))]
-    images = [np.broadcast_to(array, tuple(layout.input_sizes.values())).reshape(-1) for array in layout.table().values()]
+    table = {name: np.broadcast_to(array, tuple(layout.input_sizes.values())).reshape(-1) for name, array in layout.table().items()}
+    inside = np.ones(points[0].shape if points else (1,), bool)
+    for name, value in fixed.items():
+        inside &= table.pop(name) == value
+    images = list(table.values())
     first = images[0] if len(images) == 2 else np.zeros_like(images[0])
-    for position, (row, column) in enumerate(zip(first, images[-1])):
+    for position in np.flatnonzero(inside):
         text = " ".join(f"{letters[name]}{points[names.index(name)][position]}" for name in shown if layout.input_sizes[name] > 1)
-        cells[row][column].append(text or "*")
+        cells[first[position]][images[-1][position]].append(text or "*")
     return [[_cell(holders) for holders in row] for row in cells]
 
 
-def offsets_grid(memory: Layout) -> Grid:
-    """The offset of each element of a tile in memory."""
-    return [[str(value) for value in row] for row in _offsets(memory)]
+def offsets_grid(memory: Layout, at: Mapping[str, int] | None = None) -> Grid:
+    """The offset of each element of a tile in memory; ``at`` as for :func:`holders_grid`."""
+    return [[str(value) for value in row] for row in _offsets(memory, at or {})]
 
 
-def banks_grid(memory: Layout, banks: Banks, *, bits_per_element: int) -> Grid:
+def banks_grid(memory: Layout, banks: Banks, *, bits_per_element: int, at: Mapping[str, int] | None = None) -> Grid:
     """The bank in which each element of a tile begins."""
-    words = _offsets(memory) * bits_per_element // (8 * banks.width)
+    words = _offsets(memory, at or {}) * bits_per_element // (8 * banks.width)
     return [[str(value) for value in row] for row in words % banks.count]
 
 
@@ -99,19 +105,18 @@ def svg_of(grid: Grid, *, title: str = "") -> str:
     return "\n".join([*filter(None, parts), "</svg>", ""])
 
 
-def _shape(layout: Layout) -> tuple[int, int]:
-    sizes = list(layout.output_sizes.values())
-    if not 1 <= len(sizes) <= 2:
-        raise catalogue.E320.error(operation="a drawing", reason=f"a tile of {len(sizes)} dimensions; take a slice of one or two")
-    return (1, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
+def _shape(sizes: Mapping[str, int]) -> tuple[int, int]:
+    extents = list(sizes.values())
+    if not 1 <= len(extents) <= 2:
+        raise catalogue.E320.error(operation="a drawing", reason=f"a tile of {len(extents)} dimensions; take a slice of one or two")
+    return (1, extents[0]) if len(extents) == 1 else (extents[0], extents[1])
 
 
-def _offsets(memory: Layout) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    sizes = tuple(memory.input_sizes.values())
-    if not 1 <= len(sizes) <= 2:
-        raise catalogue.E320.error(operation="a drawing", reason=f"a tile of {len(sizes)} dimensions; take a slice of one or two")
-    found: np.ndarray[tuple[int, int], np.dtype[np.int64]] = np.broadcast_to(memory.table()[OFFSET], sizes).reshape(-1, sizes[-1])
-    return found
+def _offsets(memory: Layout, at: Mapping[str, int]) -> Array:
+    shape = _shape({name: size for name, size in memory.input_sizes.items() if name not in at})
+    place: tuple[int | slice, ...] = tuple(at.get(name, slice(None)) for name in memory.input_sizes)
+    table = np.broadcast_to(memory.table()[OFFSET], tuple(memory.input_sizes.values()))
+    return np.asarray(table[place], np.int64).reshape(-1, shape[1])
 
 
 def _letters(names: Sequence[str]) -> dict[str, str]:

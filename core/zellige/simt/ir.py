@@ -58,6 +58,7 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige.simt.distribution import Distribution
+from zellige.simt.homes import LaneHome, RegisterHome, SharedHome
 
 REGISTERS = "registers"
 SHARED = "shared"
@@ -374,6 +375,14 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Where a tile of the tile IR lives: what is printed and drawn of it, nothing that the program needs."""
+
+    buffer: Buffer
+    home: SharedHome | RegisterHome | LaneHome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
     """A tensor argument: the address of ``buffer`` (rank 1; its one extent is an expression of the scalars). ``tensor`` is the tile IR's
     buffer. ``alignment`` in bytes is what the caller guarantees, ``is_written`` whether any lane writes it."""
@@ -398,7 +407,8 @@ Parameter: TypeAlias = Pointer | Scalar
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function(Node):
     """The program of one launch. ``grid`` are the extents in blocks (expressions of the scalars, at most 3), ``grid_vars`` the block's
-    place; ``threads`` lanes a block; ``shared_bytes`` of shared memory; ``header`` lines that open the printed source (the plan)."""
+    place; ``threads`` lanes a block; ``shared_bytes`` of shared memory; ``header`` lines that open the printed source (the plan); ``tiles``
+    what became of the author's tiles."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -412,6 +422,7 @@ class Function(Node):
     cluster: tuple[int, ...] | None = None
     min_blocks: int | None = None
     header: tuple[str, ...] = ()
+    tiles: tuple[Tile, ...] = ()
     span: Span | None = field(default=None, repr=False)
     CHILDREN: ClassVar[tuple[str, ...]] = ("grid", "grid_vars")
     BODIES: ClassVar[tuple[str, ...]] = ("body",)

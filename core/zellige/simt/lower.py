@@ -32,11 +32,12 @@ from zellige.simt.distribution import number
 from zellige.simt.homes import (
     TENSOR_ALIGNMENT,
     GlobalHome,
+    LaneHome,
     RegisterHome,
     SharedHome,
     dense_forms,
 )
-from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar
+from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar, Tile
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
 from zellige.simt.printer import RESERVED
@@ -105,7 +106,7 @@ class _Lowering:
         return Function(
             name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=threads, lanes=self._machine.lanes,
             body=placed, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=_min_blocks(launch),
-            header=self._header(context, solution), span=launch.span,
+            header=self._header(context, solution), tiles=self._tiles(context), span=launch.span,
         )  # fmt: skip
 
     # ---- the block ----
@@ -323,6 +324,11 @@ class _Lowering:
             self._launch.span, space="shared", needed=total, limit=limit, tiles=", ".join(parts),
             fits=f"make the tiles smaller or use fewer stages: {total - limit} bytes are too many",
         )  # fmt: skip
+
+    def _tiles(self, context: Context) -> tuple[Tile, ...]:
+        made = dict.fromkeys(node.buffer for node in walk(self._launch) if isinstance(node, Alloc))
+        homes = ((buffer, context.homes.get(buffer)) for buffer in made)
+        return tuple(Tile(buffer=b, home=h) for b, h in homes if isinstance(h, (SharedHome, RegisterHome, LaneHome)))
 
     def _header(self, context: Context, solution: Solution) -> tuple[str, ...]:
         lines = [f"{self._name}: {context.threads} lanes, {context.shared_bytes} bytes of shared memory"]
