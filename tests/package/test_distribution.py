@@ -15,7 +15,8 @@ import zellige
 from zellige.diagnostics import catalogue
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("zellige", "zellige_cpu", "zellige_cuda", "zellige_hip", "zellige_template", "zellige_intrinsics", "zellige_conformance")
+PACKAGES = ("zellige", "zellige_cpu", "zellige_cuda", "zellige_hip", "zellige_template", "zellige_template_simt", "zellige_intrinsics",
+            "zellige_conformance")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

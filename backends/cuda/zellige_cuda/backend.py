@@ -18,8 +18,11 @@ from zellige.plugin.contract import (
     ConfigKey,
     Device,
     Emitted,
+    Insert,
     Manifest,
     Operation,
+    PassChange,
+    PassStage,
     Runtime,
     Unavailable,
 )
@@ -123,9 +126,13 @@ class CudaBackend:
         return stamp("nvidia")
 
     @hookimpl
+    def passes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
+        from zellige.passes.expand_vectors import ExpandVectors
+
+        return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # its vector types are no registers of their own
+
+    @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
-        from zellige.passes.expand_vectors import expand_vectors
-        from zellige.plan.planner import plan
         from zellige.simt.lower import lower
         from zellige.simt.printer import print_module
         from zellige.simt.simulate.kernel import simulated
@@ -135,9 +142,6 @@ class CudaBackend:
         from zellige_cuda.spelling import CudaSpelling
 
         arch = architecture(self._with_arch(ctx.target))
-        expanded = expand_vectors(planned.kernel)
-        if expanded is not planned.kernel:
-            planned = plan(expanded, ctx.capabilities)
         module = lower(planned, lane_machine(arch, ctx.capabilities), synchronises=ctx.options.synchronise_shared)
         spelling = CudaSpelling(arch.number, is_fast=ctx.options.fast_math)
         text = print_module(module, spelling)

@@ -18,8 +18,11 @@ from zellige.plugin.contract import (
     Device,
     Emitted,
     Engine,
+    Insert,
     Manifest,
     MatmulUnit,
+    PassChange,
+    PassStage,
     RegisterFile,
     Runtime,
     Space,
@@ -91,14 +94,15 @@ class TemplateBackend:
         )  # fmt: skip
 
     @hookimpl
+    def passes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
+        from zellige.passes.expand_vectors import ExpandVectors
+
+        return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # the machine has no vector types
+
+    @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
-        from zellige.passes.expand_vectors import expand_vectors
-        from zellige.plan.planner import plan
         from zellige_template.lower import lower
 
-        scalar = expand_vectors(planned.kernel)  # the machine has no vector types of its own
-        if scalar is not planned.kernel:
-            planned = plan(scalar, ctx.capabilities)
         text, spans = lower(planned, str(ctx.target))
         return Emitted(text=text, format=f"{NAME} instructions", spans=spans)
 

@@ -1,8 +1,9 @@
-"""``zellige new-backend``: a vendor's package, written from the template backend.
+"""``zellige new-backend``: a vendor's package, written from the starting point of a family of machines.
 
 In: a name, a family, a folder. Out: a folder ``zellige-NAME`` with a package that installs beside Zellige, is discovered and passes its
-own tests. The template is found as every backend is, by its entry point; its files are copied with the name in place of its own, and what
-stands around a package (pyproject, README, tests, CI) is made from its folder ``skeleton``, in which NAME stands for the name.
+own tests. The template is found as every backend is, by its entry point; the starting points of other families are packages beside it. The
+files of one are copied with the name in place of its own, and what stands around a package (pyproject, README, tests, CI) is made from the
+template's folder ``skeleton``, in which NAME stands for the name.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 TEMPLATE: Final = "template"
 """The target of the backend that new ones are copied from."""
 
-FAMILIES: Final = ("vector",)
-"""The families that have a starting point."""
+FAMILIES: Final = {"vector": "", "simt": "_simt"}
+"""The families that have a starting point, and what the name of its package adds to the template's."""
 
 AROUND: Final = {
-    "pyproject.toml.txt": "pyproject.toml",
-    "README.md.txt": "README.md",
-    "ci.yml.txt": ".github/workflows/tests.yml",
-    "gitignore.txt": ".gitignore",
-    "kernels.py.txt": "tests/kernels.py",
-    "test_backend.py.txt": "tests/test_backend.py",
+    "pyproject.toml": "pyproject.toml",
+    "README": "README.md",
+    "ci.yml": ".github/workflows/tests.yml",
+    "gitignore": ".gitignore",
+    "kernels.py": "tests/kernels.py",
+    "test_backend": "tests/test_backend.py",
 }
-"""The files around the package: in the skeleton, and in the folder that is written."""
+"""The files around the package: in the skeleton, with the family's own before those of all, and in the folder that is written."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -46,7 +47,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 @click.option("--family", default="vector", show_default=True, help=f"What it starts from: {', '.join(FAMILIES)}.")
 @click.option("--into", default=".", show_default=True, type=click.Path(file_okay=False, path_type=Path), help="Where the folder is made.")
 def new_backend(name: str, family: str, into: Path) -> None:
-    """Write a package for a backend of your own, from the smallest complete one.
+    """Write a package for a backend of your own: of a machine with vectors, or of one with lanes (simt).
 
     NAME becomes the target's name; the package is zellige_NAME in the folder zellige-NAME.
     """
@@ -66,12 +67,15 @@ def write_package(name: str, family: str, into: Path) -> Path:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise catalogue.E751.error(folder=str(folder))
     template = registry().backend(Target(name=TEMPLATE)).package
+    package = template + FAMILIES[family]
     written = {
-        f"zellige_{name}/{file.name}": _renamed(_text(file), template, name) for file in files(template).iterdir() if _is_source(file)
+        f"zellige_{name}/{file.name}": _renamed(_text(file), package, name) for file in files(package).iterdir() if _is_source(file)
     }
     written[f"zellige_{name}/py.typed"] = ""
     skeleton = files(template) / "skeleton"
-    written.update((place, _text(skeleton / source).replace("NAME", name)) for source, place in AROUND.items())
+    for source, place in AROUND.items():
+        own, shared = (skeleton / f"{source}{ending}.txt" for ending in (f".{family}", ""))
+        written[place] = _text(own if own.is_file() else shared).replace("NAME", name)
     for place, text in written.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text, encoding="utf-8")
@@ -101,5 +105,5 @@ def _renamed(text: str, package: str, name: str) -> str:
     title = "".join(part.capitalize() for part in name.split("_"))
     text = text.replace(package, f"zellige_{name}").replace(f'"{TEMPLATE}"', f'"{name}"').replace('vendor="zellige"', f'vendor="{title}"')
     text = text.replace(TEMPLATE.capitalize(), title).replace(f"the machine of the {TEMPLATE}", f"the simulated {name}")
-    beginning = f"The backend {name}, written from the smallest complete one of Zellige by ``zellige new-backend {name}``."
-    return re.sub(r"The smallest complete backend, .*?\.\n", lambda _: beginning + "\n", text, count=1, flags=re.DOTALL)
+    beginning = f'"""The backend {name}, written by ``zellige new-backend {name}``.\n'
+    return re.sub(r'\A"""[^"]*?copies it\.\n', lambda _: beginning, text, count=1)

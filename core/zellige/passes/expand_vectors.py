@@ -7,6 +7,7 @@ becomes one of ``float32`` with a last dimension of 4, a variable becomes four, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from zellige.diagnostics import InternalError
@@ -61,6 +62,16 @@ def expand_vectors(kernel: Kernel) -> Kernel:
     if not any(_is_vector(node) for node in walk(kernel)):
         return kernel
     return _Expansion().kernel(kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandVectors:
+    """The same as a pass: a backend without vector types inserts it at the stage "legalise"."""
+
+    name: str = "expand-vectors"
+
+    def __call__(self, kernel: Kernel, /) -> Kernel:
+        return expand_vectors(kernel)
 
 
 def _is_vector(node: Node) -> bool:

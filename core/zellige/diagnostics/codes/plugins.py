@@ -148,5 +148,5 @@ E752 = code(
     "E752",
     "no starting point for this family",
     "there is no starting point for backends of the family {family!r}",
-    hint="families: {families}; a machine with lanes is built on zellige.simt, as docs/write-a-backend.md says",
+    hint="families: {families}; take the nearest and change its capabilities, as docs/write-a-backend.md says",
 )

@@ -1,0 +1,85 @@
+"""The backend's object: what it says about itself, and how a planned kernel becomes a program of lanes.
+
+In: the hooks' questions. Out: the answers of :mod:`zellige.plugin.contract`. A vendor replaces the names, ``probe`` by a look for devices,
+and ``compile_kernel`` by the hooks ``compile`` (the vendor's compiler) and ``runtime`` (the vendor's driver); the simulator then stays
+behind the flag ``simulate`` of the target. Nothing here may import a vendor's library while it is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from zellige.plugin.contract import API, Capabilities, CompileContext, Device, Emitted, Insert, Manifest, PassChange, PassStage
+from zellige.plugin.hooks import hookimpl
+
+if TYPE_CHECKING:
+    from zellige.plan.nodes import PlannedKernel
+    from zellige.plugin.contract import CompiledKernel
+    from zellige.simt.simulate.kernel import SimulatedProgram
+    from zellige.target import Target
+
+NAME: Final = "template"
+"""The target's name."""
+
+
+class TemplateBackend:
+    """What the registry sees."""
+
+    API = API
+
+    @hookimpl
+    def manifest(self) -> Manifest:
+        return Manifest(
+            name=NAME,
+            vendor="zellige",
+            version="0.1",
+            kind="reference",  # "accelerator" when it drives a device: then `auto` may choose it
+            targets=(NAME,),
+            framework_devices=("cpu",),
+            dlpack_devices=(1,),
+            acts_on=("fast_math", "synchronise_shared"),
+            summary="a machine with lanes, simulated, to grow a backend from",
+        )
+
+    @hookimpl
+    def probe(self) -> tuple[Device, ...]:
+        return (Device(name="the machine of the template", index=0, target=NAME),)
+
+    @hookimpl
+    def describe(self, target: Target) -> Capabilities:
+        from zellige_template_simt.machine import capabilities
+
+        return capabilities(str(target))
+
+    @hookimpl
+    def passes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
+        from zellige.passes.expand_vectors import ExpandVectors
+
+        return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # the language has no vector types
+
+    @hookimpl
+    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+        return self._program(planned, ctx)
+
+    @hookimpl
+    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:
+        from zellige.simt.simulate.kernel import SimulatedKernel
+
+        return SimulatedKernel(self._program(planned, ctx))
+
+    def _program(self, planned: PlannedKernel, ctx: CompileContext) -> SimulatedProgram:
+        """The kernel as text of the vendor's language, together with the program of lanes that the text spells."""
+        from zellige.simt.lower import lower
+        from zellige.simt.printer import print_module
+        from zellige.simt.simulate.kernel import simulated
+        from zellige_template_simt.machine import lane_machine
+        from zellige_template_simt.spelling import TemplateSpelling
+
+        module = lower(planned, lane_machine(ctx.capabilities), synchronises=ctx.options.synchronise_shared)
+        spelling = TemplateSpelling(NAME, is_fast=ctx.options.fast_math)
+        text = print_module(module, spelling)
+        emitted = Emitted(text=text, format=f"C++ of {NAME}", spans=tuple(spelling.sites))
+        return simulated(emitted, module, planned.kernel)
+
+
+backend: Final = TemplateBackend()

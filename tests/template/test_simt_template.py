@@ -1,0 +1,188 @@
+"""The starting point of machines with lanes: simulated kernels are the interpreter's, and their text is C++ that a compiler takes."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige as zl
+import zellige.language as T
+from zellige.cache import memo
+from zellige.cli.new_backend import write_package
+from zellige.diagnostics import LaunchError, Unsupported
+from zellige.plugin.registry import registry
+
+N = 96
+
+PRELUDE = r"""
+#include <math.h>
+#define kernel_of(lanes)
+#define block_memory static
+int thread_in_block(); int lane_in_warp(); int warp_in_block(); int block_index(int axis);
+void block_barrier(); void warp_barrier();
+template <class T> T lane_xor(T value, int distance, int width);
+template <class T> T lane_up(T value, int distance, int width);
+template <class T> T lane_down(T value, int distance, int width);
+template <class T> T lane_index(T value, int lane, int width);
+int block_any(bool x); int block_all(bool x); int block_count(bool x);
+void product_16x16x16_float16_float32(float* c, const unsigned short* a, const unsigned short* b);
+template <int size> void copy_async(void* to, const void* from, bool valid);
+void copy_async_commit();
+template <int leave> void copy_async_wait();
+int atomic_add_int32(int* at, int value);
+float atomic_add_float32(float* at, float value);
+void fail(int site);
+"""
+"""What the vendor's language would have of its own."""
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A package written for the test, installed in this process alone."""
+    top = tmp_path_factory.mktemp("lanes")
+    folder = write_package("lanes", "simt", top)
+    info = folder / "zellige_lanes-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zellige-lanes\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[zellige.backends]\nlanes = zellige_lanes:backend\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        importlib.invalidate_caches()
+        registry.cache_clear()
+        yield "lanes"
+    for name in [n for n in sys.modules if n.split(".")[0] == "zellige_lanes"]:
+        del sys.modules[name]
+    registry.cache_clear()
+    memo.clear()
+
+
+@T.prim_func
+def gemm(A: T.Tensor((70, 90), "float16"), B: T.Tensor((90, 50), "float16"), C: T.Tensor((70, 50), "float32")):
+    with T.Kernel(T.ceildiv(50, 32), T.ceildiv(70, 32)) as (bx, by):
+        a = T.alloc_shared((32, 32), "float16")
+        b = T.alloc_shared((32, 32), "float16")
+        c = T.alloc_fragment((32, 32), "float32")
+        T.clear(c)
+        for k in T.Pipelined(T.ceildiv(90, 32), num_stages=3):
+            T.copy(A[by * 32, k * 32], a)
+            T.copy(B[k * 32, bx * 32], b)
+            T.gemm(a, b, c)
+        T.copy(c, C[by * 32, bx * 32])
+
+
+@T.prim_func
+def softmax(A: T.Tensor((8, N), "float16"), B: T.Tensor((8, N), "float32")):
+    with T.Kernel(8, threads=64) as bx:
+        row = T.alloc_fragment((N,), "float32")
+        most = T.alloc_fragment((1,), "float32")
+        total = T.alloc_fragment((1,), "float32")
+        for i in T.Parallel(N):
+            row[i] = T.cast(A[bx, i], "float32")
+        T.reduce_max(row, most, dim=0)
+        for i in T.Parallel(N):
+            row[i] = T.exp2(row[i] - most[0])
+        T.reduce_sum(row, total, dim=0)
+        for i in T.Parallel(N):
+            B[bx, i] = row[i] / total[0]
+
+
+@T.prim_func
+def narrow(A: T.Tensor((N,), "float16"), B: T.Tensor((N,), "bfloat16"), C: T.Tensor((N,), "int8"), D: T.Tensor((N,), "float8_e4m3fn")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(N):
+            x = A[i] * A[i] - T.cast(0.3, "float16")
+            B[i] = T.cast(x, "bfloat16")
+            C[i] = T.cast(x, "int8") // T.cast(3, "int8")
+            D[i] = T.cast(x, "float8_e4m3fn")
+
+
+@T.prim_func
+def counted(A: T.Tensor((N,), "int32"), B: T.Tensor((4,), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(N):
+            T.atomic_add(B[A[i] & 3], 1)
+
+
+@T.prim_func
+def checked(A: T.Tensor((N,), "int32"), B: T.Tensor((N,), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(N):
+            T.device_assert(A[i] < 50, "too large for this")
+            B[i] = A[i]
+
+
+@T.prim_func
+def ordered(A: T.Tensor((N,), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(N):
+            T.atomic_add(A[0], i, memory_order="acq_rel")
+
+
+def arguments(name: str) -> tuple[Any, ...]:
+    random = np.random.default_rng(0)
+    halves = random.standard_normal(N).astype(np.float16)
+    return {
+        "gemm": lambda: (*(random.integers(-3, 4, s).astype(np.float16) for s in ((70, 90), (90, 50))), np.zeros((70, 50), np.float32)),
+        "softmax": lambda: (random.integers(-4, 5, (8, N)).astype(np.float16), np.zeros((8, N), np.float32)),
+        "narrow": lambda: (halves, *(np.zeros(N, zl.dtypes.dtype(t).numpy) for t in ("bfloat16", "int8", "float8_e4m3fn"))),
+        "counted": lambda: (random.integers(0, 9, N).astype(np.int32), np.zeros(4, np.int32)),
+        "checked": lambda: (np.arange(N, dtype=np.int32) % 50, np.zeros(N, np.int32)),
+    }[name]()
+
+
+KERNELS = {"gemm": gemm, "softmax": softmax, "narrow": narrow, "counted": counted, "checked": checked}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_is_the_interpreters(target: str, name: str) -> None:
+    results = []
+    for where in (target, "interp"):
+        given = [array.copy() for array in arguments(name)]
+        zl.compile(KERNELS[name], target=where)(*given)
+        results.append([array.astype(np.float64) for array in given])
+    for found, wanted in zip(*results):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_text_is_one_that_a_compiler_takes(target: str, name: str, tmp_path: Path) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no compiler of the host")
+    text = zl.compile(KERNELS[name], target=target).get_kernel_source()
+    source = tmp_path / "kernel.cpp"
+    source.write_text(PRELUDE + text, encoding="utf-8")
+    done = subprocess.run([compiler, "-std=c++17", "-fsyntax-only", "-w", str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + text
+
+
+def test_products_and_copies_are_instructions_of_its_own(target: str) -> None:
+    text = zl.compile(gemm, target=target).get_kernel_source()
+    assert all(word in text for word in ("product_16x16x16_float16_float32(", "copy_async<", "copy_async_wait<", "block_barrier();"))
+    assert not any(word in text for word in ("__shfl", "asm ", "threadIdx"))
+
+
+def test_a_failed_assertion_names_the_line(target: str) -> None:
+    with pytest.raises(LaunchError, match="E620.*too large for this") as caught:
+        zl.compile(checked, target=target)(np.arange(N, dtype=np.int32), np.zeros(N, np.int32))
+    assert Path(__file__).name in str(caught.value)
+
+
+def test_what_the_language_lacks_is_refused(target: str) -> None:
+    with pytest.raises(Unsupported, match="E410.*atomics of the order acq_rel"):
+        zl.compile(ordered, target=target)
+
+
+def test_it_is_kept_in_memory_alone(target: str) -> None:
+    """A simulated kernel has no machine code: another process makes it again, and it is right there too."""
+    assert zl.compile(counted, target=target).get_kernel_source() == zl.compile(counted, target=target).get_kernel_source()
+    with pytest.raises(Unsupported, match="E440"):
+        zl.compile(counted, target=target).get_asm()
