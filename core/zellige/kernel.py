@@ -166,6 +166,9 @@ class JITKernel:
         bound = self.signature.bind(arguments, variant.place, self._workspaces())
         with driver.internal_errors(self.kernel, variant.target):
             variant.compiled.launch(bound.pointers, bound.scalars, bound.sizes)
+        quick = self._quick
+        if quick is not None and quick.native is not None:
+            quick.native.note_contexts()
         self._explained += 1
         if self._explained >= _CALLS_BEFORE_QUICK and variant is self._default:
             self._make_quick(variant)

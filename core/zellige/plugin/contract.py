@@ -44,6 +44,8 @@ from zellige.plugin.choices import (
     Veto,
 )
 
+from zellige.plugin.native import DriverFunctions, LoadedCode, NativeKernel, NativeLaunch, NativeStep
+
 if TYPE_CHECKING:
     from zellige.diagnostics import Span
     from zellige.ir.stmt import Kernel
@@ -72,15 +74,20 @@ __all__ = [
     "Device",
     "Diagnosis",
     "DialectName",
+    "DriverFunctions",
     "ENTRY_POINT_GROUP",
     "Emitted",
     "Engine",
     "EngineKind",
     "Identity",
     "Insert",
+    "LoadedCode",
     "Manifest",
     "MathAccuracy",
     "MatmulUnit",
+    "NativeKernel",
+    "NativeLaunch",
+    "NativeStep",
     "Operation",
     "PackedKernel",
     "PassChange",
@@ -232,7 +239,8 @@ class Binary:
 
 @runtime_checkable
 class CompiledKernel(Protocol):
-    """A kernel that can be launched on one target. Every launch goes through ``launch``, or through :class:`PackedKernel`.
+    """A kernel that can be launched on one target. Every launch goes through ``launch``, through :class:`PackedKernel` or as
+    :class:`NativeKernel` describes it.
 
     Core allocates no memory of a device and has no streams of its own: arguments are arrays of a framework, results are made by the
     framework of the arguments, and the stream is the one that this framework has current.

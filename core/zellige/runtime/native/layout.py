@@ -1,7 +1,11 @@
-"""What the packing code reads: objects of CPython, NumPy and DLPack in memory, and the table that describes a kernel's parameters.
+"""What the packing and launching code reads: objects of CPython, NumPy and DLPack in memory, and the tables that describe a kernel.
 
 In: nothing (pure facts). Out: byte offsets and word numbers. A table is 64-bit words: a head of :class:`Head`, a record of
 :class:`Argument` words for each argument, a record of :class:`Equation` words for each equation between a size and an extent or stride.
+
+A second table says how packed arguments are launched by a driver: a head of :class:`Launching`, room for ``MOST_CONTEXTS`` records of
+:class:`Context`, a record of :class:`Step` words for each launch; then the programs that compute grids, pairs of a :class:`Code` and its
+operand, and the records of :class:`Passed` of the launches' parameters.
 
 Sources: CPython's ``object.h``, ``floatobject.h``; NumPy's ``ndarraytypes.h`` (``PyArrayObject_fields``, the same in NumPy 1 and 2);
 DLPack's ``dlpack.h`` 1.1 to 1.3.
@@ -43,6 +47,8 @@ TENSOR_STRIDES: Final = 32
 TENSOR_OFFSET: Final = 40
 EXCHANGE_READ: Final = 40
 """Where the exchange table has ``dltensor_from_py_object_no_sync``."""
+EXCHANGE_STREAM: Final = 48
+"""Where the exchange table has ``current_work_stream``."""
 
 NO_DTYPE: Final = -1
 
@@ -65,6 +71,7 @@ class Head(IntEnum):
     OTHER_DEVICE = 12
     HAS_HOST = 13
     NONE = 14
+    LAUNCHING = 15
     WORDS = 16
 
 
@@ -113,6 +120,79 @@ class Equation(IntEnum):
     PER_CELL = 7
     GREATEST = 8
     WORDS = 9
+
+
+MOST_CONTEXTS: Final = 16
+MOST_STEPS: Final = 8
+MOST_PASSED: Final = 96
+MOST_DEPTH: Final = 16
+"""Values that a program may have at hand at a time."""
+
+
+class Launching(IntEnum):
+    """Words at the start of the table of launches. Addresses of functions, 0 where there is none: ``START`` is the driver's launch,
+    ``CURRENT`` gives the calling thread's context, ``ENTER`` and ``LEAVE`` change it and put it back, ``STREAM`` gives the framework's
+    stream on a device. ``STEPS_AT`` is the word at which the records of launches begin."""
+
+    START = 0
+    CURRENT = 1
+    ENTER = 2
+    LEAVE = 3
+    STREAM = 4
+    DEVICE_TYPE = 5
+    CONTEXTS = 6
+    STEPS = 7
+    STEPS_AT = 8
+    MOST_X = 9
+    MOST_Y = 10
+    MOST_Z = 11
+    WORDS = 12
+
+
+class Context(IntEnum):
+    """Words of a context's record: the code as it is loaded there, one handle a launch from ``HANDLES`` on."""
+
+    CONTEXT = 0
+    DEVICE = 1
+    IS_ENTERED = 2
+    HANDLES = 3
+    WORDS = 3 + MOST_STEPS
+
+
+class Step(IntEnum):
+    """Words of a launch's record. The program leaves the three extents of the grid; places are word numbers of the table."""
+
+    THREADS_X = 0
+    THREADS_Y = 1
+    THREADS_Z = 2
+    SHARED_BYTES = 3
+    PROGRAM_AT = 4
+    PROGRAM_LENGTH = 5
+    PASSED_AT = 6
+    PASSED = 7
+    WORDS = 8
+
+
+class Code(IntEnum):
+    """What a step of a program does: put a number or a word of the packed arguments at hand, or join the last two values."""
+
+    NUMBER = 0
+    WORD = 1
+    ADD = 2
+    SUBTRACT = 3
+    MULTIPLY = 4
+    DIVIDE = 5
+    MODULO = 6
+    LEAST = 7
+    GREATEST = 8
+
+
+class Passed(IntEnum):
+    """Words of a parameter's record: a word of the packed arguments, and whether its double becomes a single float."""
+
+    WORD = 0
+    IS_SINGLE = 1
+    WORDS = 2
 
 
 def is_known_interpreter() -> bool:

@@ -1,6 +1,6 @@
-"""The packing code in this process.
+"""The packing and launching code in this process.
 
-In: nothing. Out: :func:`packing_function`, which makes a Python function from a table. The machine code is made once and kept in the
+In: nothing. Out: :func:`packing_function` and :func:`launching_function`, which make a Python function from a table. The machine code is made once and kept in the
 cache, so that a later process only links it. Where the interpreter is another than the one described in
 :mod:`zellige.runtime.native.layout`, or a trial call does not give what it should, there is no packing code and every call goes through
 Python.
@@ -25,7 +25,11 @@ from zellige.runtime.native.layout import Argument, Equation, Head, Kind
 Pack = Callable[..., "bytes | None"]
 """Arguments to words, or None where Python has to look."""
 
-_NAME: Final = "zellige_pack"
+Start = Callable[..., "int | None"]
+"""Arguments to a launch and the driver's answer, or None where Python has to look."""
+
+_PACK: Final = "zellige_pack"
+_LAUNCH: Final = "zellige_launch"
 _FASTCALL: Final = 0x80
 _KIND: Final = "binaries"
 
@@ -46,16 +50,15 @@ class _MethodDef(ctypes.Structure):
 class _Linked:
     """Loaded machine code; ``tracker`` and ``linker`` keep it in memory for as long as the process lives."""
 
-    address: int
     tracker: Any
     linker: Any
-    definition: _MethodDef
+    definitions: dict[str, _MethodDef]
 
-    def function(self, table: bytes) -> Pack:
+    def function(self, table: bytes, name: str = _PACK) -> Callable[..., Any]:
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
         new.restype = ctypes.py_object
-        made: Pack = new(ctypes.addressof(self.definition), table, None)
+        made: Callable[..., Any] = new(ctypes.addressof(self.definitions[name]), table, None)
         return made
 
 
@@ -67,6 +70,14 @@ def packing_function(table: bytes, store: CodeStore | None) -> Pack | None:
     with _lock:
         linked = _linked(store)
     return None if linked is None else linked.function(table)
+
+
+def launching_function(table: bytes, store: CodeStore | None) -> Start | None:
+    """A Python function that packs its arguments as ``table`` says and launches them as the table of launches does that it names; None where
+    there is no such code."""
+    with _lock:
+        linked = _linked(store)
+    return None if linked is None else linked.function(table, _LAUNCH)
 
 
 _kept: Final[list[_Linked | None]] = []
@@ -106,7 +117,7 @@ def _machine_code(store: CodeStore | None) -> bytes:
     import llvmlite
     import llvmlite.binding as llvm
 
-    sources = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("stub.py", "layout.py"))
+    sources = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("stub.py", "launching.py", "layout.py"))
     key = hashlib.sha256(f"packing {llvmlite.__version__} {llvm.get_process_triple()} {layout.BYTES_DATA}\n".encode() + sources).hexdigest()
     found = None if store is None else store.find(_KIND, key)
     if found is not None:
@@ -128,9 +139,9 @@ def _load(code: bytes) -> _Linked:
     import llvmlite.binding as llvm
 
     linker = llvm.create_lljit_compiler(_machine())
-    tracker = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(_NAME).link(linker, _NAME)
-    address = tracker[_NAME]
-    return _Linked(address, tracker, linker, _MethodDef(_NAME.encode(), address, _FASTCALL, None))
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    tracker = builder.export_symbol(_PACK).export_symbol(_LAUNCH).link(linker, _PACK)
+    return _Linked(tracker, linker, {name: _MethodDef(name.encode(), tracker[name], _FASTCALL, None) for name in (_PACK, _LAUNCH)})
 
 
 def _is_right(linked: _Linked) -> bool:

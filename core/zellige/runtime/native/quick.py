@@ -10,33 +10,58 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
 from zellige.ir.expr import Const, Expr, Var
 from zellige.ir.sizes import SizeError, evaluate_size
 from zellige.ir.stmt import TensorParam
-from zellige.plugin.contract import CompiledKernel, PackedKernel
+from zellige.plugin.contract import CompiledKernel, NativeKernel, PackedKernel
 from zellige.runtime.arguments import Signature, TensorArgument
 from zellige.runtime.arrays import NoSuchArray, carrier, cell_shape
 from zellige.runtime.native import SLOW
-from zellige.runtime.native.link import CodeStore, Pack, packing_function
-from zellige.runtime.native.table import Words, foreign, table_of
+from zellige.runtime.native.launches import LaunchTable, launch_table
+from zellige.runtime.native.link import CodeStore, Pack, Start, launching_function, packing_function
+from zellige.runtime.native.table import Foreign, Words, foreign, table_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeStart:
+    """The way from arguments to the driver without Python: the function, the table that it reads, the kernel that says what is loaded."""
+
+    start: Start
+    table: LaunchTable
+    kernel: NativeKernel
+
+    def note_contexts(self) -> None:
+        """Tell the launching code of contexts in which the kernel was loaded since."""
+        self.table.note(self.kernel.loaded_code())
 
 
 class QuickLaunch:
     """See the module's text. ``knows_torch`` says whether torch had been imported when it was made."""
 
     __slots__ = (
-        "_changing", "_dtypes", "_first", "_launch", "_made", "_pack", "_results", "_shapes", "_sizes_of", "_sizes_pack",
-        "_tensors", "_torch", "knows_torch",
+        "_changing", "_dtypes", "_first", "_launch", "_made", "_pack", "_results", "_shapes", "_sizes_of", "_sizes_pack", "_start",
+        "_tensors", "_torch", "knows_torch", "native",
     )  # fmt: skip
 
-    def __init__(self, signature: Signature, pack: Pack, sizes_pack: Pack | None, launch: Callable[[bytes], None], words: Words) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        pack: Pack,
+        sizes_pack: Pack | None,
+        launch: Callable[[bytes], None],
+        words: Words,
+        native: NativeStart | None,
+    ) -> None:
         self._pack = pack
         self._sizes_pack = sizes_pack
         self._launch = launch
+        self.native = native
+        self._start = None if native is None else native.start
         self._torch: Any = sys.modules.get("torch")
         self.knows_torch = self._torch is not None
         self._tensors = [place for place, p in enumerate(signature.parameters) if isinstance(p, TensorArgument)]
@@ -52,22 +77,33 @@ class QuickLaunch:
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """What the call returns, or SLOW."""
-        if not self._made:
-            words = self._pack(*args)
-            if words is None or (self.knows_torch and self._is_odd(args)):
-                return SLOW
-            self._launch(words)
-            if not self._results:
-                return None
-            outputs: list[Any] = []
-        else:
+        outputs: list[Any] = []
+        if self._made:
             outputs = self._outputs(args)
-            words = self._pack(*args, *outputs) if outputs else None
+            if not outputs:
+                return SLOW
+        start = self._start
+        if start is None:
+            words = self._pack(*args, *outputs)
             if words is None or (self.knows_torch and self._is_odd(args)):
                 return SLOW
             self._launch(words)
+        else:
+            if self.knows_torch and self._is_odd(args):
+                return SLOW
+            status = start(*args, *outputs)
+            if status is None:
+                return SLOW
+            if status:
+                self._refuse(status)
+        if not self._results:
+            return None
         returned = [outputs[place] if is_made else args[place] for is_made, place in self._results]
         return returned[0] if len(returned) == 1 else returned
+
+    def _refuse(self, status: int) -> NoReturn:
+        assert self.native is not None, "a driver answered"
+        self.native.kernel.refuse(status)
 
     def _outputs(self, args: tuple[Any, ...]) -> list[Any]:
         """Fresh tensors for the results, of the framework of the first argument; empty where that is Python's to decide."""
@@ -102,8 +138,15 @@ class QuickLaunch:
             return None
 
     def _is_odd(self, args: tuple[Any, ...]) -> bool:
-        """Whether a tensor of torch among packed arguments is lazily negated, which its description does not tell."""
-        return any(type(args[place]) is not np.ndarray and args[place].is_neg() for place in self._tensors)
+        """Whether a tensor of torch is lazily negated, which its description does not tell, or there is something else in its place."""
+        try:
+            for place in self._tensors:
+                value = args[place]
+                if type(value) is not np.ndarray and value.is_neg():
+                    return True
+        except (AttributeError, IndexError):
+            return True
+        return False
 
 
 def _evaluated(shape: tuple[Expr, ...], values: dict[Var, int]) -> tuple[int, ...]:
@@ -147,7 +190,29 @@ def quick_launch(
     sizes_pack = None if sizes is None else packing_function(sizes, store)
     if pack is None:
         return None
-    return QuickLaunch(signature, pack, sizes_pack, _launcher(compiled, words), words)
+    native = None if known is None else _native(signature, compiled, words, devices, known, store)
+    return QuickLaunch(signature, pack, sizes_pack, _launcher(compiled, words), words, native)
+
+
+def _native(
+    signature: Signature, compiled: CompiledKernel, words: Words, devices: Sequence[str | int], known: Foreign, store: CodeStore | None
+) -> NativeStart | None:
+    """The way to the driver without Python, where kernel, framework and launches allow it."""
+    described = compiled.native_launch() if isinstance(compiled, NativeKernel) else None
+    if described is None:
+        return None
+    assert isinstance(compiled, NativeKernel)
+    launches = launch_table(described, words, known.stream)
+    if launches is None:
+        return None
+    table = table_of(
+        signature, words, devices, known, with_made=True, launching=launches.address, alignments=described.alignments
+    )
+    start = None if table is None else launching_function(table, store)
+    if start is None:
+        return None
+    launches.note(compiled.loaded_code())
+    return NativeStart(start=start, table=launches, kernel=compiled)
 
 
 def _launcher(compiled: CompiledKernel, words: Words) -> Callable[[bytes], None]:

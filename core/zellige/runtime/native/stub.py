@@ -1,10 +1,10 @@
 """The packing code as LLVM IR.
 
-In: nothing. Out: a module with one function, ``zellige_pack``, of the form of a Python function that takes positional arguments
-(``METH_FASTCALL``): ``self`` is a bytes object that holds a table (:mod:`zellige.runtime.native.layout`). It returns a bytes object: one
-word for each pointer, scalar and size in the order of ``CompiledKernel.launch``, then the address of the spare words, a zero, the spare
-words. For arguments that do not fit, or that it does not know, it returns None: the Python code then does the same work and explains what
-is wrong.
+In: nothing. Out: a module with two functions of the form of a Python function that takes positional arguments (``METH_FASTCALL``), whose
+``self`` is a bytes object that holds a table (:mod:`zellige.runtime.native.layout`). ``zellige_pack`` returns a bytes object: one word for
+each pointer, scalar and size in the order of ``CompiledKernel.launch``, then the address of the spare words, a zero, the spare words.
+``zellige_launch`` (:mod:`zellige.runtime.native.launching`) hands the same words to a driver. For arguments that do not fit, or that
+they do not know, both return None: the Python code then does the same work and explains what is wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from zellige.runtime.native import layout
 from zellige.runtime.native.layout import Argument, Equation, Head, Kind
 
 NAME: Final = "zellige_pack"
+WORDS: Final = "zellige_words"
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _PTR: Final = ir.PointerType()
@@ -26,31 +27,43 @@ _PTR: Final = ir.PointerType()
 
 def module_text(triple: str) -> str:
     """The module's LLVM IR."""
+    from zellige.runtime.native.launching import Launcher
+
     module = ir.Module(NAME)
     module.triple = triple
-    _Pack(module).emit()
+    outside = Outside(module)
+    words = _Words(module, outside)
+    words.emit()
+    _emit_pack(module, outside, words.function)
+    Launcher(module, outside, words.function).emit()
     return str(module)
 
 
-class _Pack:
-    """The function under construction. ``fail`` gives the unfinished result back and returns None."""
+class Outside:
+    """The functions of the interpreter that the code calls."""
 
     def __init__(self, module: ir.Module) -> None:
         def outside(name: str, result: ir.Type, *params: ir.Type) -> ir.Function:
             return ir.Function(module, ir.FunctionType(result, params), name)
 
         self.new_bytes = outside("PyBytes_FromStringAndSize", _PTR, _PTR, _I64)
+        self.new_long = outside("PyLong_FromLong", _PTR, _I64)
         self.increase = outside("Py_IncRef", ir.VoidType(), _PTR)
         self.decrease = outside("Py_DecRef", ir.VoidType(), _PTR)
         self.as_long = outside("PyLong_AsLongLongAndOverflow", _I64, _PTR, _PTR)
         self.clear_error = outside("PyErr_Clear", ir.VoidType())
-        self.read_type = ir.FunctionType(_I32, (_PTR, _PTR))
-        self.function = ir.Function(module, ir.FunctionType(_PTR, (_PTR, _PTR, _I64)), NAME)
+        self.let_others_run = outside("PyEval_SaveThread", _PTR)
+        self.run_again = outside("PyEval_RestoreThread", ir.VoidType(), _PTR)
+
+
+class Function:
+    """A function under construction, and the pieces that all of them are made of. A condition that does not hold leads to ``fail``."""
+
+    def __init__(self, module: ir.Module, name: str, result: ir.Type, params: tuple[ir.Type, ...]) -> None:
+        self.function = ir.Function(module, ir.FunctionType(result, params), name)
         self.entry = self.function.append_basic_block("entry")
         self.fail = self.function.append_basic_block("fail")
         self.b = ir.IRBuilder(self.entry)
-
-    # ---- pieces
 
     def at(self, base: Any, offset: Any) -> Any:
         """The address ``offset`` bytes behind ``base``."""
@@ -91,26 +104,54 @@ class _Pack:
         self.b.branch(head)
         self.b.position_at_end(after)
 
-    # ---- the function
+
+def _emit_pack(module: ir.Module, outside: Outside, words: ir.Function) -> None:
+    """``zellige_pack``: the words as a bytes object."""
+    made = Function(module, NAME, _PTR, (_PTR, _PTR, _I64))
+    b = made.b
+    table_object, given, count = made.function.args
+    table = made.at(table_object, layout.BYTES_DATA)
+    result = b.call(outside.new_bytes, [_PTR(None), made.word(table, Head.RESULT_BYTES)])
+    unmade, filled = (made.function.append_basic_block(name) for name in ("unmade", "filled"))
+    b.cbranch(made.is_equal(result, _PTR(None)), unmade, filled)
+    b.position_at_end(unmade)
+    b.ret(_PTR(None))  # no memory: the error is set
+    b.position_at_end(filled)
+    packed = made.at(result, layout.BYTES_DATA)
+    made.require(made.is_equal(b.call(words, [table, given, count, packed, b.alloca(_I64)]), _I32(0)))
+    spare = made.word(table, Head.SPARE)
+    behind = made.at(packed, b.mul(b.add(spare, _I64(2)), _I64(8)))
+    made.put(packed, spare, b.ptrtoint(behind, _I64))
+    with made.loop(_I64(layout.SPARE_WORDS + 1)) as number:
+        made.put(packed, b.add(b.add(spare, number), _I64(1)), _I64(0))
+    b.ret(result)
+    b.position_at_end(made.fail)
+    b.call(outside.decrease, [result])
+    none = made.word(table, Head.NONE, _PTR)
+    b.call(outside.increase, [none])
+    b.ret(none)
+
+
+class _Words(Function):
+    """``zellige_words(table, arguments, count, words, device)``: checks the arguments and writes pointers, scalars and sizes to ``words`` and
+    the device of the first tensor to ``device`` (-1: there is none). Returns 0, or 1 where the call is not one that it knows."""
+
+    def __init__(self, module: ir.Module, outside: Outside) -> None:
+        super().__init__(module, WORDS, _I32, (_PTR, _PTR, _I64, _PTR, _PTR))
+        self.function.linkage = "internal"
+        self.outside = outside
+        self.read_type = ir.FunctionType(_I32, (_PTR, _PTR))
 
     def emit(self) -> None:
         b = self.b
-        table_object, self.given, count = self.function.args
-        self.table = self.at(table_object, layout.BYTES_DATA)
+        self.table, self.given, count, self.words, self.device = self.function.args
         most = layout.MOST_ARGUMENTS
         self.extents, self.strides = (b.alloca(_PTR, most) for _ in range(2))
         self.units = b.alloca(_I64, most)
         self.tensors = b.alloca(ir.ArrayType(_I8, layout.TENSOR_BYTES), most)
-        self.device, self.step = b.alloca(_I64), b.alloca(_I64)
+        self.step = b.alloca(_I64)
         self.overflow = b.alloca(_I32)
         b.store(_I64(-1), self.device)
-        self.result = b.call(self.new_bytes, [_PTR(None), self.word(self.table, Head.RESULT_BYTES)])
-        made, unmade = self.function.append_basic_block("made"), self.function.append_basic_block("unmade")
-        b.cbranch(self.is_equal(self.result, _PTR(None)), unmade, made)
-        b.position_at_end(unmade)
-        b.ret(_PTR(None))  # no memory: the error is set
-        b.position_at_end(made)
-        self.words = self.at(self.result, layout.BYTES_DATA)
         arguments = self.word(self.table, Head.ARGUMENTS)
         self.require(self.is_equal(count, arguments))
         with self.loop(arguments) as number:
@@ -118,21 +159,9 @@ class _Pack:
         first = b.add(b.mul(arguments, _I64(Argument.WORDS)), _I64(Head.WORDS))
         with self.loop(self.word(self.table, Head.EQUATIONS)) as number:
             self.equation(self.at(self.table, b.mul(b.add(first, b.mul(number, _I64(Equation.WORDS))), _I64(8))))
-        self.finish()
+        b.ret(_I32(0))
         b.position_at_end(self.fail)
-        b.call(self.decrease, [self.result])
-        none = self.word(self.table, Head.NONE, _PTR)
-        b.call(self.increase, [none])
-        b.ret(none)
-
-    def finish(self) -> None:
-        b = self.b
-        spare = self.word(self.table, Head.SPARE)
-        behind = self.at(self.words, b.mul(b.add(spare, _I64(2)), _I64(8)))
-        self.put(self.words, spare, b.ptrtoint(behind, _I64))
-        with self.loop(_I64(layout.SPARE_WORDS + 1)) as number:
-            self.put(self.words, b.add(b.add(spare, number), _I64(1)), _I64(0))
-        b.ret(self.result)
+        b.ret(_I32(1))
 
     def argument(self, number: Any) -> None:
         b = self.b
@@ -150,7 +179,7 @@ class _Pack:
         b.position_at_end(integer)
         is_int = self.is_equal(kind, self.word(self.table, Head.INT_TYPE))
         self.require(b.or_(is_int, self.is_equal(kind, self.word(self.table, Head.BOOL_TYPE))))
-        whole = b.call(self.as_long, [value, self.overflow])
+        whole = b.call(self.outside.as_long, [value, self.overflow])
         self.require(self.is_equal(b.load(self.overflow, typ=_I32), _I32(0)))
         self.require(b.icmp_signed(">=", whole, self.word(record, Argument.LEAST)))
         self.require(b.icmp_signed("<=", whole, self.word(record, Argument.GREATEST)))
@@ -206,7 +235,7 @@ class _Pack:
         readable, unreadable = self.function.append_basic_block("readable"), self.function.append_basic_block("unreadable")
         b.cbranch(self.is_equal(failed, _I32(0)), readable, unreadable)
         b.position_at_end(unreadable)
-        b.call(self.clear_error, [])
+        b.call(self.outside.clear_error, [])
         b.branch(self.fail)
         b.position_at_end(readable)
         device = self.load(tensor, layout.TENSOR_DEVICE)

@@ -29,10 +29,12 @@ _DTYPES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """Types of tensors that share one way to describe themselves: at most two, and the address of the function that does it."""
+    """Types of tensors that share one way to describe themselves: at most two, the address of the function that does it, and of the one that
+    tells which stream their framework has current on a device (0: none)."""
 
     types: tuple[type, ...]
     read: int
+    stream: int = 0
 
 
 def foreign() -> Foreign | None:
@@ -45,7 +47,11 @@ def foreign() -> Foreign | None:
     address = dlpack.exchange_table(capsule)
     read = 0 if address is None else ctypes.c_uint64.from_address(address + layout.EXCHANGE_READ).value
     parameter = getattr(getattr(torch, "nn", None), "Parameter", tensor)
-    return Foreign(types=(tensor, parameter), read=read) if read else None
+    if not read:
+        return None
+    assert address is not None
+    stream = ctypes.c_uint64.from_address(address + layout.EXCHANGE_STREAM).value
+    return Foreign(types=(tensor, parameter), read=read, stream=stream)
 
 
 class Words:
@@ -65,14 +71,27 @@ class Words:
 
 
 def table_of(
-    signature: Signature, words: Words, devices: Sequence[str | int], known: Foreign | None, *, with_made: bool
+    signature: Signature,
+    words: Words,
+    devices: Sequence[str | int],
+    known: Foreign | None,
+    *,
+    with_made: bool,
+    launching: int = 0,
+    alignments: Sequence[int] = (),
 ) -> bytes | None:
-    """The table for the arguments that a caller passes and, ``with_made``, the tensors that the runtime makes, behind them."""
+    """The table for the arguments that a caller passes and, ``with_made``, the tensors that the runtime makes, behind them.
+
+    ``launching`` is the address of a table of launches, ``alignments`` what its code asks of each tensor beyond what a signature asks.
+    """
     arguments = [*signature.parameters, *(signature.made if with_made else ())]
     equations = _equations(signature, words)
     if len(arguments) > layout.MOST_ARGUMENTS or equations is None:
         return None
     records = [_record(argument, words) for argument in arguments]
+    for argument, record in zip(arguments, records):
+        if record is not None and alignments and isinstance(argument, TensorArgument):
+            record[Argument.ALIGNMENT_MASK] |= alignments[words.pointer[argument.index]] - 1
     if any(record is None for record in records):
         return None
     numbers = [device for device in devices if isinstance(device, int)]
@@ -83,6 +102,7 @@ def table_of(
     head[Head.EQUATIONS] = len(equations)
     fill_types(head)
     head[Head.HAS_HOST] = int(HOST in devices)
+    head[Head.LAUNCHING] = launching
     head[Head.DEVICE] = numbers[0] if numbers else -1
     head[Head.OTHER_DEVICE] = numbers[-1] if numbers else -1
     if known is not None:
