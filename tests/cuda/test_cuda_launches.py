@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 import zellige.language as T
+from zellige.cache import memo
 from zellige.diagnostics import LaunchError
 from zellige.driver import compile_kernel
+from zellige.ir.expr import const
+from zellige.ir.sizes import evaluate_size
+from zellige.plugin.contract import DriverFunctions
 from zellige_cuda import device
-from zellige_cuda.kernel import CudaKernel
+from zellige_cuda.kernel import CudaKernel, _grid
 from zellige_cuda.records import Records, Site, shown
 
 
@@ -24,12 +28,18 @@ class Driver:
     class CUfunction_attribute:
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
+    class CUstreamCaptureMode:
+        CU_STREAM_CAPTURE_MODE_RELAXED = 2
+
     def __init__(self) -> None:
         self.launches: list[dict[str, Any]] = []
         self.waits = 0
         self.memory: dict[int, Any] = {}
         self.widths: list[str] = []
         self.on_launch: Any = None
+        self.mode = 0
+        self.is_recording = False
+        self.loading_modes: list[int] = []
 
     def cuCtxGetCurrent(self) -> Any:
         return 0, 77
@@ -42,6 +52,7 @@ class Driver:
 
     def cuModuleLoadData(self, data: bytes) -> Any:
         assert data.startswith(b"\x7fELF")
+        self.loading_modes.append(self.mode)
         return 0, 5
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
@@ -63,6 +74,13 @@ class Driver:
         ctypes.memmove(to, source, size)
         return (0,)
 
+    def cuThreadExchangeStreamCaptureMode(self, mode: int) -> Any:
+        before, self.mode = self.mode, mode
+        return 0, before
+
+    def cuStreamIsCapturing(self, stream: int) -> Any:
+        return 0, int(self.is_recording)
+
     def cuStreamSynchronize(self, stream: int) -> Any:
         self.waits += 1
         return (0,)
@@ -83,10 +101,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setattr(device, "_count", lambda: 1)
     monkeypatch.setattr(device, "launcher", lambda: made.launch)
     monkeypatch.setattr(device, "current_stream", lambda index: 4242)
+    monkeypatch.setattr(device, "shared_context", lambda index: 77 + index)
     return made
 
 
 def compiled(kernel: Any) -> CudaKernel:
+    """The kernel, not loaded anywhere yet."""
+    memo.clear()
     found = compile_kernel(kernel.kernel, "cuda:sm_80")
     assert isinstance(found, CudaKernel)
     return found
@@ -191,22 +212,97 @@ def test_the_stream_of_the_framework_is_used(monkeypatch: pytest.MonkeyPatch) ->
     assert device.current_stream(1) == 91
 
 
-def test_a_pointer_decides_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[Any] = []
+class Two(Driver):
+    """Two devices, whose shared contexts are 77 and 78; odd pages are memory of the second."""
 
-    class Two(Driver):
-        CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
+    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
 
-        def cuPointerGetAttribute(self, attribute: int, pointer: int) -> Any:
-            return 0, 1
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = [77]
+        self.seen: list[int] = []
 
-        def cuCtxSetCurrent(self, context: Any) -> Any:
-            chosen.append(context)
-            return (0,)
+    def cuCtxGetCurrent(self) -> Any:
+        return 0, self.stack[-1]
 
-    two = Two()
-    monkeypatch.setattr(device, "driver", lambda: two)
+    def cuCtxGetDevice(self) -> Any:
+        return 0, self.stack[-1] - 77
+
+    def cuCtxPushCurrent(self, context: int) -> Any:
+        self.stack.append(context)
+        return (0,)
+
+    def cuCtxPopCurrent(self) -> Any:
+        return 0, self.stack.pop()
+
+    def cuPointerGetAttribute(self, attribute: int, pointer: int) -> Any:
+        return 0, pointer // 4096 % 2
+
+    def launch(self, handle: int, *rest: Any) -> int:
+        self.seen.append(self.stack[-1])
+        return super().launch(handle, *rest)
+
+
+@pytest.fixture
+def two(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Two:
+    made = Two()
+    monkeypatch.setattr(device, "driver", lambda: made)
     monkeypatch.setattr(device, "_count", lambda: 2)
-    monkeypatch.setattr(device, "_primary", lambda index: f"context {index}")
-    device.ready([0, 4096])
-    assert chosen == ["context 1"]
+    monkeypatch.setattr(device, "launcher", lambda: made.launch)
+    monkeypatch.setattr(device, "current_stream", lambda index: 100 + index)
+    return made
+
+
+def test_the_memory_decides_the_device_and_the_callers_stays(two: Two) -> None:
+    kernel = compiled(scaled)
+    kernel.launch([4096, 4096 * 3], [900], [])
+    assert (two.seen, two.stack, two.launches[0]["stream"]) == ([78], [77], 101)
+    kernel.launch([8192, 8192], [900], [])
+    assert (two.seen, two.stack, two.launches[1]["stream"]) == ([78, 77], [77], 100)
+    assert [(e.context, e.device, e.is_shared) for e in kernel.loaded_code()] == [(78, 1, True), (77, 0, True)]
+    two.stack = [0]
+    kernel.launch([4096, 4096], [900], [])
+    assert two.seen[-1] == 78 and two.stack == [0]
+
+
+def test_the_callers_context_is_left_as_it_was_by_an_error(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "launcher", lambda: lambda *given: 1)
+    monkeypatch.setattr(device, "refused", lambda status: (_ for _ in ()).throw(RuntimeError(str(status))))
+    with pytest.raises(RuntimeError):
+        compiled(scaled).launch([4096, 4096], [900], [])
+    assert two.stack == [77]
+
+
+def test_code_is_loaded_beside_a_graph_that_is_recorded(driver: Driver) -> None:
+    driver.is_recording = True
+    compiled(scaled).launch([4096, 8192], [900], [])
+    assert (driver.loading_modes, driver.mode, driver.waits) == ([2], 0, 0)
+
+
+def test_a_kernel_that_reports_is_not_recorded(driver: Driver) -> None:
+    driver.is_recording = True
+    with pytest.raises(LaunchError) as raised:
+        compiled(checked).launch([4096], [], [])
+    assert raised.value.code == "E643" and "checked" in str(raised.value)
+    assert not driver.launches and not driver.waits
+
+
+@pytest.mark.parametrize("grid,three", [((5,), (5, 1, 1)), ((5, 6), (5, 6, 1)), ((5, 6, 7), (5, 6, 7)), ((2, 3, 4, 5), (2, 3, 20))])
+def test_grids_of_any_rank_are_three_extents(grid: tuple[int, ...], three: tuple[int, int, int]) -> None:
+    assert _grid([const(e) for e in grid], {}) == three
+
+
+def test_core_is_told_how_a_kernel_is_launched(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = DriverFunctions(start=1, current=2, enter=3, leave=4)
+    monkeypatch.setattr(device, "functions", lambda: functions)
+    assert compiled(checked).native_launch() is None
+    kernel = compiled(scaled)
+    described = kernel.native_launch()
+    assert described is not None and described.functions is functions and described.device_type == 2
+    (step,) = described.steps
+    assert (step.threads, step.shared_bytes) == ((128, 1, 1), 0)
+    assert [evaluate_size(e, {}) for e in step.grid] == [8, 1, 1]
+    kernel.launch([4096, 8192], [900], [])
+    words = [w & 0xFFFFFFFF for w in driver.launches[0]["words"]]
+    assert [{"tensor": [4096, 8192], "scalar": [900]}[kind][place] for kind, place in step.parameters] == words  # type: ignore[index]
+    assert all(a in (4, 8, 16) for a in described.alignments) and len(described.alignments) == 2

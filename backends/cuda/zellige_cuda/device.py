@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from zellige.diagnostics import catalogue
-from zellige.plugin.contract import Device, Unavailable
+from zellige.plugin.contract import Device, DriverFunctions, Unavailable
+
+DLPACK_TYPE: Final = 2
+"""``kDLCUDA``: ordinary memory of a device."""
 
 
 @cache
@@ -61,20 +65,46 @@ def devices() -> tuple[Device, ...] | Unavailable:
     return tuple(found) if found else Unavailable(code="no-device", reason="the driver sees no device")
 
 
-def ready(pointers: Sequence[int] = ()) -> Any:
-    """The driver with a current context: where several devices are, that of the device whose memory the first pointer is; else the
-    caller's, else the first device's primary one."""
+def required() -> Any:
+    """The driver. Raises E706 where there is none."""
     api = driver()
     if isinstance(api, Unavailable):
         raise catalogue.E706.error(target="cuda", reason=api.reason)
+    return api
+
+
+@contextmanager
+def entered(api: Any, pointers: Sequence[int] = ()) -> Iterator[None]:
+    """With a current context for memory at ``pointers``: the caller's where it is one of that memory's device or there is only one
+    device, else the one that frameworks share there, and the caller's again afterwards."""
     current = int(call(api.cuCtxGetCurrent()))
     if current and _count() == 1:
-        return api
+        yield
+        return
     wanted = _device_of(api, pointers)
     if current and (wanted is None or int(call(api.cuCtxGetDevice())) == wanted):
-        return api
-    call(api.cuCtxSetCurrent(_primary(wanted or 0)))
-    return api
+        yield
+        return
+    call(api.cuCtxPushCurrent(shared_context(wanted or 0)))
+    try:
+        yield
+    finally:
+        call(api.cuCtxPopCurrent())
+
+
+@contextmanager
+def unrecorded(api: Any) -> Iterator[None]:
+    """With calls allowed that do not belong into a graph, also while this thread records one: code is loaded once, beside the graph."""
+    before = call(api.cuThreadExchangeStreamCaptureMode(api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    try:
+        yield
+    finally:
+        call(api.cuThreadExchangeStreamCaptureMode(before))
+
+
+def is_recorded(api: Any, stream: int) -> bool:
+    """Whether what is put into the stream is recorded in a graph, and not run."""
+    return int(call(api.cuStreamIsCapturing(stream))) != 0
 
 
 @cache
@@ -83,7 +113,7 @@ def _count() -> int:
 
 
 @cache
-def _primary(index: int) -> Any:
+def shared_context(index: int) -> Any:
     """The primary context of a device, which frameworks use too."""
     api = driver()
     return call(api.cuDevicePrimaryCtxRetain(call(api.cuDeviceGet(index))))
@@ -99,13 +129,31 @@ def _device_of(api: Any, pointers: Sequence[int]) -> int | None:
 
 
 @cache
+def _library() -> Any:
+    """The driver library, for calls by address: what a wrapper would add to every launch is left out."""
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+@cache
 def launcher() -> Any:
-    """The driver's own cuLaunchKernel, called by address: what a wrapper would add to every launch is left out."""
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    function = library.cuLaunchKernel
+    """The driver's own cuLaunchKernel."""
+    function = _library().cuLaunchKernel
     function.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     function.restype = ctypes.c_int
     return function
+
+
+@cache
+def functions() -> DriverFunctions:
+    """Where the driver's functions lie that core's launching code calls (CUDA Driver API, "Execution Control", "Context Management")."""
+
+    def address(name: str) -> int:
+        return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+
+    return DriverFunctions(
+        start=address("cuLaunchKernel"), current=address("cuCtxGetCurrent"), enter=address("cuCtxPushCurrent_v2"),
+        leave=address("cuCtxPopCurrent_v2"),
+    )  # fmt: skip
 
 
 def refused(status: int) -> NoReturn:

@@ -13,17 +13,18 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
+from zellige.ir.expr import Binary, Expr, const
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
-from zellige.plugin.contract import Binary, Emitted
+from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
 from zellige.simt.alignment import require, required
 from zellige.simt.ir import Module, Pointer
 from zellige.simt.printer import bits_of
@@ -77,7 +78,7 @@ def functions_of(emitted: Emitted) -> list[dict[str, Any]]:
 class CudaKernel:
     """Code that is loaded into the current context at the first launch there; before that it can be looked at without a device."""
 
-    def __init__(self, binary: Binary, kernel: Kernel, source: Emitted) -> None:
+    def __init__(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> None:
         facts = json.loads(source.facts)
         self._kernel = kernel
         self._text = source.text
@@ -91,6 +92,8 @@ class CudaKernel:
         self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
         self._records = any(f["records"] for f in self._functions)
         self._loaded: dict[int, _Loaded] = {}
+        self._entries: list[LoadedCode] = []
+        self._lock = threading.Lock()
         counts = (len(self._alignments), len(self._scalars), len(self._sizes))
         words = "".join("d" if v.dtype.is_float else "q" for v in self._scalars)
         self._packed = struct.Struct(f"<{counts[0]}q{words}{counts[2]}q")
@@ -107,17 +110,54 @@ class CudaKernel:
         context = int(device.call(api.cuCtxGetCurrent()))
         found = self._loaded.get(context)
         if found is None:
-            module = device.call(api.cuModuleLoadData(self._binary.data))
-            handles = []
-            for function in self._functions:
-                handle = device.call(api.cuModuleGetFunction(module, function["name"].encode()))
-                if function["shared"] > 48 * 1024:
-                    attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                    device.call(api.cuFuncSetAttribute(handle, attribute, function["shared"]))
-                handles.append(int(handle))
-            records = Records(api, self._sites) if self._records else None
-            found = self._loaded[context] = _Loaded(handles, int(device.call(api.cuCtxGetDevice())), records)
+            with self._lock:
+                found = self._loaded.get(context)
+                if found is None:
+                    with device.unrecorded(api):
+                        found = self._load(api, context)
         return found
+
+    def _load(self, api: Any, context: int) -> _Loaded:
+        module = device.call(api.cuModuleLoadData(self._binary.data))
+        handles = []
+        for function in self._functions:
+            handle = device.call(api.cuModuleGetFunction(module, function["name"].encode()))
+            if function["shared"] > 48 * 1024:
+                attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                device.call(api.cuFuncSetAttribute(handle, attribute, function["shared"]))
+            handles.append(int(handle))
+        records = Records(api, self._sites) if self._records else None
+        index = int(device.call(api.cuCtxGetDevice()))
+        self._loaded[context] = found = _Loaded(handles, index, records)
+        is_shared = int(device.shared_context(index)) == context
+        self._entries.append(LoadedCode(context=context, device=index, is_shared=is_shared, handles=tuple(handles)))
+        return found
+
+    # ---- launches by core's machine code ----
+
+    def native_launch(self) -> NativeLaunch | None:
+        """How core launches it; None for a kernel that asserts or prints, which is waited for."""
+        if self._records:
+            return None
+        steps = tuple(
+            NativeStep(
+                grid=_three(launch.grid), threads=(function["threads"], 1, 1), shared_bytes=function["shared"],
+                parameters=tuple((kind, place) for kind, place in function["params"]),
+            )
+            for launch, function in zip(self._kernel.launches, self._functions)
+        )  # fmt: skip
+        return NativeLaunch(
+            functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(self._alignments),
+            most_blocks=MAXIMUM_GRID,
+        )  # fmt: skip
+
+    def loaded_code(self) -> Sequence[LoadedCode]:
+        """Where it is loaded by now."""
+        return self._entries
+
+    def refuse(self, status: int) -> NoReturn:
+        """Raise E642 with the driver's words."""
+        device.refused(status)
 
     # ---- launches ----
 
@@ -126,7 +166,13 @@ class CudaKernel:
         values = dict(zip(self._sizes, sizes))
         values.update({v: int(x) for v, x in zip(self._scalars, scalars) if not v.dtype.is_float})
         self._check(pointers)
-        api = device.ready(pointers)
+        api = device.required()
+        with device.entered(api, pointers):
+            self._launch(api, pointers, scalars, sizes, values)
+
+    def _launch(
+        self, api: Any, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], values: dict[Any, int]
+    ) -> None:
         loaded = self._code(api)
         words = [*pointers, *(_bits(x, v.dtype) for x, v in zip(scalars, self._scalars)), *sizes]
         block = (ctypes.c_uint64 * (len(words) + 1))(*(int(w) & (1 << 64) - 1 for w in words), 0)
@@ -134,6 +180,9 @@ class CudaKernel:
             block[len(words)] = loaded.records.address
         base = ctypes.addressof(block)
         stream = device.current_stream(loaded.device)
+        if loaded.records is not None and device.is_recorded(api, stream):
+            reason = "it asserts or prints, so each launch waits for the end of the kernel"
+            raise catalogue.E643.error(kernel=self._kernel.name, reason=reason)
         grids = [fixed if fixed is not None else _grid(launch.grid, values) for fixed, launch in zip(self._grids, self._kernel.launches)]
         for number, function in enumerate(self._functions):
             places = self._places[number] + ([8 * len(words)] if function["records"] else [])
@@ -150,13 +199,15 @@ class CudaKernel:
             return
         pointers = self._packed.unpack_from(words)[: len(self._alignments)]
         self._check(pointers)
-        loaded = self._code(device.ready(pointers))
-        stream = device.current_stream(loaded.device)
         base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
-        for number, places in enumerate(self._places):
-            grid = self._grids[number]
-            assert grid is not None
-            self._start(loaded, number, grid, (ctypes.c_void_p * len(places))(*(base + p for p in places)), stream)
+        api = device.required()
+        with device.entered(api, pointers):
+            loaded = self._code(api)
+            stream = device.current_stream(loaded.device)
+            for number, places in enumerate(self._places):
+                grid = self._grids[number]
+                assert grid is not None
+                self._start(loaded, number, grid, (ctypes.c_void_p * len(places))(*(base + p for p in places)), stream)
 
     def _start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
         if min(grid) <= 0:
@@ -213,11 +264,17 @@ def _constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
 
 
 def _grid(grid: Sequence[Any], values: dict[Any, int]) -> tuple[int, int, int]:
-    extents = [evaluate_size(e, values) for e in grid]
-    if len(extents) > 3:
-        extents = [*extents[:2], prod(extents[2:])]
-    first, second, third = [*extents, *[1] * (3 - len(extents))]
+    first, second, third = (evaluate_size(e, values) for e in _three(grid))
     return first, second, third
+
+
+def _three(grid: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
+    """The extents of a grid as three: those from the third on in one, 1 where there are fewer."""
+    extents = [*grid, *[const(1)] * (3 - len(grid))]
+    third = extents[2]
+    for extent in extents[3:]:
+        third = Binary(op="mul", left=third, right=extent)
+    return extents[0], extents[1], third
 
 
 def disassembled(cubin: bytes) -> str:
@@ -248,5 +305,5 @@ def _tool(name: str) -> str | None:
 class CudaRuntime:
     """Loads cubins."""
 
-    def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CudaKernel:
+    def load(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> CudaKernel:
         return CudaKernel(binary, kernel, source)

@@ -43,7 +43,6 @@ from zellige.plugin.choices import (
     StagePass,
     Veto,
 )
-
 from zellige.plugin.native import DriverFunctions, LoadedCode, NativeKernel, NativeLaunch, NativeStep
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ class DriverFunctions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeStep:
-    """One launch of a kernel. ``grid`` are sizes of the kernel, ``threads`` the lanes of a block; ``parameters`` say of each parameter of the
-    code which argument it is: a place among the tensors, the scalars or the sizes, as ``CompiledKernel.launch`` counts them."""
+    """One launch of a kernel. ``grid`` are sizes of the kernel, ``threads`` the lanes of a block; ``parameters`` say of each parameter of
+    the code which argument it is: a place among the tensors, the scalars or the sizes, as ``CompiledKernel.launch`` counts them."""
 
     grid: tuple[Expr, Expr, Expr]
     threads: tuple[int, int, int]

@@ -173,6 +173,10 @@ E642 = code(
     "E642", "the device refused", "the device's driver answers: {what}",
     hint="the launch before may have failed: its error can show up here; `zellige doctor` says what works",
 )
+E643 = code(
+    "E643", "launch that cannot be recorded", "the launch of {kernel} cannot be recorded in a graph: {reason}",
+    hint="call it outside of the recording, or take the assertions and prints out of it",
+)
 E650 = code(
     "E650", "element outside its buffer", "{lanes}: element {index} of {buffer}, which has {extent}",
     hint="a kernel in bounds under the target `interp` shows a fault of the compiler's lowering: please report it",

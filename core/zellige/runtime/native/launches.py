@@ -25,7 +25,8 @@ _JOINS: Final = {
 
 
 class LaunchTable:
-    """The table in memory. ``address`` is what the head of the arguments' table names; the object must outlive the functions that use it."""
+    """The table in memory. ``address`` is what the head of the arguments' table names; the object must outlive the functions that use
+    it."""
 
     def __init__(self, words: Sequence[int]) -> None:
         self._block = (ctypes.c_int64 * len(words))(*words)

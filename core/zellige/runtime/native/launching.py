@@ -1,7 +1,7 @@
 """The launching code as LLVM IR: arguments are checked, packed and handed to a driver without a step of Python.
 
-In: the function that packs (:mod:`zellige.runtime.native.stub`). Out: ``zellige_launch`` in the same module, a Python function of positional
-arguments. It returns the driver's answer as a number, 0 for success; None, with nothing launched, where Python has to look: at
+In: the function that packs (:mod:`zellige.runtime.native.stub`). Out: ``zellige_launch`` in the same module, a Python function of
+positional arguments. It returns the driver's answer as a number, 0 for success; None, with nothing launched, where Python has to look: at
 arguments that the packing code does not know, a context that the code is not loaded in, a grid that the driver does not take.
 
 The driver's launch has the form that drivers of machines with lanes share: ``int start(handle, grid x, y, z, lanes x, y, z, shared bytes,

@@ -1,7 +1,7 @@
 """The packing and launching code in this process.
 
-In: nothing. Out: :func:`packing_function` and :func:`launching_function`, which make a Python function from a table. The machine code is made once and kept in the
-cache, so that a later process only links it. Where the interpreter is another than the one described in
+In: nothing. Out: :func:`packing_function` and :func:`launching_function`, which make a Python function from a table. The machine code is
+made once and kept in the cache, so that a later process only links it. Where the interpreter is another than the one described in
 :mod:`zellige.runtime.native.layout`, or a trial call does not give what it should, there is no packing code and every call goes through
 Python.
 """
@@ -73,8 +73,8 @@ def packing_function(table: bytes, store: CodeStore | None) -> Pack | None:
 
 
 def launching_function(table: bytes, store: CodeStore | None) -> Start | None:
-    """A Python function that packs its arguments as ``table`` says and launches them as the table of launches does that it names; None where
-    there is no such code."""
+    """A Python function that packs its arguments as ``table`` says and launches them as the table of launches does that it names; None
+    where there is no such code."""
     with _lock:
         linked = _linked(store)
     return None if linked is None else linked.function(table, _LAUNCH)

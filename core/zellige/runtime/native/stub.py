@@ -133,8 +133,8 @@ def _emit_pack(module: ir.Module, outside: Outside, words: ir.Function) -> None:
 
 
 class _Words(Function):
-    """``zellige_words(table, arguments, count, words, device)``: checks the arguments and writes pointers, scalars and sizes to ``words`` and
-    the device of the first tensor to ``device`` (-1: there is none). Returns 0, or 1 where the call is not one that it knows."""
+    """``zellige_words(table, arguments, count, words, device)``: checks the arguments and writes pointers, scalars and sizes to ``words``
+    and the device of the first tensor to ``device`` (-1: there is none). Returns 0, or 1 where the call is not one that it knows."""
 
     def __init__(self, module: ir.Module, outside: Outside) -> None:
         super().__init__(module, WORDS, _I32, (_PTR, _PTR, _I64, _PTR, _PTR))

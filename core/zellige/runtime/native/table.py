@@ -29,8 +29,8 @@ _DTYPES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """Types of tensors that share one way to describe themselves: at most two, the address of the function that does it, and of the one that
-    tells which stream their framework has current on a device (0: none)."""
+    """Types of tensors that share one way to describe themselves: at most two, the address of the function that does it, and of the one
+    that tells which stream their framework has current on a device (0: none)."""
 
     types: tuple[type, ...]
     read: int
