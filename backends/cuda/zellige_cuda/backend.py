@@ -145,7 +145,10 @@ class CudaBackend:
         module = lower(planned, lane_machine(arch, ctx.capabilities), synchronises=ctx.options.synchronise_shared)
         spelling = CudaSpelling(arch.number, is_fast=ctx.options.fast_math)
         text = print_module(module, spelling)
-        facts, spans = facts_of(module, planned.kernel, spelling.sites, arch.name), tuple(site.span for site in spelling.sites)
+        facts, spans = (
+            facts_of(module, planned.kernel, spelling.sites, arch.name, ctx.options.compile_flags),
+            tuple(site.span for site in spelling.sites),
+        )
         emitted = Emitted(text=text, format="CUDA C++", facts=facts, spans=spans)
         return simulated(emitted, module, planned.kernel) if ctx.target.is_simulated else emitted
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.simt.functions import plain_function
+from zellige.simt.functions import IN_PARTS, plain_function
 from zellige.simt.printer import C_INTEGERS, is_narrow
 
 INLINE: Final = "static __device__ __forceinline__"
@@ -219,16 +219,23 @@ def _mma(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
 
 
 def _cp_async(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    """PTX ISA 8.8, 9.7.9.25: cp.async; with a condition, zeros where it is False."""
-    size, is_tested = int(match[1]), bool(match[2])
+    """PTX ISA 8.8, 9.7.9.25: cp.async; with a condition, zeros where it is False. By single elements it lands at once."""
+    size, part, is_tested = int(match[1]), int(match[2]), bool(match[3])
     cached = "cg" if size == 16 else "ca"
     extra, tail = (", bool valid", f', "r"(valid ? {size} : 0)') if is_tested else ("", "")
-    return (
-        f"{_D} void {match[0]}(unsigned int to, const void* from{extra}) {{\n"
+    whole = (
         f'  asm volatile("cp.async.{cached}.shared.global [%0], [%1], {size}{", %2" if is_tested else ""};" '
-        f':: "r"(to), "l"(from){tail} : "memory");\n}}',
-        (),
+        f':: "r"(to), "l"(from){tail} : "memory");\n'
     )
+    kind = C_INTEGERS[8 * part][1]
+    value = f"{'valid ? ' if is_tested else ''}(({'const '}{kind}*)from)[i]{' : 0' if is_tested else ''}"
+    word, letter = ("unsigned short", "h") if part <= 2 else (kind, "r" if part == 4 else "l")
+    parts = (
+        f"  #pragma unroll\n  for (int i = 0; i < {size // part}; ++i)\n"
+        f'    asm volatile("st.shared.b{8 * part} [%0], %1;" :: "r"(to + {part} * i), "{letter}"(({word})({value})) : "memory");\n'
+    )
+    head = f"{_D} void {match[0]}(unsigned int to, const void* from{extra}) {{\n"
+    return f"{head}{IN_PARTS}\n{parts}#else\n{whole}#endif\n}}", ()
 
 
 _MADE = (
@@ -238,5 +245,5 @@ _MADE = (
     (r"atomic_(add|sub|mul|max|min|and|or|xor|exchange)_(\w+)", _atomic),
     (r"(ld|st)matrix_x(\d)(_trans)?", _matrix),
     (r"(mma_\w+?)__((?:\d+[rfd]_?)+)", _mma),
-    (r"cp_async_(\d+)(_if)?", _cp_async),
+    (r"cp_async_(\d+)_(\d+)(_if)?", _cp_async),
 )

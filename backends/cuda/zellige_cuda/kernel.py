@@ -25,18 +25,26 @@ from zellige.ir.expr import Binary, Expr, const
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
-from zellige.simt.alignment import require, required
+from zellige.simt.alignment import preferred, require, required
 from zellige.simt.ir import Module, Pointer
 from zellige.simt.printer import bits_of
 from zellige_cuda import device
+from zellige_cuda.compiler import compile_cubin
 from zellige_cuda.records import Records, Site, uses_records
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 
 
-def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str) -> str:
+ELEMENTWISE = "-DELEMENTWISE"
+"""Defined where a tensor does not begin at a multiple of its widest access: wide accesses are made element by element."""
+TENSORS_MEET = "-DTENSORS_MEET"
+"""Defined where a tensor that is only read is also written under another name."""
+
+
+def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, flags: Sequence[str] = ()) -> str:
     """What a launch must know beside the code: names, lanes, shared memory, which argument each parameter is, how wide the widest access
-    to each tensor is, and what the places that report say."""
+    to each tensor is (and the widest that cannot be made in parts), which tensors are written, what the places that report say, and the
+    compiler's ``flags``."""
     tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
     scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
     sizes = list(size_vars(kernel))
@@ -48,16 +56,24 @@ def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str) -
             return ["scalar", scalars.index(param.var)]
         return ["size", sizes.index(param.var)]
 
-    alignments = [1] * len(tensors)
+    alignments, needed = [1] * len(tensors), [1] * len(tensors)
+    written: set[int] = set()
     functions = []
     for f in module.functions:
-        for tensor, bytes_of in required(f).items():
-            index = tensors.index(tensor)
-            alignments[index] = max(alignments[index], bytes_of)
+        for widths, found in ((alignments, preferred(f)), (needed, required(f))):
+            for tensor, bytes_of in found.items():
+                index = tensors.index(tensor)
+                widths[index] = max(widths[index], bytes_of)
+        written.update(tensors.index(p.tensor) for p in f.params if isinstance(p, Pointer) and p.is_written)
         params = [place(p) for p in f.params]
         functions.append({"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": params, "records": uses_records(f)})
     places = [[*site.facts(), number] for number, site in enumerate(sites)]
-    return json.dumps({"functions": functions, "alignments": alignments, "sites": places, "arch": arch})
+    return json.dumps(
+        {
+            "functions": functions, "alignments": alignments, "needed": needed, "written": sorted(written), "sites": places, "arch": arch,
+            "flags": list(flags),
+        }
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -86,12 +102,16 @@ class CudaKernel:
         self._functions = functions_of(source)
         self._arch: str = facts["arch"]
         self._alignments: list[int] = facts["alignments"]
+        self._needed: list[int] = facts["needed"]
+        self._written: list[int] = facts["written"]
+        self._flags: list[str] = facts["flags"]
         self._sites = [Site.of(site, source.spans) for site in facts["sites"]]
         self._sizes = list(size_vars(kernel))
         self._tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
         self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
         self._records = any(f["records"] for f in self._functions)
-        self._loaded: dict[int, _Loaded] = {}
+        self._loaded: dict[tuple[int, tuple[str, ...]], _Loaded] = {}
+        self._variants: dict[tuple[str, ...], bytes] = {(): binary.data}
         self._entries: list[LoadedCode] = []
         self._lock = threading.Lock()
         counts = (len(self._alignments), len(self._scalars), len(self._sizes))
@@ -105,20 +125,22 @@ class CudaKernel:
 
     # ---- code in a context ----
 
-    def _code(self, api: Any) -> _Loaded:
-        """The functions in the current context."""
-        context = int(device.call(api.cuCtxGetCurrent()))
+    def _code(self, api: Any, defines: tuple[str, ...]) -> _Loaded:
+        """The functions in the current context, of the text compiled with ``defines``."""
+        context = int(device.call(api.cuCtxGetCurrent())), defines
         found = self._loaded.get(context)
         if found is None:
             with self._lock:
                 found = self._loaded.get(context)
                 if found is None:
                     with device.unrecorded(api):
-                        found = self._load(api, context)
+                        found = self._load(api, *context)
         return found
 
-    def _load(self, api: Any, context: int) -> _Loaded:
-        module = device.call(api.cuModuleLoadData(self._binary.data))
+    def _load(self, api: Any, context: int, defines: tuple[str, ...]) -> _Loaded:
+        if defines not in self._variants:
+            self._variants[defines] = compile_cubin(self._text, "kernel", self._arch, (*self._flags, *defines))[0]
+        module = device.call(api.cuModuleLoadData(self._variants[defines]))
         handles = []
         for function in self._functions:
             handle = device.call(api.cuModuleGetFunction(module, function["name"].encode()))
@@ -128,9 +150,10 @@ class CudaKernel:
             handles.append(int(handle))
         records = Records(api, self._sites) if self._records else None
         index = int(device.call(api.cuCtxGetDevice()))
-        self._loaded[context] = found = _Loaded(handles, index, records)
-        is_shared = int(device.shared_context(index)) == context
-        self._entries.append(LoadedCode(context=context, device=index, is_shared=is_shared, handles=tuple(handles)))
+        self._loaded[context, defines] = found = _Loaded(handles, index, records)
+        if not defines:
+            is_shared = int(device.shared_context(index)) == context
+            self._entries.append(LoadedCode(context=context, device=index, is_shared=is_shared, handles=tuple(handles)))
         return found
 
     # ---- launches by core's machine code ----
@@ -148,8 +171,13 @@ class CudaKernel:
         )  # fmt: skip
         return NativeLaunch(
             functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(self._alignments),
-            most_blocks=MAXIMUM_GRID,
+            most_blocks=MAXIMUM_GRID, apart=self._apart(),
         )  # fmt: skip
+
+    def _apart(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of tensors that the code takes for different arrays: those that it writes and all others."""
+        others = range(len(self._tensors))
+        return tuple((w, i) for w in self._written for i in others if i != w and (i < w or i not in self._written))
 
     def loaded_code(self) -> Sequence[LoadedCode]:
         """Where it is loaded by now."""
@@ -165,15 +193,16 @@ class CudaKernel:
         """Put every launch into the caller's stream, in order."""
         values = dict(zip(self._sizes, sizes))
         values.update({v: int(x) for v, x in zip(self._scalars, scalars) if not v.dtype.is_float})
-        self._check(pointers)
+        defines = self._defines(tuple(pointers))
         api = device.required()
         with device.entered(api, pointers):
-            self._launch(api, pointers, scalars, sizes, values)
+            self._launch(api, pointers, scalars, sizes, values, defines)
 
     def _launch(
-        self, api: Any, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], values: dict[Any, int]
-    ) -> None:
-        loaded = self._code(api)
+        self, api: Any, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], values: dict[Any, int],
+        defines: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        loaded = self._code(api, defines)
         words = [*pointers, *(_bits(x, v.dtype) for x, v in zip(scalars, self._scalars)), *sizes]
         block = (ctypes.c_uint64 * (len(words) + 1))(*(int(w) & (1 << 64) - 1 for w in words), 0)
         if loaded.records is not None:
@@ -198,11 +227,11 @@ class CudaKernel:
             self.launch(values[:tensors], values[tensors : tensors + scalars], values[tensors + scalars :])
             return
         pointers = self._packed.unpack_from(words)[: len(self._alignments)]
-        self._check(pointers)
+        defines = self._defines(pointers)
         base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
         api = device.required()
         with device.entered(api, pointers):
-            loaded = self._code(api)
+            loaded = self._code(api, defines)
             stream = device.current_stream(loaded.device)
             for number, places in enumerate(self._places):
                 grid = self._grids[number]
@@ -219,10 +248,17 @@ class CudaKernel:
         if status:
             device.refused(status)
 
-    def _check(self, pointers: Sequence[int]) -> None:
-        for pointer, alignment, tensor in zip(pointers, self._alignments, self._tensors):
-            if pointer % alignment:
+    def _defines(self, pointers: tuple[int, ...]) -> tuple[str, ...]:
+        """What must be defined for tensors that lie so; arrays that overlap in another way than wholly are taken for distinct."""
+        found: tuple[str, ...] = ()
+        if any(pointer % alignment for pointer, alignment in zip(pointers, self._alignments)):
+            for pointer, alignment, tensor in zip(pointers, self._needed, self._tensors):
                 require(tensor.name, str(tensor.dtype), alignment, pointer, tensor.dtype.bytes)
+            found = (ELEMENTWISE,)
+        if len(set(pointers)) < len(pointers):
+            if any(pointers[i] and pointers.count(pointers[i]) > 1 for i in self._written):
+                found = (*found, TENSORS_MEET)
+        return found
 
     # ---- looking at it ----
 

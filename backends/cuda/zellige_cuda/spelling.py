@@ -63,7 +63,7 @@ class CudaSpelling(PlainSpelling):
 
     def reserved(self) -> frozenset[str]:
         special = ("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed")
-        return super().reserved() | frozenset(special)
+        return super().reserved() | frozenset((*special, "LANES", "BLOCKS_BESIDE"))
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
         given = [*params, PARAMETER] if uses_records(function) else params
@@ -221,9 +221,10 @@ class CudaSpelling(PlainSpelling):
     def _async_copy(self, printer: Printer, node: AsyncCopy) -> str:
         target = self._shared_at(printer, node.target, node.target_index)
         source = printer.address(node.source, node.source_index)
+        name = f"cp_async_{node.size}_{min(node.size, max(1, node.source.dtype.scalar.bytes))}"
         if node.is_valid is None:
-            return f"{printer.need(f'cp_async_{node.size}')}({target}, {source});"
-        return f"{printer.need(f'cp_async_{node.size}_if')}({target}, {source}, {printer.value(node.is_valid)});"
+            return f"{printer.need(name)}({target}, {source});"
+        return f"{printer.need(f'{name}_if')}({target}, {source}, {printer.value(node.is_valid)});"
 
 
 def _operands_of(form: ProductForm) -> tuple[tuple[Distribution, DType], ...]:

@@ -43,13 +43,15 @@ class NativeStep:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeLaunch:
     """All launches of a kernel in order. ``device_type`` is DLPack's number of the devices that its tensors lie on, ``alignments`` what the
-    code asks of each tensor's address in bytes, ``most_blocks`` the largest grid that the driver takes."""
+    code asks of each tensor's address in bytes, ``most_blocks`` the largest grid that the driver takes. A call in which a pair of tensors
+    of ``apart`` begins at one address (other than 0) is left to ``launch``."""
 
     functions: DriverFunctions
     device_type: int
     steps: tuple[NativeStep, ...]
     alignments: tuple[int, ...]
     most_blocks: tuple[int, int, int]
+    apart: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """How a thread-level program needs its tensors aligned.
 
-In: a :class:`~zellige.simt.ir.Function`. Out: for each tensor the widest access that a lane makes to it, in bytes: its address must be a
-multiple of that. :func:`require` refuses an address that is not (E610).
+In: a :class:`~zellige.simt.ir.Function`. Out: for each tensor the widest access that a lane makes to it in bytes (:func:`preferred`), of
+which its address should be a multiple: where it is not, the same text is compiled once more with accesses of single elements; and the
+widest that cannot be taken apart (:func:`required`), which is the element's, or that of a wide atomic operation. :func:`require` refuses an
+address that is no multiple of the latter (E610).
 """
 
 from __future__ import annotations
@@ -14,9 +16,20 @@ from zellige.simt.ir import AsyncCopy, Function, Pointer
 
 
 def required(function: Function) -> dict[Buffer, int]:
-    """The alignment in bytes by the ``tensor`` of each pointer."""
+    """Bytes by the ``tensor`` of each pointer: an address that is no multiple of them is refused."""
+    return _widest(function, are_parts_enough=True)
+
+
+def preferred(function: Function) -> dict[Buffer, int]:
+    """Bytes by the ``tensor`` of each pointer: with an address that is no multiple of them, every wide access is made in parts."""
+    return _widest(function, are_parts_enough=False)
+
+
+def _widest(function: Function, *, are_parts_enough: bool) -> dict[Buffer, int]:
     found = {p.buffer: p.buffer.dtype.bytes for p in function.params if isinstance(p, Pointer)}
     for node in walk(function):
+        if are_parts_enough and not isinstance(node, Atomic):
+            continue
         match node:
             case Load(buffer=buffer) | Store(buffer=buffer) | Atomic(buffer=buffer) if buffer.root in found:
                 found[buffer.root] = max(found[buffer.root], buffer.dtype.bytes)

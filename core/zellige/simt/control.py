@@ -57,6 +57,7 @@ from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, LaneHome, SharedHome
 from zellige.simt.ir import THREAD
+from zellige.simt.written_out import is_written_out
 
 SHAREABLE = (GlobalHome, SharedHome)
 
@@ -414,6 +415,9 @@ def _for(ctx: Context, statement: For) -> None:
             scope.add_variable(statement.var, None, None)
         emit_body(ctx, channels.filled_late(ctx, statement.body))
     kind = statement.kind if isinstance(statement.kind, (Unrolled, Serial)) else Serial()
+    if is_written_out(ctx, statement):
+        kind = Unrolled()
+        ctx.notes.append(f"the iterations over {statement.var.name} are written out: what they load is kept in registers")
     ctx.code.emit(rebuilt(statement, start=start, stop=stop, step=step, kind=kind, body=tuple(body)))
 
 

@@ -328,6 +328,30 @@ def _next_after(match: re.Match[str]) -> Text:
     return f"@inline {kind} {match[0]}({kind} a, {kind} b) {{\n  {head}\n  " + "\n  ".join(lines) + "\n}", (decode, encode)
 
 
+IN_PARTS: Final = "#ifdef ELEMENTWISE"
+"""Defined where a tensor begins between the accesses of several elements that a program makes: they are made one by one."""
+
+
+def _wide_access(match: re.Match[str]) -> Text:
+    """Several elements of a tensor at once, or one after the other."""
+    word, size, part = match[1], int(match[2]), int(match[3])
+    whole, kind = f"wide{size}", C_INTEGERS[8 * part][1]
+    parts = f"{IN_PARTS}\n  alignas({size}) {kind} parts[{size // part}];\n"
+    loop = f"  #pragma unroll\n  for (int i = 0; i < {size // part}; ++i)"
+    if word == "load":
+        return (
+            f"{_MARK} {whole} {match[0]}(const void* from) {{\n{parts}"
+            f"{loop} parts[i] = ((const {kind}*)from)[i];\n  return *({whole}*)parts;\n"
+            f"#else\n  return *(const {whole}*)from;\n#endif\n}}",
+            (),
+        )
+    return (
+        f"{_MARK} void {match[0]}(void* to, {whole} x) {{\n{parts}"
+        f"  *({whole}*)parts = x;\n{loop} (({kind}*)to)[i] = parts[i];\n#else\n  *({whole}*)to = x;\n#endif\n}}",
+        (),
+    )
+
+
 _MADE: Final[tuple[tuple[str, Callable[[re.Match[str]], Text]], ...]] = (
     (r"splat(\d+)_(\w+)", _splat),
     (r"float_(max|min|max_nan|min_nan|truncdiv|truncmod|floormod|floordiv)(32|64)", _float_operation),
@@ -336,4 +360,5 @@ _MADE: Final[tuple[tuple[str, Callable[[re.Match[str]], Text]], ...]] = (
     (r"rounded_(\w+?)_(nearest_even|toward_zero|down|up)(_saturated)?", _rounded),
     (r"(u?int\d+)_of_(float32|float64)_saturated", _to_integer),
     (r"nextafter_(\w+)", _next_after),
+    (r"(load|store)(\d+)_(\d+)", _wide_access),
 )

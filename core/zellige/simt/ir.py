@@ -385,7 +385,8 @@ class Tile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
     """A tensor argument: the address of ``buffer`` (rank 1; its one extent is an expression of the scalars). ``tensor`` is the tile IR's
-    buffer. ``alignment`` in bytes is what the caller guarantees, ``is_written`` whether any lane writes it."""
+    buffer. ``alignment`` in bytes is what the caller guarantees, ``is_written`` whether any lane writes it, ``is_aliased`` whether what is
+    written through another pointer may be read through this one (a launch with such tensors takes a text without the promise)."""
 
     buffer: Buffer
     tensor: Buffer

@@ -197,7 +197,8 @@ class _Lowering:
             size = span.expression()
         memory = Buffer(name=tensor.name, dtype=dtype, shape=(size,), space="global", span=tensor.span)
         context.homes[tensor] = GlobalHome(memory=memory, extents=tensor.shape, strides=tuple(strides))
-        return Pointer(buffer=memory, tensor=tensor, alignment=TENSOR_ALIGNMENT, is_written=tensor in context.written_tensors)
+        is_written = tensor in context.written_tensors
+        return Pointer(buffer=memory, tensor=tensor, alignment=TENSOR_ALIGNMENT, is_written=is_written, is_aliased=is_written)
 
     def _shared_tiles(self, context: Context, solution: Solution) -> None:
         """Shared buffers, and fragments that live in shared memory, one after the other."""

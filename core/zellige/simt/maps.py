@@ -15,7 +15,7 @@ from zellige.dtypes import DType
 from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
 from zellige.ir.stmt import Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
 from zellige.ir.traverse import substitute, walk
-from zellige.simt import elements
+from zellige.simt import elements, shared_divisors
 from zellige.simt.context import Context, Point, conjunction
 from zellige.simt.distribution import Distribution, distribute, number, times
 from zellige.simt.homes import (
@@ -80,6 +80,9 @@ def _emit_dynamic(ctx: Context, statement: Map) -> None:
 
 
 def _emit_distributed(ctx: Context, statement: Map, distribution: Distribution) -> None:
+    statement, before = shared_divisors.with_reciprocals(ctx, statement, distribution)
+    for computed, held in before:
+        _emit_distributed(ctx, computed, held)
     inner = len(distribution.shape) - 1
     vector = _neighbours(distribution, inner)
     wide = _wide_accesses(ctx, statement, distribution, vector) if vector > 1 else _Wide(1, (), ())

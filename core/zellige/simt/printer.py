@@ -78,7 +78,8 @@ class Spelling(Protocol):
     for a helper by name, whose definition :meth:`helper` gives."""
 
     def opening(self) -> str:
-        """The lines that every translation unit begins with: types of 2 to 16 bytes for wide accesses named ``wide<bytes>``."""
+        """The lines that every translation unit begins with: types of 2 to 16 bytes for wide accesses named ``wide<bytes>``, and the macro
+        ``APART``, which promises of a pointer that what is written through others is not read through it."""
         ...
 
     def reserved(self) -> frozenset[str]:
@@ -239,7 +240,7 @@ class Printer:
             self._open[0].add(param.var)
             return f"const {self.type(param.var.dtype)} {self.name(param.var)}"
         const = "" if param.is_written else "const "
-        restrict = "" if param.is_aliased else "__restrict__ "
+        restrict = "" if param.is_aliased else "APART "
         return f"{const}{self.type(param.buffer.dtype)}* {restrict}{self.name(param.buffer)}"
 
     def _line(self, text: str) -> None:
@@ -285,7 +286,10 @@ class Printer:
             case Assign(var=var, value=value):
                 self._line(f"{self.name(var)} = {self.value(value)};")
             case Store(buffer=buffer, indices=(index,), value=value):
-                self._line(f"{self.element(buffer, index)} = {self.value(value)};")
+                if self._is_wide_global(buffer):
+                    self._line(f"{self.need(f'store{_parts(buffer)}')}({self.address(buffer, index)}, {self.value(value)});")
+                else:
+                    self._line(f"{self.element(buffer, index)} = {self.value(value)};")
             case If():
                 self._if(statement)
             case For():
@@ -417,6 +421,11 @@ class Printer:
         const = "const " if self._is_read_only(root) else ""
         return f"(({const}{self.type(buffer.dtype)}*){name})"
 
+    @staticmethod
+    def _is_wide_global(buffer: Buffer) -> bool:
+        """Whether an access takes several elements of a tensor, whose address a launch may find aligned to single ones only."""
+        return buffer.dtype.lanes > 1 and buffer.root.space == "global"
+
     def _is_read_only(self, root: Buffer) -> bool:
         return any(isinstance(p, Pointer) and p.buffer is root and not p.is_written for p in self.function.params)
 
@@ -451,6 +460,8 @@ class Printer:
                 return self.constant(node)
             case Var():
                 return self.name(node)
+            case Load(buffer=buffer) if self._is_wide_global(buffer):
+                return f"{self.need(f'load{_parts(buffer)}')}({self.address(buffer, node.indices[0])})"
             case Load(buffer=buffer):
                 return f"{self._memory(buffer)}[{self._index(node.indices[0])}]"
             case Unary():
@@ -628,6 +639,11 @@ class Printer:
             return self._wrapped(bits, target) if target.is_integer else bits
         name = "float64_of_bits" if target.name == "float64" else "float32_of_bits"
         return f"{self.need(name)}({value})"
+
+
+def _parts(buffer: Buffer) -> str:
+    """The end of the names of the helpers ``load<bytes>_<bytes of an element>`` and ``store...``, which take an address."""
+    return f"{buffer.dtype.bytes}_{max(1, buffer.dtype.scalar.bytes)}"
 
 
 def _operands(node: Expr) -> tuple[Expr, ...]:

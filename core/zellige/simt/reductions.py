@@ -33,6 +33,9 @@ from zellige.simt.homes import (
 )
 from zellige.simt.ir import LANE, WARP
 
+OWN_SCRATCH_BYTES = 512
+"""Shared memory up to which a reduction has its own: the barrier that frees memory of all operations is then not waited for."""
+
 
 def emit_reduce(ctx: Context, reduce: Reduce) -> None:
     """The reduction of constant extents, combined with what its target holds where the author asks for that."""
@@ -117,18 +120,24 @@ def _among_warps(
     rows = 1
     for dimension in range(len(kept)):
         rows *= result.covered(dimension)
-    memory = ctx.scratch_memory(sums.dtype, rows * parts)
+    memory: Buffer
+    resource: object
+    if rows * parts * max(1, sums.dtype.bytes) <= OWN_SCRATCH_BYTES:
+        memory = resource = ctx.kept_memory(f"{reduce.dst.buffer.name}_parts", sums.dtype, rows * parts)
+    else:
+        memory = ctx.scratch_memory(sums.dtype, rows * parts)
+        resource = ctx.scratch
     writes = [
         Compare(op="eq", left=digit_value(LANE, d, ctx.lanes), right=number(0))
         for d in source.of_source("lane")
         if d.dimension is None or d.dimension == reduce.axis
     ]
     writes += [Compare(op="eq", left=digit_value(WARP, d, count), right=number(0)) for d in source.of_source("warp") if d.dimension is None]
-    ctx.code.touch(writes=(ctx.scratch,), span=reduce.span)
+    ctx.code.touch(writes=(resource,), span=reduce.span)
     with ctx.when(conjunction(writes)), ctx.loop("r", result.registers, is_unrolled=True) as r:
         place = added((times(_row(ctx, result, r), parts), part))
         ctx.code.emit(Store(buffer=memory, indices=(place,), value=Load(buffer=sums, indices=(r,))))
-    ctx.code.touch(reads=(ctx.scratch,), span=reduce.span)
+    ctx.code.touch(reads=(resource,), span=reduce.span)
     with ctx.loop("r", result.registers, is_unrolled=True) as r:
         row = ctx.value("row", times(_row(ctx, result, r), parts))
         total: Expr = Load(buffer=memory, indices=(row,))

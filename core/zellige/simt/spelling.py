@@ -28,9 +28,10 @@ MATH32: Final = {
 
 WIDE: Final = (
     "typedef unsigned char wide1;\ntypedef unsigned short wide2;\ntypedef unsigned int wide4;\n"
-    "struct alignas(8) wide8 { unsigned int x, y; };\nstruct alignas(16) wide16 { unsigned int x, y, z, w; };"
+    "struct alignas(8) wide8 { unsigned int x, y; };\nstruct alignas(16) wide16 { unsigned int x, y, z, w; };\n"
+    "#ifdef TENSORS_MEET\n#define APART\n#else\n#define APART __restrict__\n#endif"
 )
-"""Types of wide accesses."""
+"""Types of wide accesses, and what is promised of a tensor that is only read, unless TENSORS_MEET: it is written under no other name."""
 
 
 class PlainSpelling:
@@ -49,7 +50,7 @@ class PlainSpelling:
         return WIDE
 
     def reserved(self) -> frozenset[str]:
-        return frozenset((*MATH32, *MATH32.values()))
+        return frozenset((*MATH32, *MATH32.values(), "APART", "TENSORS_MEET", "ELEMENTWISE"))
 
     def helper(self, name: str) -> tuple[str, tuple[str, ...]]:
         """The definition of a function and the names it uses. Raises InternalError for a name that is none."""

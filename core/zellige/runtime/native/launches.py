@@ -68,6 +68,8 @@ def launch_table(described: NativeLaunch, words: Words, stream: int) -> LaunchTa
         tail += passed
         records += record
     head = [0] * steps_at
+    head[Launching.APART], head[Launching.APART_AT] = len(described.apart), behind + len(tail)
+    tail += [place for pair in described.apart for place in pair]
     functions = described.functions
     head[Launching.START], head[Launching.CURRENT] = functions.start, functions.current
     head[Launching.ENTER], head[Launching.LEAVE] = functions.enter, functions.leave

@@ -49,6 +49,7 @@ class Launcher(Function):
         self.addresses, self.singles = self.cells(_I64(layout.MOST_PASSED)), self.cells(_I64(layout.MOST_PASSED))
         self.words = self.cells(self.word(self.table, Head.SPARE))
         self.require(self.is_equal(b.call(self.pack, [self.table, given, count, self.words, self.device_cell]), _I32(0)))
+        self.see_apart()
         self.device = self.device_number()
         self.choose_context()
         steps = self.word(self.launching, Launching.STEPS)
@@ -63,6 +64,15 @@ class Launcher(Function):
         none = self.word(self.table, Head.NONE, _PTR)
         b.call(self.outside.increase, [none])
         b.ret(none)
+
+    def see_apart(self) -> None:
+        """Tensors that the code takes for different arrays begin at different addresses, or there are none."""
+        b = self.b
+        pairs = self.at(self.launching, b.mul(self.word(self.launching, Launching.APART_AT), _I64(8)))
+        with self.loop(self.word(self.launching, Launching.APART)) as number:
+            pair = self.at(pairs, b.mul(number, _I64(16)))
+            first, second = (self.word(self.words, self.word(pair, place)) for place in range(2))
+            self.require(b.or_(b.not_(self.is_equal(first, second)), self.is_equal(first, _I64(0))))
 
     def cells(self, count: Any) -> Any:
         """Room for that many words."""

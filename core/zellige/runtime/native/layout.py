@@ -132,7 +132,8 @@ MOST_DEPTH: Final = 16
 class Launching(IntEnum):
     """Words at the start of the table of launches. Addresses of functions, 0 where there is none: ``START`` is the driver's launch,
     ``CURRENT`` gives the calling thread's context, ``ENTER`` and ``LEAVE`` change it and put it back, ``STREAM`` gives the framework's
-    stream on a device. ``STEPS_AT`` is the word at which the records of launches begin."""
+    stream on a device. ``STEPS_AT`` is the word at which the records of launches begin, ``APART_AT`` that at which ``APART`` pairs of
+    packed words begin, whose addresses must differ."""
 
     START = 0
     CURRENT = 1
@@ -146,7 +147,9 @@ class Launching(IntEnum):
     MOST_X = 9
     MOST_Y = 10
     MOST_Z = 11
-    WORDS = 12
+    APART = 12
+    APART_AT = 13
+    WORDS = 14
 
 
 class Context(IntEnum):

@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from zellige.diagnostics import InternalError, catalogue
 from zellige.interp.memory import memory_at
 from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary, Emitted
-from zellige.simt.alignment import require, required
+from zellige.simt.alignment import preferred, require, required
+from zellige.simt.homes import TENSOR_ALIGNMENT
 from zellige.simt.ir import Module, Pointer
 from zellige.simt.simulate.run import simulate
 
@@ -61,15 +64,25 @@ class SimulatedKernel:
         tensors = [p.buffer for p in self._kernel.params if isinstance(p, TensorParam)]
         addresses = dict(zip(tensors, pointers))
         memories: dict[Buffer, Any] = {}
+        moved: dict[int, tuple[Any, Any]] = {}
         for function in self.module.functions:
-            alignments = required(function)
+            alignments, widths = required(function), preferred(function)
             for param in function.params:
                 if isinstance(param, Pointer):
                     address, tensor = addresses[param.tensor], param.tensor
                     require(tensor.name, str(tensor.dtype), alignments[tensor], address, tensor.dtype.bytes)
                     elements = max(0, evaluate_size(param.buffer.shape[0], numbers)) if address else 0
-                    memories[param.tensor] = memory_at(address, elements * param.buffer.dtype.bytes).cells
+                    cells = memory_at(address, elements * param.buffer.dtype.bytes).cells
+                    memories[param.tensor] = cells
+                    if address % widths[tensor]:
+                        held, copy = moved.get(address, (cells[:0], cells))
+                        if len(held) < len(cells):
+                            copy = _aligned(cells)
+                            moved[address] = cells, copy
+                        memories[param.tensor] = copy
         simulate(self.module, memories, given)
+        for cells, copy in moved.values():
+            cells[:] = copy
 
     def source(self) -> str:
         """The program as the backend prints it."""
@@ -80,6 +93,14 @@ class SimulatedKernel:
         raise catalogue.E440.error(
             self._kernel.span, target="simulated", what="machine code", known="the same target without the flag 'simulate' has it"
         )
+
+
+def _aligned(cells: Any) -> Any:
+    """A copy that begins at a multiple of every access: what a machine does in parts is done to it at once."""
+    room = np.empty(len(cells) + TENSOR_ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % TENSOR_ALIGNMENT
+    room[start : start + len(cells)] = cells
+    return room[start : start + len(cells)]
 
 
 class SimulatedRuntime:
