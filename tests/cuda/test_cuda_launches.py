@@ -257,7 +257,7 @@ def test_the_memory_decides_the_device_and_the_callers_stays(two: Two) -> None:
     kernel = compiled(scaled)
     kernel.launch([4096, 4096 * 3], [900], [])
     assert (two.seen, two.stack, two.launches[0]["stream"]) == ([78], [77], 101)
-    kernel.launch([8192, 8192], [900], [])
+    kernel.launch([8192, 8192 * 3], [900], [])
     assert (two.seen, two.stack, two.launches[1]["stream"]) == ([78, 77], [77], 100)
     assert [(e.context, e.device, e.is_shared) for e in kernel.loaded_code()] == [(78, 1, True), (77, 0, True)]
     two.stack = [0]

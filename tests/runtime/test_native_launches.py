@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
@@ -340,6 +341,22 @@ def test_contexts_beyond_the_room_are_pythons(monkeypatch: pytest.MonkeyPatch) -
 def test_what_does_not_fit_is_left_to_python(monkeypatch: pytest.MonkeyPatch, args: tuple[Any, ...]) -> None:
     driver, _, launch = made(monkeypatch, ROWS, [ROWS_STEP], [(4, 8, 8)])
     assert launch(args) is SLOW and not driver.log
+
+
+@pytest.mark.parametrize("apart,is_slow", [((), False), (((1, 0),), True), (((1, 2), (1, 0)), True), (((2, 1),), False)])
+def test_one_array_under_two_names_is_pythons_where_the_code_takes_them_apart(
+    monkeypatch: pytest.MonkeyPatch, apart: tuple[tuple[int, int], ...], is_slow: bool
+) -> None:
+    three = signature(tensor("A", M, N), tensor("B", M, N), tensor("C", M, N))
+    driver, compiled, _ = made(monkeypatch, three, [ROWS_STEP], [(4, 8, 8)])
+    assert compiled.described is not None
+    compiled.described = replace(compiled.described, apart=apart)
+    launch = quick_launch(three, compiled, ("cpu", 1), None)
+    assert launch is not None
+    one, other = torch.ones(2, 4), torch.ones(2, 4)
+    assert (launch((one, one, other)) is SLOW) == is_slow
+    assert len(driver.log) == int(not is_slow)
+    assert launch((one, other, one.clone())) is None
 
 
 def test_a_kernel_that_says_nothing_is_launched_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
