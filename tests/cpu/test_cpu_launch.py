@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
 import numpy as np
@@ -44,23 +45,29 @@ def test_every_cell_runs_once_with_its_coordinates(check_block, grid):
 
 def test_cells_are_shared_out_whole():
     for cells, workers in ((1, 1), (1, 3), (5, 2), (100, 3), (1000, 2)):
-        lock, seen = threading.Lock(), []
+        lock, seen, common = threading.Lock(), [], set()
 
-        def run(begin, end, worker, seen=seen, lock=lock):
-            assert worker.scratch % 64 == 0 and worker.leaf % 64 == 0 and worker.leaf >= worker.scratch + 100
+        def run(begin, end, places, seen=seen, lock=lock, common=common):
+            scratch, leaf, states, shared = places
+            assert all(place % 64 == 0 for place in places)
+            assert leaf >= scratch + 100
+            assert shared >= states + 70
+            assert ctypes.string_at(states, 70) == bytes(70), "states are zero when a launch begins"
             with lock:
+                common.add((states, shared))
                 seen.extend(range(begin, end))
 
-        run_cells(run, cells, workers, 100, 64)
+        run_cells(run, cells, workers, (100, 64, 70, 1000))
+        assert len(common) == 1, "all workers see the same memory"
         assert sorted(seen) == list(range(cells))
 
 
 def test_an_error_in_one_worker_reaches_the_caller():
-    def run(begin, end, worker):
+    def run(begin, end, places):
         raise ValueError(begin)
 
     with pytest.raises(ValueError):
-        run_cells(run, 64, 2, 0, 0)
+        run_cells(run, 64, 2, (0, 0, 0, 0))
 
 
 def test_the_environment_limits_the_threads(monkeypatch):

@@ -459,15 +459,54 @@ def test_a_schedule_by_hand_that_counts_wrong_is_refused() -> None:
 
 def test_small_products_are_taken_several_at_once() -> None:
     launch = first(gemm(BM=64, BN=32, dtype="float32"), SCALAR_VECTOR_CPU)
-    assert launch.order.coarsen == (4, 8)
+    assert launch.order.coarsen == (2, 2)
 
 
-@pytest.mark.parametrize("side, threads, coarsen", [(2048, 2, (4, 8)), (1024, 2, (2, 8)), (1024, 16, (1, 2)), (256, 2, ())])
+@pytest.mark.parametrize("side, threads, coarsen", [(4096, 2, (4, 8)), (2048, 2, (1, 8)), (1024, 2, (1, 2)), (1024, 16, ()), (256, 2, ())])
 def test_cells_that_share_operands_are_taken_together(side: int, threads: int, coarsen: tuple[int, ...]) -> None:
     machine = replace(SCALAR_VECTOR_CPU, threads=threads)
     launch = first(gemm(dtype="float32", M=side, N=side), machine)
     assert launch.order.coarsen == coarsen
-    assert ("packed for one cell serve the others" in decision(launch, "how many cells").because) if coarsen else True
+    if coarsen:
+        assert "packed for one cell serve the others" in decision(launch, "how many cells").because
+    else:
+        assert not [d for d in launch.decisions if "how many cells" in d.question]
+
+
+OUT = "fill(c[:, :], 0.0)\nLOOP\ncopy(c[:, :], C[:, :])"
+
+
+@pytest.mark.parametrize(
+    "lines, is_stored",
+    [
+        (OUT, True),
+        ("fill(c[:, :], 1.0)\nLOOP\ncopy(c[:, :], C[:, :])", True),  # only the fill is not replaced
+        ("LOOP\ncopy(c[:, :], C[:, :])", False),  # the tile holds what is not known
+        ("fill(c[:, :], 0.0)\nLOOP\ncopy(c[:, :], C[:, :])\ncopy(c[:, :], D[:, :])", False),
+        ("fill(c[:, :], 0.0)\nLOOP\ncopy(c[0:+4, :], C[0:+4, :])", False),
+        ("fill(c[:, :], 0.0)\nLOOP\nfill(s[:, :], 0.0)\ncopy(c[:, :], C[:, :])", False),  # something stands between
+        ("fill(c[:, :], 0.0)\nLOOP\ncopy(c[:, :], C[:, :])\nfill(s[:, :], 0.0)", False),  # something follows
+        ("fill(c[:, :], 0.0)\nLOOP\ncopy(c[:, :], s[:, :])", False),  # not to a tensor
+    ],
+)
+def test_the_last_step_stores_the_result_where_nothing_else_reads_it(lines: str, is_stored: bool) -> None:
+    loop = (
+        "for k in pipelined(8, stages=2):\n    copy(A[:, k * 8:+8], a[:, :])\n    copy(B[k * 8:+8, :], b[:, :])\n"
+        "    gemm(a[:, :], b[:, :], c[:, :], clear=False)"
+    )
+    body = textwrap.indent(lines.replace("LOOP", loop), " " * 8)
+    tensors = "A: tensor((8, 64), float32), B: tensor((64, 32), float32), C: tensor((8, 32), float16), D: tensor((8, 32), float32)"
+    kernel = parse_kernel(
+        f"# tile-ir 1.0\n\n\ndef k({tensors}):\n"
+        '    with launch(1) as (bx,):\n        a = alloc((8, 8), float32, "shared")\n        b = alloc((8, 32), float32, "shared")\n'
+        f'        c = alloc((8, 32), float32, "fragment")\n        s = alloc((8, 32), float32, "shared")\n{body}\n'
+    )
+    launch = first(kernel, SCALAR_VECTOR_CPU)
+    found = choice(launch, Gemm)
+    assert found.merge == 16
+    assert (found.out is not None) == is_stored
+    told = [d for d in launch.decisions if d.question == "when is c copied to C?"]
+    assert len(told) == is_stored
 
 
 def test_operands_are_packed_straight_from_tensors_where_only_the_product_reads_them() -> None:

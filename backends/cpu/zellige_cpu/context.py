@@ -97,10 +97,13 @@ class LoopLabels:
 
 @dataclass(slots=True)
 class MemoryUse:
-    """What a worker does to memory, as far as the launch is written: bytes that it needs for tiles and for leaf functions."""
+    """What a launch does to memory, as far as it is written: bytes that a worker needs for tiles and for leaf functions."""
 
     scratch_bytes: int = 0
     leaf_bytes: int = 0
+    state_bytes: int = 0
+    shared_bytes: int = 0
+    """Bytes of both kinds that all workers share."""
     streams: bool = False
     """Whether some store passes the caches by."""
 
@@ -152,6 +155,12 @@ class Context:
     """This worker's memory for tiles."""
     leaf: Value | None = None
     """This worker's memory for the leaf function at work."""
+    states: Value | None = None
+    """Words that all workers of the launch share, zero when it begins."""
+    shared: Value | None = None
+    """Memory that all workers of the launch share."""
+    grid: dict[Var, int | None] = field(default_factory=dict)
+    """The grid's variables and their extents, None where not constant."""
     memory: MemoryUse = field(default_factory=MemoryUse)
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
     products: Products = field(default_factory=Products)

@@ -22,7 +22,7 @@ from zellige_cpu.program import INTERRUPTED, STATUS_WORDS, LaunchProgram, Progra
 if TYPE_CHECKING:
     from zellige_cpu.records import Printer
 
-_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4)
 _COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -75,11 +75,11 @@ class CpuKernel:
         cells: int,
     ) -> None:
         if not launch.prints:
-            run_grid(run, args, 8 * self._slots, cells, self._host, launch.scratch_bytes, launch.leaf_bytes)
+            run_grid(run, args, 8 * self._slots, cells, self._host, launch.memory)
         else:  # in the order of the program, so by this thread
             printer = _printer(launch.sites, status)
             slots[self._slots + 1] = printer.address
-            run_alone(run, args, cells, launch.scratch_bytes, launch.leaf_bytes)
+            run_alone(run, args, cells, launch.memory)
             printer.raise_error()
         if status[0]:
             raise_failure(launch, list(status))
@@ -96,9 +96,9 @@ class CpuKernel:
         for launch, run, count in self._launches:
             cells = count(words)
             if cells == 1:
-                run_alone(run, words, 1, launch.scratch_bytes, launch.leaf_bytes)
+                run_alone(run, words, 1, launch.memory)
             elif cells > 1:
-                run_grid(run, words, 8 * self._slots, cells, self._host, launch.scratch_bytes, launch.leaf_bytes)
+                run_grid(run, words, 8 * self._slots, cells, self._host, launch.memory)
             if words[self._status] or words[self._status + 1]:
                 raise_failure(launch, struct.unpack_from(f"<{1 + STATUS_WORDS}q", words, self._status))
 

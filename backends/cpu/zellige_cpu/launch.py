@@ -3,10 +3,11 @@
 In: a planned kernel. Out: a :class:`Program`: the text and what is needed to run it.
 
 ``i64 cells_K(ptr args)`` is the number of grid cells of launch K, or of groups of cells that its plan takes together; ``void
-launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr leaf)`` runs those in [begin, end), numbered with the first grid axis fastest.
+launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr leaf, ptr states, ptr shared)`` runs those in [begin, end), numbered with the first
+grid axis fastest.
 ``args`` is an array of 8-byte slots: one pointer a tensor parameter, one value a scalar parameter (integers as 64 bits, floats as a
 double), one a symbolic size, then the address of the status word and the function that prints. ``scratch`` and ``leaf`` are memory of
-the calling thread, aligned to 64 bytes.
+the calling thread, ``states`` (zero when the launch begins) and ``shared`` of all its threads, aligned to 64 bytes.
 """
 
 from __future__ import annotations
@@ -78,17 +79,19 @@ def _lower_launch(
     prepared = prepare(launch, options)
     plan = plan_scratch(prepared)
     name = f"launch_{number_of}"
-    params = [("args", "ptr"), ("begin", "i64"), ("end", "i64"), ("scratch", "ptr"), ("leaf", "ptr")]
+    params = [("args", "ptr"), ("begin", "i64"), ("end", "i64"), *((n, "ptr") for n in ("scratch", "leaf", "states", "shared"))]
     fn = module.function(name, "void", params, is_exported=True)
     ctx = _context(fn, options)
     ctx.products = products_of(planned, prepared)
-    ctx.plan, ctx.scratch, ctx.leaf = plan, fn.params[3], fn.params[4]
+    ctx.plan = plan
+    ctx.scratch, ctx.leaf, ctx.states, ctx.shared = fn.params[3:]
     ctx.memory.scratch_bytes = plan.total
     ctx.may_stream = streaming.may_stream(prepared)
     ctx.safe_values = {safe.buffer: safe.value for safe in prepared.safe_values}
     _bind_arguments(ctx, kernel, plan)
     ctx.stop = fn.fresh_label("stop")
     extents = [ctx.scope.form(extent) for extent in prepared.grid]
+    ctx.grid = {var: extent.constant for var, extent in zip(prepared.grid_vars, extents)}
     with ctx.nested(), fn.loop(fn.params[1], fn.params[2]) as loop:
         ctx.cell_end = loop.next
         effects.watch(ctx)
@@ -101,8 +104,7 @@ def _lower_launch(
     return LaunchProgram(
         function=name,
         cells=cells,
-        scratch_bytes=ctx.memory.scratch_bytes,
-        leaf_bytes=ctx.memory.leaf_bytes,
+        memory=(ctx.memory.scratch_bytes, ctx.memory.leaf_bytes, ctx.memory.state_bytes, ctx.memory.shared_bytes),
         sites=tuple(ctx.sites),
         prints=any(isinstance(node, Print) for node in walk(prepared)),
     )

@@ -27,13 +27,15 @@ Operand: TypeAlias = Literal["a", "b"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Products:
     """All tables are by the identity of statements: the choice of each product, the copies of its direct operands, the copies that are
-    thereby no code, the product that a merged loop is, and (by the loop) the fill that its first step replaces."""
+    thereby no code, the product that a merged loop is, and (by the loop) the fill that its first step replaces and the copy of the result
+    that its last step makes where it can."""
 
     choices: Mapping[int, Choice] = field(default_factory=dict)
     sources: Mapping[int, Mapping[Operand, Copy]] = field(default_factory=dict)
     absorbed: frozenset[int] = frozenset()
     merged: Mapping[int, Gemm] = field(default_factory=dict)
     fills: Mapping[int, Fill] = field(default_factory=dict)
+    outs: Mapping[int, Copy] = field(default_factory=dict)
 
     def source(self, gemm: Gemm, operand: Operand) -> Copy | None:
         """The copy of a direct operand."""
@@ -64,8 +66,10 @@ def products_of(planned: PlannedLaunch, prepared: Launch) -> Products:
             if choice.merge > 1 and loop is not None:
                 merged[id(loop)] = gemm
     fills = _replaced_fills(prepared, choices, merged)
-    absorbed = frozenset(id(copy) for found in sources.values() for copy in found.values()) | frozenset(map(id, fills.values()))
-    return Products(choices=choices, sources=sources, absorbed=absorbed, merged=merged, fills=fills)
+    outs = _stored_copies(prepared, choices, merged)
+    copies = [copy for found in sources.values() for copy in found.values()]
+    absorbed = frozenset(map(id, [*copies, *fills.values(), *outs.values()]))
+    return Products(choices=choices, sources=sources, absorbed=absorbed, merged=merged, fills=fills, outs=outs)
 
 
 def _replaced_fills(prepared: Launch, choices: Mapping[int, Choice], merged: Mapping[int, Gemm]) -> dict[int, Fill]:
@@ -76,6 +80,21 @@ def _replaced_fills(prepared: Launch, choices: Mapping[int, Choice], merged: Map
             gemm = merged.get(id(loop))
             if gemm is not None and choices[id(gemm)].fill is not None:
                 found[id(loop)] = next(s for s in body if isinstance(s, Fill) and s.dst.buffer is gemm.c.buffer)
+    return found
+
+
+def _stored_copies(prepared: Launch, choices: Mapping[int, Choice], merged: Mapping[int, Gemm]) -> dict[int, Copy]:
+    """The copy of the result right behind each merged loop whose plan says that the last step makes it."""
+    found: dict[int, Copy] = {}
+    for body, _ in _bodies(prepared):
+        for number, loop in enumerate(body):
+            gemm = merged.get(id(loop))
+            if gemm is None or choices[id(gemm)].out is None:
+                continue
+            following = body[number + 1] if number + 1 < len(body) else None
+            if not isinstance(following, Copy) or following.src.buffer is not gemm.c.buffer:
+                raise InternalError("the copy that a product's last step makes is not behind its loop")
+            found[id(loop)] = following
     return found
 
 

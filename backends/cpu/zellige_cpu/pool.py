@@ -20,17 +20,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige.options import options
 from zellige_cpu import jit, pool_program
 from zellige_cpu.host import Host
+from zellige_cpu.memory import Memory
+from zellige_cpu.program import MemorySizes
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-_CHUNKS: Final = 8
+_CHUNKS: Final = 16
 """Ranges a worker: enough that no thread waits long for the last one."""
 
 _SPINS: Final = 2000
@@ -40,53 +42,62 @@ _JOB: Final = struct.Struct(f"<{len(pool_program.JOB_FIELDS)}q")
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
-class Worker:
-    """Addresses of the memory of one thread."""
-
-    __slots__ = ("leaf", "scratch")
-
-    def __init__(self, scratch: int, leaf: int) -> None:
-        self.scratch: Final = scratch
-        self.leaf: Final = leaf
+Places: TypeAlias = "tuple[int, int, int, int]"
+"""Addresses of the memory that a launch function takes, in the order of :data:`zellige_cpu.program.MemorySizes`."""
 
 
-class _Memory(threading.local):
+class _Blocks:
+    """Memory for launches: what one worker has for itself and what all workers of a launch share."""
+
+    __slots__ = ("own", "shared")
+
+    def __init__(self) -> None:
+        self.own: Final = Memory()
+        self.shared: Final = Memory()
+
+    def own_places(self, sizes: MemorySizes) -> tuple[int, int]:
+        """Addresses of tiles and of the leaf's memory."""
+        scratch = (sizes[0] + 63) & ~63
+        base = self.own.aligned(scratch + sizes[1])
+        return base, base + scratch
+
+    def shared_places(self, sizes: MemorySizes) -> tuple[int, int]:
+        """Addresses of states and packed operands of a launch that is about to begin; the states are zero."""
+        if not sizes[2]:
+            return 0, 0
+        states = (sizes[2] + 63) & ~63
+        base = self.shared.aligned(states + sizes[3])
+        ctypes.memset(base, 0, states)
+        return base, base + states
+
+
+class _Own(threading.local):
     """Memory that a thread keeps from launch to launch and that only grows; it is not here while a launch uses it."""
 
     def __init__(self) -> None:
-        self.kept: list[ctypes.Array[ctypes.c_char]] = []
+        self.kept: list[_Blocks] = []
 
 
-_memory = _Memory()
+_own = _Own()
 
 
 @contextmanager
-def _own_worker(scratch_bytes: int, leaf_bytes: int) -> Iterator[Worker]:
-    """The calling thread as a worker. A handler of a signal that launches a kernel meanwhile gets memory of its own."""
-    scratch_bytes = (scratch_bytes + 63) & ~63
-    kept = _memory.kept
-    block = _block(kept, scratch_bytes + leaf_bytes)
-    base = (ctypes.addressof(block) + 63) & ~63
+def _own_blocks() -> Iterator[_Blocks]:
+    """The calling thread's memory. A handler of a signal that launches a kernel meanwhile gets memory of its own."""
+    kept = _own.kept
+    blocks = kept.pop() if kept else _Blocks()
     try:
-        yield Worker(base, base + scratch_bytes)
+        yield blocks
     finally:
-        kept[:] = (block,)
+        kept[:] = (blocks,)
 
 
-def _block(kept: list[ctypes.Array[ctypes.c_char]], size: int) -> ctypes.Array[ctypes.c_char]:
-    """A thread's memory, taken from where it is kept, for ``size`` bytes from the first address that is a multiple of 64."""
-    block = kept.pop() if kept else None
-    return block if block is not None and len(block) >= size + 64 else ctypes.create_string_buffer(size + 64)
-
-
-def run_alone(run: Any, args: int | bytes, cells: int, scratch_bytes: int, leaf_bytes: int) -> None:
+def run_alone(run: Any, args: int | bytes, cells: int, sizes: MemorySizes) -> None:
     """Run the cells [0, cells) of a launch on the calling thread, in order; ``run`` is the function for ctypes."""
-    kept = _memory.kept
-    scratch_bytes = (scratch_bytes + 63) & ~63
-    block = _block(kept, scratch_bytes + leaf_bytes)
-    base = (ctypes.addressof(block) + 63) & ~63
-    run(args, 0, cells, base, base + scratch_bytes)
-    kept[:] = (block,)
+    kept = _own.kept
+    blocks = kept.pop() if kept else _Blocks()
+    run(args, 0, cells, *blocks.own_places(sizes), *blocks.shared_places(sizes))
+    kept[:] = (blocks,)
 
 
 def thread_count(cores: int) -> int:
@@ -117,7 +128,7 @@ class NativePool:
         self._launch = _LAUNCH(self._library.addresses["pool_launch"])
         self._block = ctypes.create_string_buffer(pool_program.BLOCK_BYTES + 64)
         self._control = (ctypes.addressof(self._block) + 63) & ~63
-        self._memory = ctypes.create_string_buffer(0)
+        self._blocks = _Blocks()
         self._starts = (ctypes.c_uint64 * (2 * threads))()
         self._handles: list[ctypes.c_ulong] = []
         spins = _SPINS if threads <= host.cores else 0  # with more threads than cores, spinning keeps others from working
@@ -140,16 +151,15 @@ class NativePool:
         self.threads = len(self._handles) + 1
         self._write(pool_program.WORKERS, ctypes.c_int32, len(self._handles))
 
-    def run(self, function: int, args: int | bytes, status: int, cells: int, scratch_bytes: int, leaf_bytes: int) -> None:
+    def run(self, function: int, args: int | bytes, status: int, cells: int, sizes: MemorySizes) -> None:
         """Call the launch function at that address for all of [0, cells); ``status`` is the offset in ``args`` of the slot that holds the
         address of its status words."""
         workers = min(self.threads, cells)
-        leaf = (scratch_bytes + 63) & ~63
-        stride = (leaf + leaf_bytes + 127) & ~63  # a line between two workers
-        if len(self._memory) < workers * stride + 64:
-            self._memory = ctypes.create_string_buffer(workers * stride + 64)
-        base = (ctypes.addressof(self._memory) + 63) & ~63
-        job = _JOB.pack(function, status, cells, chunk_size(cells, workers), workers, base, stride, leaf)
+        leaf = (sizes[0] + 63) & ~63
+        stride = (leaf + sizes[1] + 127) & ~63  # a line between two workers
+        base = self._blocks.own.aligned(workers * stride)
+        shared = self._blocks.shared_places(sizes)
+        job = _JOB.pack(function, status, cells, chunk_size(cells, workers), workers, base, stride, leaf, *shared)
         self._launch(self._control, args, job)
 
     def stop(self) -> None:
@@ -159,7 +169,7 @@ class NativePool:
         status = (ctypes.c_uint64 * 1)(ctypes.addressof(nothing))
         self._write(pool_program.WORKERS, ctypes.c_int32, 0)
         # no worker acknowledges any more, and there are no cells
-        self._launch(self._control, ctypes.addressof(status), _JOB.pack(0, 0, 0, 1, 1, 0, 0, 0))
+        self._launch(self._control, ctypes.addressof(status), _JOB.pack(0, 0, 0, 1, 1, *[0] * 5))
         join = ctypes.CDLL(None).pthread_join
         for handle in self._handles:
             join(handle, None)
@@ -214,27 +224,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, scratch_bytes: int, leaf_bytes: int) -> None:
+def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, sizes: MemorySizes) -> None:
     """Run the cells [0, cells) of a launch on the pool's threads, or on this one alone where the pool is at work or one is enough.
 
     ``run`` is the function for ctypes; ``status`` is the offset in ``args`` of the slot with the address of its status words.
     """
     threads = thread_count(host.cores)
     if threads == 1 or cells == 1:
-        run_alone(run, args, cells, scratch_bytes, leaf_bytes)
+        run_alone(run, args, cells, sizes)
         return
     if not pool_program.is_supported(host):
-        run_cells(lambda begin, end, w: run(args, begin, end, w.scratch, w.leaf), cells, min(threads, cells), scratch_bytes, leaf_bytes)
+        run_cells(lambda begin, end, places: run(args, begin, end, *places), cells, min(threads, cells), sizes)
         return
     shared = _shared
     if shared.is_over or not shared.lock.acquire(blocking=False):
-        run_alone(run, args, cells, scratch_bytes, leaf_bytes)
+        run_alone(run, args, cells, sizes)
         return
     try:
         address = ctypes.cast(run, ctypes.c_void_p).value
         if address is None:
             raise InternalError("a launch function without an address")
-        shared.taken(threads, host).run(address, args, status, cells, scratch_bytes, leaf_bytes)
+        shared.taken(threads, host).run(address, args, status, cells, sizes)
     finally:
         shared.lock.release()
 
@@ -250,24 +260,29 @@ def _executor(process: int, workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="zellige-cpu")
 
 
-def run_cells(run: Callable[[int, int, Worker], None], cells: int, workers: int, scratch_bytes: int, leaf_bytes: int) -> None:
-    """Call ``run(begin, end, worker)`` until all of [0, cells) is done, on ``workers`` threads; none begins once one has raised."""
+def run_cells(run: Callable[[int, int, Places], None], cells: int, workers: int, sizes: MemorySizes) -> None:
+    """Call ``run(begin, end, places)`` until all of [0, cells) is done, on ``workers`` threads; none begins once one has raised."""
     size = chunk_size(cells, workers)
     starts = itertools.count(0, size)  # next() is indivisible
     is_over = threading.Event()
 
-    def work() -> None:
-        with _own_worker(scratch_bytes, leaf_bytes) as worker:
-            try:
-                while not is_over.is_set() and (begin := next(starts)) < cells:
-                    run(begin, min(begin + size, cells), worker)
-            except BaseException:
-                is_over.set()
-                raise
+    def work(shared: tuple[int, int], own: tuple[int, int]) -> None:
+        try:
+            while not is_over.is_set() and (begin := next(starts)) < cells:
+                run(begin, min(begin + size, cells), (*own, *shared))
+        except BaseException:
+            is_over.set()
+            raise
 
-    others: list[Future[None]] = [_executor(os.getpid(), workers).submit(work) for _ in range(workers - 1)]
-    try:
-        work()
-    finally:
-        for other in others:
-            other.result()
+    def help_out(shared: tuple[int, int]) -> None:
+        with _own_blocks() as blocks:
+            work(shared, blocks.own_places(sizes))
+
+    with _own_blocks() as blocks:
+        shared = blocks.shared_places(sizes)
+        others: list[Future[None]] = [_executor(os.getpid(), workers).submit(help_out, shared) for _ in range(workers - 1)]
+        try:
+            work(shared, blocks.own_places(sizes))
+        finally:
+            for other in others:
+                other.result()

@@ -32,9 +32,10 @@ WORKERS: Final = 456
 SPINS: Final = 464
 BLOCK_BYTES: Final = 512
 
-JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "active", "scratch", "stride", "leaf")
+JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "active", "scratch", "stride", "leaf", "states", "shared")
 """8-byte words of a job: the launch function, the offset in the arguments of the slot with the address of the status words, the number of
-cells, cells a ticket, workers that take part, the memory of worker 0, its distance to the next worker's, where the leaf's part begins."""
+cells, cells a ticket, workers that take part, the memory of worker 0, its distance to the next worker's, where the leaf's part begins, the
+states and the memory that all workers share."""
 
 _FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98}
 _PAUSE: Final = {"x86_64": ("llvm.x86.sse2.pause", "", ""), "aarch64": ("llvm.aarch64.hint", "i32", "i32 1")}
@@ -44,6 +45,11 @@ _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, each with FUTEX_PRIVATE_FL
 def is_supported(host: Host) -> bool:
     """Whether the pool's code can run there: Linux on a processor whose system call number is known."""
     return "linux" in host.triple and _processor(host) in _FUTEX_CALL
+
+
+def pause_of(host: Host) -> tuple[str, str, str] | None:
+    """The intrinsic by which a waiting thread leaves the core to others: name, type and text of its operand (empty: none)."""
+    return _PAUSE.get(_processor(host))
 
 
 def _processor(host: Host) -> str:
@@ -81,6 +87,8 @@ entry:
   %status_words = load ptr, ptr %status_slot, align 8
   %distance = mul i64 %worker, %stride
   %base = inttoptr i64 %scratch to ptr
+  %states_place = inttoptr i64 %states to ptr
+  %shared_place = inttoptr i64 %shared to ptr
   %own = getelementptr i8, ptr %base, i64 %distance
   %own_leaf = getelementptr i8, ptr %own, i64 %leaf
   br label %next
@@ -96,7 +104,7 @@ work:
   %reach = add i64 %begin, %chunk
   %is_inside = icmp slt i64 %reach, %cells
   %end = select i1 %is_inside, i64 %reach, i64 %cells
-  call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf)
+  call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf, ptr %states_place, ptr %shared_place)
   %hears = icmp ne ptr %state, null
   br i1 %hears, label %count, label %next
 count:

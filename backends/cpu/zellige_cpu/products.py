@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.expr import Region, constant_value
-from zellige.ir.stmt import For, Gemm
+from zellige.ir.stmt import Copy, For, Gemm
 from zellige.plan.direct import matrix_dimensions
 from zellige.plan.nodes import Choice
 from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context
 from zellige_cpu.host import Host
-from zellige_cpu.indexes import i64, is_nonnegative, uniform
+from zellige_cpu.indexes import conjunction, i64, is_nonnegative, uniform
+from zellige_cpu.kept import Need, kept
 from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.leaf.gemm import lies_ready
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.planned import Operand, unit_of
-from zellige_cpu.text import FALSE, Value, constant
+from zellige_cpu.text import FALSE, TRUE, Value
 from zellige_cpu.types import element_bytes
 
 
@@ -115,6 +115,10 @@ class _Source:
         """How many rows of a or columns of b exist."""
         return self.lines if packing.is_along else self.reach
 
+    def along(self, packing: Packing) -> Value:
+        """How many elements of k exist."""
+        return self.reach if packing.is_along else self.lines
+
 
 def _source(ctx: Context, packing: Packing, region: Region, depth: Value) -> _Source:
     """A region of a tensor, ``depth`` elements of k of it; what lies beyond the tensor does not exist."""
@@ -146,73 +150,39 @@ def pack_source(ctx: Context, packing: Packing, region: Region, depth: Value, ta
     _emit_packing(ctx, packing, _source(ctx, packing, region, depth), depth, target, spare)
 
 
-_KEPT_BYTES: Final = 16 << 20
-"""The most that a worker keeps of packed operands for later cells."""
-
-_KEY_BYTES: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Packed operands that stay for the next cells: places for ``steps`` steps of k in each of ``ways``, and keys that say what is there.
-
-    A key is the address and the number of lines of what was packed. Nothing writes the source in the launch, and keys are forgotten
-    where the launch's function begins, so equal keys mean equal content.
-    """
-
-    packing: Packing
-    places: Value
-    keys: Value
-    way: Value | None
-    steps: int
-
-    def place(self, ctx: Context, step: Value) -> tuple[Value, Value]:
-        """The addresses of the packed operand and of the key of a step."""
-        fn = ctx.fn
-        number = step if self.way is None else fn.binary("add", step, fn.binary("mul", self.way, i64(self.steps)))
-        target = fn.offset(self.places, fn.binary("mul", number, i64(round_up(self.packing.target_bytes, 64))))
-        return target, fn.offset(self.keys, fn.binary("mul", number, i64(_KEY_BYTES)))
-
-
-def _kept(ctx: Context, packing: Packing, region: Region, steps: int | None) -> _Kept:
-    """Room for the packings of an operand over a loop of ``steps`` steps (None: of unknown many) that other cells may use again."""
-    size = round_up(packing.target_bytes, 64)
-    ways, way = 1, None
-    if ctx.way is not None and any(ctx.scope.mentions(offset, frozenset((ctx.way.var,))) for offset in region.offsets):
-        ways, way = ctx.way.count, ctx.way.place
-    if steps is None or size * steps * ways > _KEPT_BYTES:
-        ways, way = 1, None
-    if steps is None or size * steps > _KEPT_BYTES:
-        steps = 1
-        places, keys = ctx.reserve_scratch(size), ctx.reserve_scratch(_KEY_BYTES)
-    else:
-        places, keys = ctx.reserve_scratch(size * steps * ways), ctx.reserve_scratch(_KEY_BYTES * steps * ways)
-    with ctx.at(0):
-        ctx.fn.intrinsic("llvm.memset", keys, constant("i8", 0), i64(_KEY_BYTES * steps * ways), FALSE)
-    return _Kept(packing, places, keys, way, steps)
-
-
-def _pack_unless_kept(ctx: Context, kept: _Kept, source: _Source, depth: Value, step: Value, spare: Value) -> Value:
-    """The address of the packed source, packed now unless it still is there."""
-    fn = ctx.fn
-    target, key = kept.place(ctx, step)
-    address = fn.convert("ptrtoint", source.pointer, "i64")
-    second = fn.offset(key, 8)
-    same = fn.binary(
-        "and", fn.compare("eq", fn.load(key, "i64", align=8), address), fn.compare("eq", fn.load(second, "i64", align=8), source.lines)
-    )
-    with fn.when(fn.binary("xor", same, constant("i1", True))):
-        fn.store(address, key, align=8)
-        fn.store(source.lines, second, align=8)
-        _emit_packing(ctx, kept.packing, source, depth, target, spare)
-    return target
-
-
 # -- merged loops --------------------------------------------------------------------------------------------------------
 
 
-def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: bool) -> None:
-    """The loop as products of several iterations each, added to ``c``, or the first of them replacing it."""
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """Where the last step stores: the region's first element, bytes from row to row, and whether all of the region exists."""
+
+    copy: Copy
+    pointer: Value
+    pitch: Value
+    exists: Value
+
+
+def _results(ctx: Context, out: Copy) -> _Results:
+    region = out.dst
+    dimensions = matrix_dimensions(region)
+    assert dimensions is not None, "results are stored as a matrix"
+    storage = ctx.storage(region.buffer)
+    offsets = tuple(ctx.freeze(ctx, offset) for offset in region.offsets)
+    pitch = uniform(ctx, storage.strides[dimensions[0]].scaled(storage.element_bytes))
+    tests: list[Value] = []
+    for offset, extent, size in zip(offsets, region.extents, storage.shape):
+        for form in (offset, size - offset - _size(extent)):
+            if not ctx.scope.is_nonnegative(form):
+                tests.append(is_nonnegative(ctx, form))
+    return _Results(out, base_pointer(ctx, storage, offsets), pitch, conjunction(ctx, *tests) or TRUE)
+
+
+def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: bool, out: Copy | None) -> Value:
+    """The loop as products of several iterations each, added to ``c``, or the first of them replacing it.
+
+    The last one stores what ``out`` copies where the whole region exists. The value says whether it did: c is undefined then.
+    """
     fn = ctx.fn
     choice = ctx.products.choices[id(gemm)]
     layout = layout_of(ctx, gemm, choice, c.strides[-2])
@@ -222,8 +192,8 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
     first, end = uniform(ctx, start), uniform(ctx, stop)
     count = (stop - start).constant
     steps = None if count is None else max(1, -(-count // choice.merge))
-    kept_a, kept_b = (_kept(ctx, p, sources[p.operand].src, steps) for p in (layout.a, layout.b))
     spare = _leaf(ctx, max(layout.a.spare_bytes, layout.b.spare_bytes))
+    results = None if out is None else _results(ctx, out)
     with ctx.nested(), fn.loop(first, end, choice.merge) as at:
         ctx.scope.add_variable(loop.var, start, stop - 1)
         ctx.set_index(loop.var, at.index)
@@ -231,16 +201,66 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
         depth = fn.binary("mul", iterations, i64(k))
         step = fn.binary("udiv", fn.binary("sub", at.index, first), i64(choice.merge))
         from_a, from_b = (_source(ctx, p, sources[p.operand].src, depth) for p in (layout.a, layout.b))
-        a = _pack_unless_kept(ctx, kept_a, from_a, depth, step if kept_a.steps > 1 else i64(0), spare)
-        b = _pack_unless_kept(ctx, kept_b, from_b, depth, step if kept_b.steps > 1 else i64(0), spare)
-        group = layout.macro.unit.group
-        words = depth if group == 1 else fn.binary("udiv", depth, i64(group))
-        name = emit_macro(ctx.module, layout.macro)
+        needs = (_need(ctx, layout.a, from_a, depth, step, spare), _need(ctx, layout.b, from_b, depth, step, spare))
+        bounds = (start, stop)
+        places = [kept(ctx, p, sources[p.operand].src, loop.var, bounds, steps) for p in (layout.a, layout.b)]
+        for place, need in zip(places, needs):
+            place.begin(ctx, need)
+        a, b = (place.end(ctx, need) for place, need in zip(places, needs))
+        words = _words(ctx, layout, depth, (from_a, from_b))
         clear = fn.compare("eq", at.index, first) if replaces else FALSE
         rows, columns = from_a.across(layout.a), from_b.across(layout.b)
         rows = rows if "m" in choice.unread else i64(layout.macro.m)
         columns = columns if "n" in choice.unread else i64(layout.macro.n)
-        fn.call(name, a, b, c.pointer, words, rows, columns, clear)
+        arguments = (a, b, c.pointer, words, rows, columns, clear)
+        is_last = fn.compare("sge", fn.binary("add", at.index, i64(choice.merge)), end)
+        _emit_step(ctx, layout.macro, arguments, results, is_last)
+    return FALSE if results is None else fn.binary("and", results.exists, fn.compare("slt", first, end))
+
+
+def _emit_step(ctx: Context, macro: Macro, arguments: tuple[Value, ...], results: _Results | None, is_last: Value) -> None:
+    """One merged step: results go to c, those of the last step to their tensor where there is room for all."""
+    fn, c = ctx.fn, arguments[2]
+    if results is None:
+        fn.call(emit_macro(ctx.module, macro), *arguments)
+        return
+    goes_out = fn.binary("and", is_last, results.exists)
+    kind = results.copy.dst.buffer.dtype
+    outer = emit_macro(ctx.module, replace(macro, out=kind))
+    if kind == macro.c:  # the same code for both places
+        row = i64(macro.c_stride * element_bytes(macro.c))
+        fn.call(outer, *arguments, fn.select(goes_out, results.pointer, c), fn.select(goes_out, results.pitch, row))
+        return
+    out, inner, after = (fn.fresh_label(stem) for stem in ("out", "inner", "stored"))
+    fn.branch_if(goes_out, out, inner)
+    fn.label(out)
+    fn.call(outer, *arguments, results.pointer, results.pitch)
+    fn.branch(after)
+    fn.label(inner)
+    fn.call(emit_macro(ctx.module, macro), *arguments)
+    fn.label(after)
+
+
+def _words(ctx: Context, layout: Layout, depth: Value, sources: tuple[_Source, _Source]) -> Value:
+    """Words of k of a step. Of what is zero in both ``sources`` one element is added and the rest left out, in whole rounds of the
+    micro-kernel's loop: adding 0 turns -0 into 0, after which it changes nothing."""
+    fn, macro = ctx.fn, layout.macro
+    group = macro.unit.group
+    words = depth if group == 1 else fn.binary("udiv", depth, i64(group))
+    if macro.multiple % macro.unroll:
+        return words
+    there = [source.along(packing) for source, packing in zip(sources, (layout.a, layout.b))]
+    most = fn.intrinsic("llvm.smax", fn.intrinsic("llvm.smax", *there), i64(0))
+    round_size = group * macro.unroll
+    rounds = fn.binary("udiv", fn.binary("add", most, i64(round_size)), i64(round_size))
+    return fn.intrinsic("llvm.smin", words, fn.binary("mul", rounds, i64(macro.unroll)))
+
+
+def _need(ctx: Context, packing: Packing, source: _Source, depth: Value, step: Value, spare: Value) -> Need:
+    address = ctx.fn.convert("ptrtoint", source.pointer, "i64")
+    return Need(
+        address=address, lines=source.lines, step=step, pack=lambda target: _emit_packing(ctx, packing, source, depth, target, spare)
+    )  # fmt: skip
 
 
 def _leaf(ctx: Context, size: int) -> Value:

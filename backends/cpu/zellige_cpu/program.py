@@ -8,7 +8,7 @@ making a frozen dataclass takes Python most of a millisecond.
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from zellige.diagnostics import Span
 from zellige.dtypes import DType, dtype as as_dtype
@@ -25,6 +25,9 @@ STATUS_WORDS: Final = 30
 INTERRUPTED: Final = -1
 """The status word of a launch that the exception of a signal's handler has stopped; numbers of places are positive. The next word is the
 exception's address, whose reference the reader owns."""
+
+MemorySizes: TypeAlias = "tuple[int, int, int, int]"
+"""Bytes of tiles and of the leaf function's memory of each thread, of states and of packed operands that all threads share."""
 
 
 class Site:
@@ -59,20 +62,25 @@ class Site:
 
 
 class LaunchProgram:
-    """One launch: its functions, bytes of both kinds of memory a thread needs, and the places that report.
+    """One launch: its functions, bytes of memory that it needs, and the places that report.
 
     A launch that prints runs its cells in order.
     """
 
-    __slots__ = ("cells", "function", "leaf_bytes", "prints", "scratch_bytes", "sites")
+    __slots__ = ("cells", "function", "memory", "prints", "sites")
 
     def __init__(
-        self, *, function: str, cells: str, scratch_bytes: int, leaf_bytes: int, sites: tuple[Site, ...], prints: bool
+        self,
+        *,
+        function: str,
+        cells: str,
+        memory: MemorySizes,
+        sites: tuple[Site, ...],
+        prints: bool,
     ) -> None:
         self.function: Final = function
         self.cells: Final = cells
-        self.scratch_bytes: Final = scratch_bytes
-        self.leaf_bytes: Final = leaf_bytes
+        self.memory: Final = memory
         self.sites: Final = sites
         self.prints: Final = prints
 
@@ -107,7 +115,7 @@ def emitted(program: Program) -> Emitted:
             place = None if site.span is None else spans.setdefault(site.span, len(spans))
             name = None if site.dtype is None else site.dtype.name
             sites.append([site.kind, site.message, place, name, site.rank, site.width, site.is_packed, site.safe_value])
-        launches.append([launch.function, launch.cells, launch.scratch_bytes, launch.leaf_bytes, sites, launch.prints])
+        launches.append([launch.function, launch.cells, launch.memory, sites, launch.prints])
     facts = json.dumps({"launches": launches, "symbols": sorted(program.symbols)})
     return Emitted(text=program.text, format=FORMAT, facts=facts, spans=tuple(spans))
 
@@ -119,12 +127,11 @@ def program_of(source: Emitted) -> Program:
         LaunchProgram(
             function=function,
             cells=cells,
-            scratch_bytes=scratch_bytes,
-            leaf_bytes=leaf_bytes,
+            memory=(scratch, leaf, states, shared),
             sites=tuple(_site(entry, source.spans) for entry in sites),
             prints=prints,
         )
-        for function, cells, scratch_bytes, leaf_bytes, sites, prints in facts["launches"]
+        for function, cells, (scratch, leaf, states, shared), sites, prints in facts["launches"]
     )
     return Program(text=source.text, launches=launches, symbols=frozenset(facts["symbols"]))
 

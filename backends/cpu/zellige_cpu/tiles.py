@@ -21,7 +21,7 @@ from zellige_cpu.leaf import gemm, reduce, scan
 from zellige_cpu.planned import unit_of
 from zellige_cpu.products import Tile
 from zellige_cpu.storage import describe
-from zellige_cpu.text import Value
+from zellige_cpu.text import TRUE, Value
 from zellige_cpu.types import element_bytes
 
 
@@ -135,10 +135,13 @@ def emit_loop(ctx: Context, loop: For, emit_body: EmitBody) -> bool:
     c = direct_tile(ctx, statement.c)
     if c is None or c.strides[-1] != 1:
         c = staged_tile(ctx, statement.c, emit_body, loads=True)
-    fill = ctx.products.fills.get(id(loop))
-    products.emit_merged_loop(ctx, loop, statement, c, replaces=fill is not None)
+    fill, out = ctx.products.fills.get(id(loop)), ctx.products.outs.get(id(loop))
+    is_stored = products.emit_merged_loop(ctx, loop, statement, c, replaces=fill is not None, out=out)
     if fill is not None:
         _fill_if_empty(ctx, loop, fill, emit_body)
+    if out is not None:
+        with ctx.nested(), ctx.fn.when(ctx.fn.binary("xor", is_stored, TRUE)):
+            emit_body(ctx, (tile_operations.copy_as_map(out),))
     _write_back(ctx, c, statement.c, emit_body)
     return True
 

@@ -17,7 +17,7 @@ from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint
 from zellige.ir.traverse import walk
 from zellige.plan.candidates import best, described, emulation_note
 from zellige.plan.capabilities import Machine
-from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, unread_dimensions
+from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, stored_copy, unread_dimensions
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.facts import LaunchFacts, is_whole
@@ -91,6 +91,7 @@ def _product(
     mechanism, merge = "", 1
     unread: tuple[str, ...] = ()
     fill: Fill | None = None
+    out: Copy | None = None
     layouts: tuple[OperandLayout, ...] = ()
     if machine.style == "ordered" and product.tiling is not None:
         interleave = unit.interleave if unit is not None else 1
@@ -110,6 +111,7 @@ def _product(
             if merge > 1:
                 unread = _unread(facts, gemm, loop, direct, scopes, decisions)
                 fill = _replaced_fill(facts, gemm, loop, decisions)
+                out = _stored_copy(facts, gemm, loop, decisions)
             mechanism = "packed" if merge > 1 else ""
             if mechanism and isinstance(loop.kind, Pipelined):
                 decisions.take(
@@ -135,7 +137,7 @@ def _product(
     executor = unit.engine if unit is not None and unit.engine else machine.main_engine
     return Choice(
         operation=gemm, executor=executor, unit="" if unit is None else unit.name, mechanism=mechanism, tiling=product.tiling,
-        layouts=layouts, edge="none", is_native=product.is_native, merge=merge, unread=unread, fill=fill,
+        layouts=layouts, edge="none", is_native=product.is_native, merge=merge, unread=unread, fill=fill, out=out,
     )  # fmt: skip
 
 
@@ -283,6 +285,18 @@ def _replaced_fill(facts: LaunchFacts, gemm: Gemm, loop: For, decisions: Decisio
             "nothing uses it in between", rejected=(("before the loop", "zeros would be stored to be loaded again"),), where=fill.span,
         )  # fmt: skip
     return fill
+
+
+def _stored_copy(facts: LaunchFacts, gemm: Gemm, loop: For, decisions: Decisions) -> Copy | None:
+    out = stored_copy(facts, gemm, loop)
+    if out is not None:
+        decisions.take(
+            f"when is {gemm.c.buffer.name} copied to {out.dst.buffer.name}?",
+            "by the product's last step, from registers, where the block lies inside the tensor",
+            "nothing else reads it; at the edges of the tensor the tile is stored and copied",
+            rejected=(("after the loop", "every element would be stored to be loaded and stored again"),), where=out.span,
+        )  # fmt: skip
+    return out
 
 
 def packed_panel_bytes(product: Product) -> int:

@@ -1,8 +1,9 @@
 """Which operands of a product are packed straight from global memory, so that their tiles need never be stored.
 
 In: the facts of a launch, a product, what is known at each statement. Out: for operand a and b the copy that the packing replaces, or why
-there is none (:func:`direct_copy`); whether the copies of several iterations of a loop are one larger copy (:func:`is_contiguous`); and
-whether results beyond the tensors are read by anybody (:func:`unread_dimensions`).
+there is none (:func:`direct_copy`); whether the copies of several iterations of a loop are one larger copy (:func:`is_contiguous`);
+whether results beyond the tensors are read by anybody (:func:`unread_dimensions`); and what the first and the last step of a loop can do
+for a fill before it and a copy behind it (:func:`replaced_fill`, :func:`stored_copy`).
 
 The tile is only written by one copy from global memory and only read by the product behind it in the same body, and in between nothing
 changes what the copy reads. The copy's address must be known not to lie before the tensor; beyond its end it reads zeros, as a copy does.
@@ -128,6 +129,25 @@ def replaced_fill(facts: LaunchFacts, gemm: Gemm, loop: For) -> Fill | None:
         return None
     value = constant_value(ends[0][0].value)
     return ends[0][0] if value == 0 and copysign(1, value) > 0 else None
+
+
+def stored_copy(facts: LaunchFacts, gemm: Gemm, loop: For) -> Copy | None:
+    """The copy of the result to global memory that stands last, right behind the loop, where the loop's last step can make it: the result
+    has no other reader, and a row of it is a row of the tensor."""
+    ends = _fills_and_outs(facts, gemm, loop)
+    if ends is None or len(ends[1]) != 1:
+        return None
+    out, body = ends[1][0], facts.body_around(loop)
+    target = out.dst.buffer
+    dimensions = matrix_dimensions(out.dst)
+    if len(body) < 2 or body[-1] is not out or body[-2] is not loop or dimensions is None or not is_whole(out.src):
+        return None
+    if target.root.space != "global" or target.dtype.bits < 8 or target.dtype.is_bool or target.dtype.lanes != 1:
+        return None
+    if target.strides is not None and constant_value(target.strides[-1]) != 1:
+        return None
+    sizes = [constant_value(out.dst.extents[d]) for d in dimensions]
+    return out if sizes == [constant_value(e) for e in out.src.buffer.shape] else None
 
 
 def _fills_and_outs(facts: LaunchFacts, gemm: Gemm, loop: For) -> tuple[list[Fill], list[Copy]] | None:

@@ -26,8 +26,9 @@ them."""
 SHARED: Final = 8
 """Cells that share a packed operand: packing then costs a few hundredths of the product."""
 
-GROUPS: Final = 2
-"""Groups of cells that each worker should have at least, so that none waits long for the others."""
+GROUPS: Final = 16
+"""Groups of cells that each worker should have at least, so that none waits long for the others, even where one loses its core for a
+while."""
 
 
 def plan_order(

@@ -233,6 +233,7 @@ class Choice:
     full). ``merge`` is how many iterations of the loop around it the executor may take at once without changing a bit (1: as written).
     ``unread`` names dimensions of a product (m, n) in which results beyond its tensors need not be computed, since nobody reads them.
     ``fill`` is the fill with zero of the result which the first step of the product's loop replaces (a loop without steps still fills).
+    ``out`` is the copy of the result to its tensor which the last step makes by itself where the region lies wholly inside the tensor.
     """
 
     operation: Stmt
@@ -247,6 +248,7 @@ class Choice:
     merge: int = 1
     unread: tuple[str, ...] = ()
     fill: Stmt | None = None
+    out: Stmt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The loops of a product over packed operands: blocks of c in registers, over all of k at hand.
 
 In: a :class:`Macro`. Out: the name of a function ``void (ptr a, ptr b, ptr c, i64 steps, i64 rows, i64 columns, i1 clear)`` in the module,
-which adds the product of ``steps`` words of k to c (or replaces c by it).
+which adds the product of ``steps`` words of k to c (or replaces c by it). With ``out``, ``clear`` is followed by ``ptr out, i64 pitch``:
+the results go there, in rows ``pitch`` bytes apart, and c is only read.
 
 A micro-kernel holds a block of c in registers over all steps, so each element is one chain of multiply-adds in the order of k, that
 begins at c: the bits do not depend on how k was cut into calls. The panel of b stays in the first-level cache while all blocks of rows
@@ -37,7 +38,8 @@ class Macro:
 
     A block has at most ``rows`` rows and ``vectors`` vectors of ``lanes`` columns. Steps, in bytes: from one row of a to the next and one
     word of k to the next, from one panel of b to the next and one word of k to the next (0: dense). ``header`` bytes stand before each
-    panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``.
+    panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``. ``out`` is the type in which
+    results are stored elsewhere than in c, None where c is their place.
     """
 
     unit: Unit
@@ -55,6 +57,7 @@ class Macro:
     b_alignment: int = 0
     header: int = 0
     multiple: int = 1
+    out: DType | None = None
 
     @property
     def width(self) -> int:
@@ -80,8 +83,13 @@ class Macro:
         return (
             f"product_{self.m}x{self.n}_{unit.a}_{unit.group}_{unit.accumulator}_{self.c}_{self.c_stride}"
             f"_{self.rows}x{self.vectors}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
-            f"_{self.multiple}{'_biased' * unit.is_biased}"
+            f"_{self.multiple}{'_biased' * unit.is_biased}{'' if self.out is None else f'_to_{self.out}'}"
         )
+
+    @property
+    def results(self) -> list[tuple[str, str]]:
+        """The parameters that say where results go."""
+        return [] if self.out is None else [("out", "ptr"), ("pitch", "i64")]
 
 
 def emit_macro(module: Module, macro: Macro) -> str:
@@ -89,55 +97,65 @@ def emit_macro(module: Module, macro: Macro) -> str:
     if module.has_function(macro.name):
         return macro.name
     sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
-    fn = module.function(macro.name, "void", [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1")], inline=False)
-    b, c, columns = fn.params[1], fn.params[2], fn.params[5]
+    params = [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1"), *macro.results]
+    fn = module.function(macro.name, "void", params, inline=False)
+    b, columns = fn.params[1], fn.params[5]
     full, rest = divmod(macro.n, macro.width)
     width = constant("i64", macro.width)
-    size = element_bytes(macro.c)
     if full:
         wanted = fn.binary("sdiv", fn.binary("add", columns, constant("i64", macro.width - 1)), width)
         with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", full))) as loop:
             panel = fn.offset(b, fn.binary("mul", loop.index, constant("i64", macro.panel_step)))
-            place = fn.offset(c, fn.binary("mul", loop.index, constant("i64", macro.width * size)))
-            _emit_rows(fn, macro, panel, place, macro.vectors, 0)
+            _emit_rows(fn, macro, panel, fn.binary("mul", loop.index, width), macro.vectors, 0)
     if rest:
         with fn.when(fn.compare("sgt", columns, constant("i64", full * macro.width))):
             panel = fn.offset(b, full * macro.panel_step)
-            _emit_rows(fn, macro, panel, fn.offset(c, full * macro.width * size), -(-rest // macro.lanes), rest % macro.lanes)
+            _emit_rows(fn, macro, panel, constant("i64", full * macro.width), -(-rest // macro.lanes), rest % macro.lanes)
     return macro.name
 
 
-def _emit_rows(fn: Function, macro: Macro, panel: Value, c: Value, vectors: int, last_lanes: int) -> None:
-    """One panel against all rows of a."""
-    a, _, _, steps, rows, _, clear = fn.params
+def _emit_rows(fn: Function, macro: Macro, panel: Value, column: Value, vectors: int, last_lanes: int) -> None:
+    """One panel, which begins at a column of c, against all rows of a."""
+    a, _, c, steps, rows, _, clear, *results = fn.params
     c_row = macro.c_stride * element_bytes(macro.c)
+    c = fn.offset(c, fn.binary("mul", column, constant("i64", element_bytes(macro.c))))
+    if macro.out is not None:
+        results = [fn.offset(results[0], fn.binary("mul", column, constant("i64", element_bytes(macro.out)))), results[1]]
     first = 0
     for count, height in macro.row_blocks:
         kernel = _micro_kernel(fn.module, macro, height, vectors, last_lanes)
         left = rows if first == 0 else fn.binary("sub", rows, constant("i64", first))
         wanted = fn.binary("sdiv", fn.binary("add", left, constant("i64", height - 1)), constant("i64", height))
-        source, target = fn.offset(a, first * macro.a_row_step), fn.offset(c, first * c_row)
         with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", count))) as loop:
-            block = fn.offset(source, fn.binary("mul", loop.index, constant("i64", height * macro.a_row_step)))
-            fn.call(kernel, block, panel, fn.offset(target, fn.binary("mul", loop.index, constant("i64", height * c_row))), steps, clear)
+            row = fn.binary("add", fn.binary("mul", loop.index, constant("i64", height)), constant("i64", first))
+            block = fn.offset(a, fn.binary("mul", row, constant("i64", macro.a_row_step)))
+            target = fn.offset(c, fn.binary("mul", row, constant("i64", c_row)))
+            places = [fn.offset(results[0], fn.binary("mul", row, results[1])), results[1]] if results else []
+            fn.call(kernel, block, panel, target, steps, clear, *places)
         first += count * height
 
 
 def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_lanes: int) -> str:
-    """The name of ``void (ptr a, ptr panel, ptr c, i64 steps, i1 clear)`` for a block of that shape; ``last_lanes`` 0: all."""
+    """The name of ``void (ptr a, ptr panel, ptr c, i64 steps, i1 clear)``, and ``ptr out, i64 pitch`` where the macro has them, for a
+    block of that shape; ``last_lanes`` 0: all."""
     name = f"{macro.name}_block_{rows}x{vectors}_{last_lanes}"
     if not module.has_function(name):
-        params = [("a", "ptr"), ("panel", "ptr"), ("c", "ptr"), ("steps", "i64"), ("clear", "i1")]
+        params = [("a", "ptr"), ("panel", "ptr"), ("c", "ptr"), ("steps", "i64"), ("clear", "i1"), *macro.results]
         _emit_block(module.function(name, "void", params, inline=False), macro, rows, vectors, last_lanes)
     return name
 
 
 def _emit_block(fn: Function, macro: Macro, rows: int, vectors: int, last_lanes: int) -> None:
-    """The micro-kernel: load c, all steps, store c."""
-    a, panel, c, steps, clear = fn.params
-    lanes, c_size = macro.lanes, element_bytes(macro.c)
+    """The micro-kernel: load c, all steps, store the results."""
+    a, panel, c, steps, clear, *results = fn.params
+    lanes = macro.lanes
     places = [(row, v) for row in range(rows) for v in range(vectors)]
     masks = [lane_mask(lanes, last_lanes) if last_lanes and v == vectors - 1 else None for v in range(vectors)]
+    lines = _result_rows(fn, macro, rows, c, results)
+    kind = macro.out or macro.c
+    size = element_bytes(kind)
+    if results:
+        _ask_for(fn, lines, vectors * lanes * size)
     sums = _load_block(fn, macro, c, clear, places, masks)
     if macro.header:
         sums = _without_bias(fn, macro, panel, places, sums)
@@ -150,13 +168,30 @@ def _emit_block(fn: Function, macro: Macro, rows: int, vectors: int, last_lanes:
         sums = step.loop(a, panel, constant("i64", 0), whole, sums, macro.unroll)
         sums = step.loop(a, panel, whole, steps, sums, 1)
     for (row, v), total in zip(places, sums):
-        address = fn.offset(c, (row * macro.c_stride + v * lanes) * c_size)
-        result = cast(fn, total, macro.unit.accumulator, macro.c)
+        address = fn.offset(lines[row], v * lanes * size)
+        result = cast(fn, total, macro.unit.accumulator, kind)
         mask = masks[v]
         if mask is None:
-            fn.store(result, address, align=c_size)
+            fn.store(result, address, align=size)
         else:
-            fn.masked_store(result, address, mask, align=c_size)
+            fn.masked_store(result, address, mask, align=size)
+
+
+def _result_rows(fn: Function, macro: Macro, rows: int, c: Value, results: list[Value]) -> list[Value]:
+    """Where each row of the block is stored."""
+    if not results:
+        return [fn.offset(c, row * macro.c_stride * element_bytes(macro.c)) for row in range(rows)]
+    found = [results[0]]
+    for _ in range(1, rows):
+        found.append(fn.offset(found[-1], results[1]))
+    return found
+
+
+def _ask_for(fn: Function, lines: list[Value], size: int) -> None:
+    """Lines of memory that will be written, so that they are at hand when the sums are ready."""
+    for line in lines:
+        for place in range(0, size, _LINE):
+            fn.intrinsic("llvm.prefetch", fn.offset(line, place), constant("i32", 1), constant("i32", 3), constant("i32", 1))
 
 
 def _load_block(

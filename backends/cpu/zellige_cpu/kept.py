@@ -1,0 +1,254 @@
+"""Packed operands that several cells use: where they lie, who packs them, and how a worker knows that they are there.
+
+In: the packing of a loop's operand and what its address depends on. Out: :class:`Shared`, :class:`Own` or :class:`Fresh`, each with the
+code that leaves the operand of one step packed and gives its address.
+
+- *Shared*: the address depends on coordinates of the grid and the step alone, all of constant extent. There is one place for each of
+  their values in memory of the whole launch, and a state beside it: 0 nobody has begun, 1 somebody packs it, 2 it is there. Whoever turns
+  0 into 1 packs; who finds 1 does other work first and then waits for a bounded time, after which it packs for itself, so that a worker
+  whose packer lost its core goes on.
+- *Own*: the address depends on more. A worker keeps places of its own with keys that say what is there.
+- *Fresh*: one cell uses it, so it is packed anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, TypeAlias
+
+from zellige.analysis.forms import Form
+from zellige.ir.expr import Load, Region, Var
+from zellige.ir.traverse import walk
+from zellige_cpu import pool_program
+from zellige_cpu.context import Context
+from zellige_cpu.indexes import i64, uniform
+from zellige_cpu.leaf.packing import Packing, round_up
+from zellige_cpu.text import FALSE, TRUE, Function, Module, Value, constant
+
+_OWN_BYTES: Final = 16 << 20
+"""The most that a worker keeps of one operand for later cells."""
+
+_SHARED_BYTES: Final = 256 << 20
+"""The most that a launch keeps of packed operands for all workers, where the machine has 16 times that."""
+
+_KEY_BYTES: Final = 16
+_STATE_BYTES: Final = 64
+"""States that different workers change lie on lines of their own."""
+
+_EMPTY, _BUSY, _READY = (constant("i64", value) for value in (0, 1, 2))
+
+_PATIENCE: Final = 20000
+"""Pauses that a worker waits for another one's packing, about a millisecond: some ten times what packing takes."""
+
+Pack: TypeAlias = "Callable[[Value], None]"
+"""Emits the packing into the place at an address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a step needs: the key of the source (its address and the lines that exist), the step's number, and the code that packs."""
+
+    address: Value
+    lines: Value
+    step: Value
+    pack: Pack
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A place that each step fills anew."""
+
+    place: Value
+
+    def begin(self, ctx: Context, need: Need) -> None:
+        """Packs."""
+        need.pack(self.place)
+
+    def end(self, ctx: Context, need: Need) -> Value:
+        """The address of the packed operand."""
+        return self.place
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Places for ``steps`` steps of k in each way of the worker's cells, and keys that say what is there.
+
+    A key is the address and the number of lines of what was packed. Nothing writes the source in the launch, and keys are forgotten
+    where the launch's function begins, so equal keys mean equal content.
+    """
+
+    size: int
+    places: Value
+    keys: Value
+    way: Value | None
+    steps: int
+
+    def _number(self, ctx: Context, step: Value) -> Value:
+        fn = ctx.fn
+        within = step if self.steps > 1 else i64(0)
+        return within if self.way is None else fn.binary("add", within, fn.binary("mul", self.way, i64(self.steps)))
+
+    def begin(self, ctx: Context, need: Need) -> None:
+        """Packs unless the key says that it is there."""
+        fn = ctx.fn
+        number = self._number(ctx, need.step)
+        key = fn.offset(self.keys, fn.binary("mul", number, i64(_KEY_BYTES)))
+        second = fn.offset(key, 8)
+        tests = (fn.compare("ne", fn.load(at, "i64", align=8), value) for at, value in ((key, need.address), (second, need.lines)))
+        with fn.when(fn.binary("or", *tests)):
+            fn.store(need.address, key, align=8)
+            fn.store(need.lines, second, align=8)
+            need.pack(fn.offset(self.places, fn.binary("mul", number, i64(self.size))))
+
+    def end(self, ctx: Context, need: Need) -> Value:
+        """The address of the packed operand."""
+        return ctx.fn.offset(self.places, ctx.fn.binary("mul", self._number(ctx, need.step), i64(self.size)))
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Places and states of all workers from ``first`` and ``first_state`` on, numbered by ``digits`` (variables of the grid and their
+    extents) and the step; ``spare`` is this worker's own place."""
+
+    size: int
+    first: int
+    first_state: int
+    digits: tuple[tuple[Var, int], ...]
+    steps: int
+    spare: Value
+
+    def _places(self, ctx: Context, step: Value) -> tuple[Value, Value]:
+        """The addresses of the packed operand and of its state."""
+        fn = ctx.fn
+        assert ctx.shared is not None
+        assert ctx.states is not None
+        number = i64(0)
+        for var, extent in self.digits:
+            number = fn.binary("add", fn.binary("mul", number, i64(extent)), uniform(ctx, ctx.scope.form(var)))
+        number = fn.binary("add", fn.binary("mul", number, i64(self.steps)), step)
+        place = fn.offset(fn.offset(ctx.shared, self.first), fn.binary("mul", number, i64(self.size)))
+        return place, fn.offset(fn.offset(ctx.states, self.first_state), fn.binary("mul", number, i64(_STATE_BYTES)))
+
+    def begin(self, ctx: Context, need: Need) -> None:
+        """Packs unless somebody has or does."""
+        fn = ctx.fn
+        place, state = self._places(ctx, need.step)
+        with fn.when(fn.call(_claim(ctx.module), state)):
+            need.pack(place)
+            fn.atomic_store(_READY, state, "release", align=8)
+
+    def end(self, ctx: Context, need: Need) -> Value:
+        """The address of the packed operand, once it is there, or of an own one."""
+        fn = ctx.fn
+        place, state = self._places(ctx, need.step)
+        alone, join = fn.fresh_label("alone"), fn.fresh_label("packed")
+        is_there = fn.call(_settled(ctx.module), state)
+        before = fn.current
+        fn.branch_if(is_there, join, alone)
+        fn.label(alone)
+        need.pack(self.spare)
+        end = fn.current
+        fn.label(join)
+        return fn.phi((place, before), (self.spare, end))
+
+
+Kept: TypeAlias = Fresh | Own | Shared
+
+
+def kept(ctx: Context, packing: Packing, region: Region, step_var: Var, bounds: Sequence[Form], steps: int | None) -> Kept:
+    """How the operand packed from ``region`` is kept over a loop of ``steps`` steps (None: of unknown many) between ``bounds``."""
+    size = round_up(packing.target_bytes, 64)
+    digits = None if steps is None else _digits(ctx, region, step_var, bounds)
+    if digits is None or steps is None:
+        return _own(ctx, size, region, steps)
+    used = {var for var, _ in digits}
+    others = [extent for var, extent in ctx.grid.items() if var not in used]
+    if all(extent == 1 for extent in others):
+        return Fresh(ctx.reserve_scratch(size))
+    count = steps * prod(extent for _, extent in digits)
+    if ctx.memory.shared_bytes + count * size > min(_SHARED_BYTES, ctx.host.memory_bytes // 16):
+        return _own(ctx, size, region, steps)
+    first, first_state = ctx.memory.shared_bytes, ctx.memory.state_bytes
+    ctx.memory.shared_bytes += count * size
+    ctx.memory.state_bytes += count * _STATE_BYTES
+    return Shared(size, first, first_state, digits, steps, ctx.reserve_scratch(size))
+
+
+def _digits(ctx: Context, region: Region, step_var: Var, bounds: Sequence[Form]) -> tuple[tuple[Var, int], ...] | None:
+    """The variables of the grid, with their extents, of which what is packed is a function; None where it depends on more."""
+    forms = [ctx.scope.form(offset) for offset in region.offsets]
+    used: dict[Var, int] = {}
+    for form in (*forms, *bounds):
+        for node in (node for atom in form.atoms() for node in walk(atom)):
+            if isinstance(node, Load):
+                return None
+            if not isinstance(node, Var) or node is step_var or ctx.var_levels.get(node) == 0:
+                continue  # arguments are the same for all cells
+            extent = ctx.grid.get(node)
+            if extent is None:
+                return None
+            used[node] = extent
+    return tuple(used.items())
+
+
+def _own(ctx: Context, size: int, region: Region, steps: int | None) -> Own:
+    """Room for the packings of a loop that this worker's later cells may use again."""
+    ways, way = 1, None
+    if ctx.way is not None and any(ctx.scope.mentions(offset, frozenset((ctx.way.var,))) for offset in region.offsets):
+        ways, way = ctx.way.count, ctx.way.place
+    if steps is None or size * steps * ways > _OWN_BYTES:
+        ways, way = 1, None
+    if steps is None or size * steps > _OWN_BYTES:
+        steps = 1
+    places, keys = ctx.reserve_scratch(size * steps * ways), ctx.reserve_scratch(_KEY_BYTES * steps * ways)
+    with ctx.at(0):
+        ctx.fn.intrinsic("llvm.memset", keys, constant("i8", 0), i64(_KEY_BYTES * steps * ways), FALSE)
+    return Own(size, places, keys, way, steps)
+
+
+# -- states --------------------------------------------------------------------------------------------------------------
+
+
+def _claim(module: Module) -> str:
+    """``i1 claim(ptr state)``: whether the caller is the one who packs."""
+    name = "claim"
+    if not module.has_function(name):
+        fn = module.function(name, "i1", [("state", "ptr")], inline=False)
+        state = fn.params[0]
+        is_empty = fn.compare("eq", fn.atomic_load(state, "i64", "monotonic", align=8), _EMPTY)
+        attempt, over = fn.fresh_label("attempt"), fn.fresh_label("over")
+        fn.branch_if(is_empty, attempt, over)
+        fn.label(attempt)
+        _, is_mine = fn.compare_exchange(state, _EMPTY, _BUSY, "monotonic", "monotonic", align=8)
+        fn.ret(is_mine)
+        fn.label(over)
+        fn.ret(FALSE)
+    return name
+
+
+def _settled(module: Module) -> str:
+    """``i1 settled(ptr state)``: waits until the operand is there; false where that takes too long."""
+    name = "settled"
+    if not module.has_function(name):
+        fn = module.function(name, "i1", [("state", "ptr")], inline=False)
+        found, waiting = fn.fresh_label("found"), fn.fresh_label("waiting")
+        with fn.loop(i64(0), i64(_PATIENCE)):
+            is_ready = fn.compare("eq", fn.atomic_load(fn.params[0], "i64", "acquire", align=8), _READY)
+            fn.branch_if(is_ready, found, waiting)
+            fn.label(waiting)
+            pause(module, fn)
+        fn.ret(FALSE)
+        fn.label(found)
+        fn.ret(TRUE)
+    return name
+
+
+def pause(module: Module, fn: Function) -> None:
+    """Tells the processor that this thread waits, where it has a word for that."""
+    found = pool_program.pause_of(module.host)
+    if found is not None:
+        name, kind, operand = found
+        module.declare(name, "void", [kind] if kind else [])
+        fn.line(f"call void @{name}({operand})")
