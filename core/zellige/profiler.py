@@ -34,6 +34,7 @@ from zellige.testing import torch_assert_close
 
 if TYPE_CHECKING:
     from zellige.kernel import JITKernel, KernelParam
+    from zellige.plugin.registry import BackendHandle
 
 __all__ = ["Measurement", "Profiler", "TensorSupplyType", "do_bench", "get_tensor_supply", "measure", "torch_assert_close"]
 
@@ -57,19 +58,20 @@ def measure(
 
     ``warmup`` and ``rep`` are budgets in milliseconds, ``n_warmup`` and ``n_repeat`` numbers of runs in their place. ``timer`` is
     "event" (the device's clock, on a host its own), "wall" (the host's clock) or a backend's own; ``device`` says which device's
-    timer is meant. ``cache`` "cold" touches ``cache_size`` MiB (twice the last-level cache unless given) before each run; "warm" does
-    not; unless given, it is cold but for "wall". A run slower than ``early_stop_baseline`` milliseconds is measured no further.
-    Raises E630 for a timer that the device does not have.
+    timer is meant. ``cache`` "cold" touches ``cache_size`` MiB (twice the device's last-level cache unless given) before each run; "warm"
+    does not; unless given, it is cold but for "wall". A run slower than ``early_stop_baseline`` milliseconds is measured no further.
+    Raises E630 for a timer that the device does not have, E636 for one that cannot measure this run.
     """
     check_request(warmup=warmup, rep=rep, counts=(n_warmup, n_repeat), quantiles=None, return_mode="mean")
-    clock = _timer(timer, device)
+    clock, owner = _timer(timer, device)
     state: CacheState = cache or ("warm" if timer == "wall" else "cold")
     fn()
     if state == "warm":
         return _timed(fn, clock, timer, state, nothing, 0, (warmup, rep, n_warmup, n_repeat), early_stop_baseline)
-    size = 2 * last_level_cache_bytes() if cache_size is None else cache_size << 20
-    with CacheFlush(size) as flush:
-        return _timed(fn, clock, timer, state, flush, size, (warmup, rep, n_warmup, n_repeat), early_stop_baseline)
+    size = 0 if cache_size is None else cache_size << 20
+    own = None if owner is None else owner.cache_flush(size)
+    with own or CacheFlush(size or 2 * last_level_cache_bytes()) as flush:
+        return _timed(fn, clock, timer, state, flush, flush.size_bytes, (warmup, rep, n_warmup, n_repeat), early_stop_baseline)
 
 
 def _timed(
@@ -97,17 +99,17 @@ def _timed(
     return Measurement(times=tuple(times), timer=timer, cache=cache, flushed_bytes=flushed_bytes)
 
 
-def _timer(name: str, device: object) -> Timer:
-    """The timer of that name for the device, or E630."""
+def _timer(name: str, device: object) -> tuple[Timer, BackendHandle | None]:
+    """The timer of that name for the device, or E630; and the backend whose device it is (None: the host)."""
     wanted = None if device is None or isinstance(device, int) else str(device).partition(":")[0]
     if name == "wall":
-        return host_timer
+        return host_timer, None
     for handle in registry().backends:
         manifest = handle.manifest
         if name in manifest.timers and (wanted is None or wanted in manifest.framework_devices) and handle.works:
-            return handle.timers()[name]
+            return handle.timers()[name], handle
     if name == "event":
-        return host_timer
+        return host_timer, None
     owners = registry().timer_targets(name)
     known = "timers of every target: event, wall" + (f"; {name} belongs to {', '.join(owners)}" if owners else "")
     raise catalogue.E630.error(name=name, target=wanted or "auto", known=known)

@@ -13,6 +13,7 @@ from zellige.plugin.contract import (
     API,
     Answer,
     Binary,
+    CacheFlush,
     Capabilities,
     CompileContext,
     ConfigKey,
@@ -68,7 +69,7 @@ class CudaBackend:
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
             acts_on=("compile_flags", "fast_math", "synchronise_shared"),
             inspections=("export_ptx", "export_sass", "get_ptx", "n_regs", "n_spills", "resource_usage", "show_ptx", "show_sass"),
-            timers=("cudagraph", "cupti"),
+            timers=("cudagraph", "cupti", "event"),
             summary="CUDA C++ through NVRTC and the driver",
         )
 
@@ -130,6 +131,18 @@ class CudaBackend:
         from zellige.passes.expand_vectors import ExpandVectors
 
         return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # its vector types are no registers of their own
+
+    @hookimpl
+    def timers(self) -> Mapping[str, Callable[..., list[float]]]:
+        from zellige_cuda import timers
+
+        return {name: getattr(timers, name) for name in self.manifest().timers}
+
+    @hookimpl
+    def cache_flush(self, size_bytes: int) -> CacheFlush:
+        from zellige_cuda.timers import Flush
+
+        return Flush(size_bytes)
 
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:

@@ -60,6 +60,7 @@ __all__ = [
     "BackendKind",
     "BackendReport",
     "Binary",
+    "CacheFlush",
     "Bounds",
     "Candidate",
     "Capabilities",
@@ -275,6 +276,21 @@ class PackedKernel(Protocol):
         """As ``launch``, with the arguments in 64-bit words: pointers, scalars (integers, or the bits of a double), sizes; then the address
         of what follows them, a zero, and 31 zero words, which are the backend's to use in this call."""
         ...
+
+
+@runtime_checkable
+class CacheFlush(Protocol):
+    """What empties a device's caches ahead of a run that is timed, on the stream that the run goes to. Its memory is given back at the
+    end of the ``with`` block that it opens."""
+
+    size_bytes: int
+    """How much is written or read."""
+
+    def __call__(self) -> None: ...
+
+    def __enter__(self) -> CacheFlush: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
 
 class Runtime(Protocol):

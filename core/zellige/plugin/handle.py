@@ -21,6 +21,7 @@ from zellige.plugin.contract import (
     Answer,
     BackendReport,
     Binary,
+    CacheFlush,
     Candidate,
     Capabilities,
     Compatibility,
@@ -130,6 +131,10 @@ class BackendHandle:
     def timers(self) -> Mapping[str, Callable[..., list[float]]]:
         """The backend's own ways to time a launch, by name; empty where it has none."""
         return self._typed(Mapping, "timers") if self._has("timers") else {}
+
+    def cache_flush(self, size_bytes: int) -> CacheFlush | None:
+        """What empties the caches of the backend's device; None where those are the host's."""
+        return self._typed(CacheFlush, "cache_flush", size_bytes=size_bytes) if self._has("cache_flush") else None
 
     def context(self, target: Target, options: CompileOptions) -> CompileContext:
         """What the steps of one compilation may ask."""

@@ -14,6 +14,7 @@ import pluggy
 from zellige.plugin.contract import (
     Answer,
     Binary,
+    CacheFlush,
     Capabilities,
     Compatibility,
     CompileContext,
@@ -70,6 +71,11 @@ class BackendHooks:
     def timers(self) -> Mapping[str, Callable[..., list[float]]]:  # type: ignore[empty-body]
         """The functions behind the manifest's timer names: ``(run, repeats, before)`` to milliseconds a run, where ``before`` is called
         ahead of each run and not timed. Optional."""
+
+    @_hookspec(firstresult=True)
+    def cache_flush(self, size_bytes: int) -> CacheFlush:  # type: ignore[empty-body]
+        """What empties the caches of the current device, by going through ``size_bytes`` of memory (0: as much as that takes). Optional:
+        for devices whose caches are not the host's."""
 
     @_hookspec(firstresult=True)
     def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:  # type: ignore[empty-body]

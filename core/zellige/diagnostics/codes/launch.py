@@ -161,6 +161,10 @@ E635 = code(
     "unused keys in the configuration {config}: {function} has no argument {keys}",
     hint="its arguments are {known}; 'pass_configs' is the one key beside them",
 )
+E636 = code(
+    "E636", "timer that cannot measure here", "the timer {name} cannot measure: {reason}",
+    hint="the timers event and wall need nothing beside the target",
+)
 E640 = code(
     "E640", "regions do not match", "the regions of a tile operation are {left} and {right} at run time",
     hint="extents other than 1 must agree",
