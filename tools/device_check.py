@@ -175,6 +175,8 @@ def row_kernel(rows: Any, width: int) -> Any:
 
 def check_widths() -> None:
     """Tiles whose widths are no powers of two."""
+    for a, b in (("int4", "int4"), ("uint4", "int4")):
+        _nibbles(a, b)
     for width in WIDTHS:
         for tile in ((64, width, 32), (width if width % 16 == 0 else 64, 64, 16), (64, 64, width)):
             for dtype in ("float16", "int8"):
@@ -186,6 +188,35 @@ def check_widths() -> None:
         expect(f"sums of rows of {width}", S, X.sum(1))
         expect(f"rows of {width} less their maxima", Y, X - X.max(1, keepdim=True).values)
         print(f"width {width}: right")
+
+
+def _nibbles(a: str, b: str) -> None:
+    """A product of 4-bit integers, two to a byte."""
+    import torch
+
+    import zellige as zl
+    import zellige.language as T
+
+    @T.prim_func
+    def product(A: T.Tensor((70, 130), a), B: T.Tensor((130, 48), b), C: T.Tensor((70, 48), "int32")):
+        with T.Kernel(T.ceildiv(70, 32), threads=64) as by:
+            left = T.alloc_shared((32, 64), a)
+            right = T.alloc_shared((64, 48), b)
+            sums = T.alloc_fragment((32, 48), "int32")
+            T.clear(sums)
+            for k in T.Pipelined(T.ceildiv(130, 64), num_stages=2):
+                T.copy(A[by * 32, k * 64], left)
+                T.copy(B[k * 64, 0], right)
+                T.gemm(left, right, sums)
+            T.copy(sums, C[by * 32, 0])
+
+    generator = torch.Generator().manual_seed(1)
+    A, B = (
+        torch.randint(-8 if name == "int4" else 0, 8 if name == "int4" else 16, shape, generator=generator)
+        for name, shape in ((a, (70, 130)), (b, (130, 48)))
+    )
+    packed = [((X[:, 0::2] & 15) | (X[:, 1::2] & 15) << 4).to(torch.uint8).cuda() for X in (A, B)]
+    expect(f"product of {a} and {b}", zl.compile(product, target="cuda", out_idx=[-1])(*packed), matmul(A, B))
 
 
 def check_sizes() -> None:

@@ -1,7 +1,7 @@
 """Products of one warp of NVIDIA's devices as rows, and the copies whose sizes and counts a planner chooses.
 
-Facts: NVIDIA, Parallel Thread Execution ISA, "Matrix Fragments" of each shape. ``requires`` means that architecture or newer. The spelling
-is the instruction's stem; the code generator adds element types and registers.
+Facts: NVIDIA, Parallel Thread Execution ISA, "Matrix Fragments" of each shape. An architecture among ``requires`` means that one or newer.
+The spelling is the instruction's stem; the code generator adds element types and registers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ HALF_SUMS: Final = ("float16", "float16", "float16")
 TENSOR: Final = ("tfloat32", "tfloat32", "float32")
 DOUBLE: Final = ("float64", "float64", "float64")
 BYTES: Final = tuple((a, b, "int32") for a, b in (("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"), ("uint8", "int8")))
+NIBBLES: Final = tuple((a, b, "int32") for a, b in (("int4", "int4"), ("uint4", "uint4"), ("int4", "uint4"), ("uint4", "int4")))
+NIBBLE_UNITS: Final = "units of 4-bit integers"
+"""What an architecture must have beside its age: those from sm_90 on have none, and execute such products by other instructions."""
 SMALL: Final = ("float8_e4m3fn", "float8_e5m2")
 EIGHTS: Final = tuple((a, b, "float32") for a, b in ((SMALL[0], SMALL[0]), (SMALL[1], SMALL[1]), SMALL, SMALL[::-1]))
 
@@ -31,11 +34,12 @@ def _row(
     *,
     accumulator_bits: int = 0,
     evidence: str = EXECUTED,
+    needs: tuple[str, ...] = (),
 ) -> ProductRow:
     m, n, k = shape
     name = f"mma.sync.aligned.m{m}n{n}k{k}.row.col{ending}"
     return ProductRow(
-        name=name, spelling=name + "{variant} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};", shape=shape, types=types, requires=(requires,),
+        name=name, spelling=name + "{variant} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};", shape=shape, types=types, requires=(requires, *needs),
         section=section, form="fragment", evidence=evidence, accumulator_bits=accumulator_bits,
     )  # fmt: skip
 
@@ -44,6 +48,7 @@ PRODUCTS: Final = (
     _row((16, 8, 16), (HALF, BRAIN, HALF_SUMS), "sm_80", "Matrix Fragments for mma.m16n8k16 with floating point type"),
     _row((16, 8, 8), (TENSOR,), "sm_80", "Matrix Fragments for mma.m16n8k8", ".f32.tf32.tf32.f32"),
     _row((16, 8, 32), BYTES, "sm_80", "Matrix Fragments for mma.m16n8k32", ".s32"),
+    _row((16, 8, 64), NIBBLES, "sm_80", "Matrix Fragments for mma.m16n8k64", ".s32", evidence="", needs=(NIBBLE_UNITS,)),
     _row((16, 8, 32), EIGHTS, "sm_89", "Matrix Fragments for mma.m16n8k32", ".f32.f8", accumulator_bits=14),
     _row((8, 8, 4), (DOUBLE,), "sm_80", "Matrix Fragments for mma.m8n8k4 with .f64 floating point type", ".f64.f64.f64.f64"),
     _row((16, 8, 8), (HALF,), "sm_75", "Matrix Fragments for mma.m16n8k8", ".f32.f16.f16.f32", evidence=""),

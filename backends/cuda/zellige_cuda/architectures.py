@@ -29,6 +29,11 @@ class Architecture:
     processor_lanes: int
     processor_registers: int = 65536
 
+    @property
+    def has_nibble_units(self) -> bool:
+        """Whether the tensor cores multiply 4-bit integers; newer ones do not, and their compiler takes such instructions apart."""
+        return 75 <= self.number < 90
+
 
 _ROWS: Final = (
     Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40, processor_shared_bytes=64 * KIB, processor_lanes=1024),

@@ -43,7 +43,8 @@ class Unit:
 def words_of(arch: Architecture) -> frozenset[str]:
     """The words that ``requires`` of an instruction may have on an architecture: its own name and those of older ones."""
     older = {f"sm_{known.number}" for known in ARCHITECTURES.values() if known.number <= arch.number}
-    return frozenset({arch.name, f"sm_{arch.number}", *older})
+    special = {nvidia_rows.NIBBLE_UNITS} if arch.has_nibble_units else set()
+    return frozenset({arch.name, f"sm_{arch.number}", *older, *special})
 
 
 def units_of(arch: Architecture) -> tuple[Unit, ...]:
@@ -60,10 +61,17 @@ def refusals(arch: Architecture, a: DType, b: DType) -> tuple[tuple[str, str, st
             continue
         name, missing = _unit(row, *types).name, [word for word in row.requires if word not in words]
         if missing:
-            found.append((name, f"needs {', '.join(missing)} or newer", f"an architecture from {', '.join(missing)} on ({name})"))
+            found.append((name, *_missing(missing, name)))
         elif row in taken_out(FAMILY):
             found.append((name, "it was taken out of the table of instructions", f"putting {name} back into the table of instructions"))
     return tuple(found)
+
+
+def _missing(words: list[str], name: str) -> tuple[str, str]:
+    """The reason, and what would help ("" where no newer architecture does)."""
+    ages = [word for word in words if word.startswith("sm_")]
+    reason = ", ".join(f"{word} or newer" if word in ages else word for word in words)
+    return f"needs {reason}", f"an architecture from {', '.join(ages)} on ({name})" if ages == words else ""
 
 
 def _combinations(rows: tuple[ProductRow, ...]) -> list[tuple[ProductRow, str, str, str]]:

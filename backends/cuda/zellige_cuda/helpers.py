@@ -32,6 +32,13 @@ _FIXED: dict[str, tuple[str, tuple[str, ...]]] = {
         "  return (double)r == x || x != x || isinf_bits(r) ? r : __uint_as_float(__float_as_uint(r) | 1u);\n}",
         ("isinf_bits",),
     ),
+    "nibbles": (  # eight elements of 4 bits, which registers hold one to a byte, in the one word that a product takes
+        f"{_D} unsigned int nibbles(const unsigned int* bytes) {{\n"
+        "  unsigned int low = bytes[0] & 0x0f0f0f0fu, high = bytes[1] & 0x0f0f0f0fu;\n"
+        "  low = (low | low >> 4) & 0x00ff00ffu;\n  high = (high | high >> 4) & 0x00ff00ffu;\n"
+        "  return ((low | low >> 8) & 0xffffu) | (high | high >> 8) << 16;\n}",
+        (),
+    ),
     "ones_of": (f"{_D} int ones_of(unsigned long long x) {{ return __popcll(x); }}", ()),
     "leading_zeros_of": (f"{_D} int leading_zeros_of(unsigned long long x) {{ return __clzll((long long)x); }}", ()),
     "isinf_bits": (f"{_D} bool isinf_bits(float x) {{ return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }}", ()),
@@ -199,7 +206,7 @@ def _matrix(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
 def _mma(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     """A product of a warp; the counts and kinds of the registers of c, a and b follow the instruction's name."""
     instruction = match[1].replace("__", "::").replace("_", ".")
-    counts = [(int(count), kind) for count, kind in re.findall(r"(\d+)([rfd])", match[2])]
+    counts = [(int(count), kind) for count, kind in re.findall(r"(\d+)([rfdn])", match[2])]
     types = {"r": "unsigned int", "f": "float", "d": "double"}
     number = 0
     groups: list[str] = []
@@ -208,13 +215,24 @@ def _mma(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
         number += count
     (c_count, c_kind), (a_count, a_kind), (b_count, b_kind) = counts
     outs = ", ".join(f'"+{c_kind}"(c[{i}])' for i in range(c_count))
-    ins = ", ".join([f'"{a_kind}"(a[{i}])' for i in range(a_count)] + [f'"{b_kind}"(b[{i}])' for i in range(b_count)])
+    constraint = {"n": "r"}
+    ins = ", ".join(
+        f'"{constraint.get(kind, kind)}"({name}[{i}])' for name, count, kind in (("a", a_count, a_kind), ("b", b_count, b_kind))
+        for i in range(count)
+    )  # fmt: skip
+
+    def operand(name: str, given: str, count: int, kind: str) -> str:
+        if kind != "n":
+            return f"  const {types[kind]}* const {name} = (const {types[kind]}*){given};\n"
+        words = ", ".join(f"nibbles((const unsigned int*){given} + {2 * i})" for i in range(count))
+        return f"  const unsigned int {name}[{count}] = {{{words}}};\n"
+
     return (
         f"{_D} void {match[0]}(void* to, const void* left, const void* right) {{\n"
-        f"  {types[c_kind]}* const c = ({types[c_kind]}*)to;\n  const {types[a_kind]}* const a = (const {types[a_kind]}*)left;\n"
-        f"  const {types[b_kind]}* const b = (const {types[b_kind]}*)right;\n"
+        f"  {types[c_kind]}* const c = ({types[c_kind]}*)to;\n"
+        f"{operand('a', 'left', a_count, a_kind)}{operand('b', 'right', b_count, b_kind)}"
         f'  asm("{instruction} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};" : {outs} : {ins});\n}}',
-        (),
+        ("nibbles",) if "n" in (a_kind, b_kind) else (),
     )
 
 
@@ -244,6 +262,6 @@ _MADE = (
     (r"(u?int\d+)_of_(float32|float64)_saturated", _to_integer),
     (r"atomic_(add|sub|mul|max|min|and|or|xor|exchange)_(\w+)", _atomic),
     (r"(ld|st)matrix_x(\d)(_trans)?", _matrix),
-    (r"(mma_\w+?)__((?:\d+[rfd]_?)+)", _mma),
+    (r"(mma_\w+?)__((?:\d+[rfdn]_?)+)", _mma),
     (r"cp_async_(\d+)_(\d+)(_if)?", _cp_async),
 )

@@ -236,4 +236,6 @@ def _word_bits(t: DType) -> int:
 
 
 def _kind(t: DType) -> str:
+    if t.bits == 4:
+        return "n"  # one to a byte in registers, to be packed
     return "d" if t.name == "float64" else "f" if t.name == "float32" else "r"
