@@ -11,6 +11,7 @@ In: a device, torch, for the last four parts compute-sanitizer. Out: a line a jo
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -38,27 +39,44 @@ SANITIZER_STATUS: Final = 9
 WIDTHS: Final = (24, 40, 48, 80, 112, 176)
 SIZES: Final = (1, 7, 127, 129)
 SHOWN: Final = 1500
-"""Characters of the output of a job that failed."""
+"""Characters of the output of a job that failed, from its beginning and from its end."""
+
+PLANTED: Final = """
+extern "C" __global__ void memcheck(int* p, int n) { p[n + threadIdx.x] = 1; }
+extern "C" __global__ void racecheck(int* p, int n) {
+  __shared__ int s[64];
+  s[threadIdx.x] = n;
+  p[threadIdx.x] = s[63 - threadIdx.x];
+}
+extern "C" __global__ void synccheck(int* p, int n) { if (threadIdx.x % 2) __syncthreads(); p[threadIdx.x] = n; }
+extern "C" __global__ void initcheck(int* p, int n) { p[threadIdx.x] += n; }
+"""
+"""A fault for each tool, without which it would not be known that it looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A command, and the variables of the environment that it needs beside those that are set."""
+    """A command, the variables of the environment that it needs beside those that are set, and the status that is right."""
 
     part: str
     name: str
     command: tuple[str, ...]
     variables: dict[str, str]
+    expected: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """``status`` 0 is right; ``seconds`` of wall time."""
+    """``seconds`` of wall time."""
 
     job: Job
     status: int
     seconds: float
     output: str
+
+    @property
+    def is_right(self) -> bool:
+        return self.status == self.job.expected
 
 
 def missing_device() -> str | None:
@@ -84,6 +102,32 @@ def run_example(name: str, dtypes: str) -> None:
         arguments = ["--shape", shape, "--dtype", dtype, "--target", "cuda", "--device", "cuda", "--milliseconds", "0"]
         if module.main(arguments, standalone_mode=False):
             raise SystemExit(1)
+
+
+def run_planted(name: str) -> None:
+    """Launch the fault that a tool must find."""
+    from cuda.bindings import driver
+
+    from zellige_cuda.compiler import compile_cubin
+
+    def call(answer: Any) -> Any:
+        if int(answer[0]):
+            raise SystemExit(f"the driver answers {answer[0].name}")
+        return answer[1] if len(answer) > 1 else None
+
+    call(driver.cuInit(0))
+    device = call(driver.cuDeviceGet(0))
+    attribute = driver.CUdevice_attribute
+    major = call(driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device))
+    minor = call(driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device))
+    call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
+    cubin, _ = compile_cubin(PLANTED, "planted", f"sm_{major}{minor}")
+    function = call(driver.cuModuleGetFunction(call(driver.cuModuleLoadData(cubin)), name.encode()))
+    count = 64
+    memory = call(driver.cuMemAlloc(4 * count))
+    arguments = ((int(memory), count), (ctypes.c_void_p, ctypes.c_int))
+    call(driver.cuLaunchKernel(function, 1, 1, 1, count, 1, 1, 0, 0, arguments, 0))
+    driver.cuCtxSynchronize()  # it may well fail
 
 
 def whole(*shape: int, dtype: str = "float16", seed: int = 0) -> Any:
@@ -257,6 +301,12 @@ CHECKS: Final[dict[str, Callable[[], None]]] = {"stages": check_stages, "widths"
 # ---- all jobs ----
 
 
+def sanitizer(tool: str) -> tuple[str, ...]:
+    """The command of a tool. What the driver refuses is not its business: cuda-python asks for functions of newer drivers."""
+    status = str(SANITIZER_STATUS)
+    return ("compute-sanitizer", "--tool", tool, "--error-exitcode", status, "--print-limit", "8", "--report-api-errors", "no")
+
+
 def jobs_of(part: str, cases: Path | None, only: str) -> Iterator[Job]:
     """The jobs of a part whose names hold ``only``."""
     me = (sys.executable, str(Path(__file__).resolve()))
@@ -275,11 +325,12 @@ def jobs_of(part: str, cases: Path | None, only: str) -> Iterator[Job]:
             if part == "examples":
                 yield Job(part=part, name=name, command=(*worker, "--dtypes", "all"), variables={})
             else:
-                tool = ("compute-sanitizer", "--tool", part, "--error-exitcode", str(SANITIZER_STATUS), "--print-limit", "8")
                 # torch's own pool of memory would hide accesses beyond a tensor
-                yield Job(
-                    part=part, name=name, command=(*tool, *worker, "--dtypes", "one"), variables={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-                )
+                variables = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+                yield Job(part=part, name=name, command=(*sanitizer(part), *worker, "--dtypes", "one"), variables=variables)
+        if part in SANITIZERS:
+            planted = (*sanitizer(part), *me, "--worker", "planted", "--example", part)
+            yield Job(part=part, name="a planted fault", command=planted, variables={}, expected=SANITIZER_STATUS)
 
 
 def perform(job: Job, limit: float) -> Outcome:
@@ -293,13 +344,18 @@ def perform(job: Job, limit: float) -> Outcome:
     return Outcome(job=job, status=status, seconds=time.perf_counter() - begin, output=output)
 
 
+def shortened(text: str) -> str:
+    """Its beginning and its end."""
+    return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]}\n...\n{text[-SHOWN:]}"
+
+
 def report(outcomes: Sequence[Outcome], parts: Sequence[str]) -> bool:
     """The summary; whether all is right."""
     for part in parts:
         own = [o for o in outcomes if o.job.part == part]
-        wrong = [o.job.name for o in own if o.status]
+        wrong = [o.job.name for o in own if not o.is_right]
         print(f"{part}: {len(own) - len(wrong)} of {len(own)} right{', wrong: ' + ', '.join(wrong) if wrong else ''}")
-    return all(o.status == 0 for o in outcomes) and bool(outcomes)
+    return all(o.is_right for o in outcomes) and bool(outcomes)
 
 
 @click.command()
@@ -308,7 +364,7 @@ def report(outcomes: Sequence[Outcome], parts: Sequence[str]) -> bool:
 @click.option("--jobs", default=8, show_default=True, help="Processes that run together.")
 @click.option("--limit", default=300.0, show_default=True, help="Seconds for one job.")
 @click.option("--only", default="", help="Examples and cases whose names hold this.")
-@click.option("--worker", type=click.Choice(("example", *NUMBERS)), hidden=True)
+@click.option("--worker", type=click.Choice(("example", "planted", *NUMBERS)), hidden=True)
 @click.option("--example", "name", default="", hidden=True)
 @click.option("--dtypes", default="one", hidden=True)
 def main(
@@ -317,6 +373,9 @@ def main(
     """Check PARTS, by default all that need no compute-sanitizer."""
     if worker == "example":
         run_example(name, dtypes)
+        return
+    if worker == "planted":
+        run_planted(name)
         return
     if worker is not None:
         CHECKS[worker]()
@@ -334,12 +393,10 @@ def main(
         for future in as_completed([pool.submit(perform, job, limit) for job in work]):
             outcome = future.result()
             outcomes.append(outcome)
-            print(
-                f"{outcome.job.part:10} {outcome.job.name:48} {'ok' if not outcome.status else outcome.status} {outcome.seconds:6.1f} s",
-                flush=True,
-            )
-            if outcome.status:
-                print("    " + outcome.output[-SHOWN:].replace("\n", "\n    "), flush=True)
+            verdict = "ok" if outcome.is_right else f"status {outcome.status}"
+            print(f"{outcome.job.part:10} {outcome.job.name:48} {verdict} {outcome.seconds:6.1f} s", flush=True)
+            if not outcome.is_right:
+                print("    " + shortened(outcome.output).replace("\n", "\n    "), flush=True)
     if not report(outcomes, chosen):
         raise SystemExit(1)
 
