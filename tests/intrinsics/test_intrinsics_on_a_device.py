@@ -147,6 +147,10 @@ PRODUCTS = [
         ("mma.sync.aligned.m16n8k32.row.col.s32", 4),
         ("mma.sync.aligned.m16n8k32.row.col.f32.f8", 4),
         ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", 1),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", 1),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", 1),
+        ("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32", 1),
+        ("mma.sync.aligned.m16n8k16.row.col.s32", 4),
     ]
     for variant in range(variants)
 ]

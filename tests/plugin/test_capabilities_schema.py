@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zellige.claims import PROBES
 from zellige.options import options
 from zellige.plan.capabilities import Machine
 from zellige.plugin import capabilities as module
@@ -18,7 +19,7 @@ from zellige.plugin.registry import registry
 from zellige.plugin.schema import capabilities_schema, from_json, problems, to_json
 
 FILE = Path(__file__).parents[2] / "docs" / "capabilities.schema.json"
-CHECKS = {"contract", "declared only"}
+CHECKS = {"contract", "declared only", *(f"contract, probe {name}" for name in PROBES)}
 PARTS = [kind for kind in vars(module).values() if isinstance(kind, type) and dataclasses.is_dataclass(kind)]
 
 
@@ -34,6 +35,11 @@ def test_the_written_schema_is_the_one_of_the_dataclasses() -> None:
 @pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind.__name__)
 def test_every_field_says_what_checks_it(kind: Any) -> None:
     assert {f.name: f.metadata.get("checked by") for f in dataclasses.fields(kind) if f.metadata.get("checked by") not in CHECKS} == {}
+
+
+def test_every_probe_checks_a_field() -> None:
+    named = {f.metadata["checked by"] for kind in PARTS for f in dataclasses.fields(kind)}
+    assert {f"contract, probe {name}" for name in PROBES} <= named
 
 
 @pytest.mark.parametrize("name", ["cpu", "interp"])

@@ -34,7 +34,7 @@ from zellige.version import LOADED_NS, __version__
 
 _CORE: Final = "zellige"
 _OF_PASSES: Final = ("passes", "schedule")
-_WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "cli", "demo", "generate", "interp"})
+_WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "claims", "cli", "demo", "generate", "interp"})
 """Parts of core that make no code for any backend's target."""
 
 

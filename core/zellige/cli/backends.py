@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from zellige.claims import Finding
     from zellige.plugin.contract import BackendReport, Capabilities
 
 _DOCTOR_SECONDS: Final = 30.0
+_TIMES_FOR_CLAIMS: Final = 10
+"""How many times as long all claims of a backend may take: each compiles a program."""
 
 
 @click.group()
@@ -42,11 +45,14 @@ def list_backends(verbose: bool) -> None:
 @backends.command("doctor")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--seconds", default=_DOCTOR_SECONDS, show_default=True, help="How long each may take to load and to look for its devices.")
+@click.option("--probe", is_flag=True, help="Try on the device what each backend says that it can do.")
+@click.option("--target", "arch", metavar="ARCH", default="", help="With --probe: the architecture to try, as in describe.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-def doctor(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
+def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_json: bool) -> None:
     """Load every backend, or those NAMEd, in a process of its own, and say what is wrong. Exit code 1 when one is broken.
 
-    A backend that hangs or ends its process is reported like any other. One whose device is not here is not broken.
+    A backend that hangs or ends its process is reported like any other. One whose device is not here is not broken. With --probe each claim
+    of its capabilities that a probe knows is tried with small programs; a claim that does not hold makes the backend broken.
     """
     from zellige.cli.console import wide_console
     from zellige.plugin.registry import registry
@@ -56,14 +62,18 @@ def doctor(names: tuple[str, ...], seconds: float, as_json: bool) -> None:
     missing = [name for name in names if name not in {part for report in reports for part in (report.name, report.origin)}]
     if missing:
         found.named(missing[0])  # raises the error that names the known ones
+    claims = {report.name: _tried_claims(report, arch, seconds) for report in reports if not is_broken(report)} if probe else {}
     broken = [report for report in reports if is_broken(report)]
     if as_json:
-        click.echo(json.dumps([_report_json(report) for report in reports], indent=1))
+        findings = {name: [dataclasses.asdict(one) for one in found] for name, (_, found) in claims.items()}
+        click.echo(json.dumps([_report_json(r) | ({"claims": findings[r.name]} if r.name in findings else {}) for r in reports], indent=1))
     else:
         console = wide_console()
         console.print(health_table(reports))
         _print_tracebacks(console, reports)
-    if broken:
+        for name, (why, found) in claims.items():
+            _print_claims(console, name, why, found)
+    if broken or any(one.verdict == "does not hold" for _, found in claims.values() for one in found):
         raise SystemExit(1)
 
 
@@ -92,6 +102,36 @@ def is_broken(report: BackendReport) -> bool:
     """Whether a backend is at fault, rather than without a device or not built."""
     codes = ("quarantined", "probe-failed", "probe-timeout", "probe-crashed", "contract")
     return report.unavailable is not None and report.unavailable.code in codes
+
+
+def _tried_claims(report: BackendReport, arch: str, seconds: float) -> tuple[str, list[Finding]]:
+    """Why the claims of a backend are not tried here (empty where they are), and what was found."""
+    from zellige.claims import examined_apart, unavailable
+    from zellige.plugin.registry import registry
+
+    handle = registry().named(report.name)
+    first = handle.manifest.targets[0]
+    target = registry().resolve(f"{first}:{arch}" if arch else first)
+    why = unavailable(handle, target)
+    return why, [] if why else examined_apart(report.name, str(target), _TIMES_FOR_CLAIMS * seconds)
+
+
+def _print_claims(console: Console, name: str, why: str, found: list[Finding]) -> None:
+    """How many claims hold, and a row for each of the others."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if why:
+        console.print(f"\n{name}: no claim was tried: {why}", markup=False, highlight=False)
+        return
+    holding = sum(one.verdict == "holds" for one in found)
+    console.print(f"\n{name}: {holding} of {len(found)} claims hold", markup=False, highlight=False)
+    others = [one for one in found if one.verdict != "holds"]
+    if others:
+        table = Table("field", "claim", "verdict", "what happened")
+        for one in others:
+            table.add_row(*(Text(text) for text in (one.field, one.text, one.verdict, one.reason)))
+        console.print(table)
 
 
 def backend_table(reports: tuple[BackendReport, ...], *, verbose: bool = False) -> Table:

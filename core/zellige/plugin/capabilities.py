@@ -4,13 +4,14 @@ In: nothing (pure declarations). Out: :class:`Capabilities` and its parts. Every
 those that name a thing has a default, which means "not said" or "none", so that a backend written for an earlier minor version stays
 right. :mod:`zellige.plugin.schema` makes the JSON Schema from these declarations, checks answers against it and against each other.
 
-Each field says in its metadata what checks it: ``contract`` is the check of consistency that every answer goes through, and
-``declared only`` is taken on trust.
+Each field says in its metadata what checks it: ``contract`` is the check of consistency that every answer goes through, ``probe NAME`` a
+program of :mod:`zellige.claims` that tries it on the device (``zellige backends doctor BACKEND --probe``), and ``declared only`` is taken
+on trust.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ _BY_CONTRACT: Final = {"checked by": "contract"}
 
 def _consistent(default: Any = ()) -> Any:
     return field(default=default, metadata=_BY_CONTRACT)
+
+
+def _tried(probe: str, default: Any = MISSING) -> Any:
+    """A field that is consistent with the others, and that a probe tries on the device."""
+    metadata = {"checked by": f"contract, probe {probe}"}
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
 def _declared(default: Any) -> Any:
@@ -61,7 +68,7 @@ class Space:
     """
 
     name: str = field(metadata=_BY_CONTRACT)
-    bytes: int | None = _consistent(None)
+    bytes: int | None = _tried("spaces", None)
     alignment: int = _consistent(1)
     role: SpaceRole = _consistent("")
     engines: tuple[str, ...] = _consistent()
@@ -88,13 +95,13 @@ class MatmulUnit:
     ``order`` (how the k terms of a block add up, in words) are what error bounds are made from.
     """
 
-    a: str = field(metadata=_BY_CONTRACT)
-    b: str = field(metadata=_BY_CONTRACT)
-    c: str = field(metadata=_BY_CONTRACT)
-    m: int = _consistent(1)
-    n: int = _consistent(1)
-    k: int = _consistent(1)
-    is_native: bool = _declared(True)
+    a: str = _tried("products")
+    b: str = _tried("products")
+    c: str = _tried("products")
+    m: int = _tried("products", 1)
+    n: int = _tried("products", 1)
+    k: int = _tried("products", 1)
+    is_native: bool = _tried("products", True)
     name: str = _declared("")
     engine: str = _consistent("")
     shape: Literal["fixed", "multiple"] = _consistent("fixed")
@@ -102,7 +109,7 @@ class MatmulUnit:
     a_spaces: tuple[str, ...] = _consistent()
     b_spaces: tuple[str, ...] = _consistent()
     c_space: str = _consistent("")
-    interleave: int = _consistent(1)
+    interleave: int = _tried("products", 1)
     vector_bytes: int = _consistent(0)
     is_asynchronous: bool = _declared(False)
     takes_scales: bool = _declared(False)
@@ -135,14 +142,14 @@ class CopyPath:
     dimensions. ``ranks`` is the least and most rank of a region, ``largest_stride`` the widest pitch in bytes (None: no limit).
     """
 
-    source: str = field(metadata=_BY_CONTRACT)
-    destination: str = field(metadata=_BY_CONTRACT)
-    mechanism: str = field(metadata=_BY_CONTRACT)
+    source: str = _tried("copies")
+    destination: str = _tried("copies")
+    mechanism: str = _tried("copies")
     engine: str = _consistent("")
-    is_asynchronous: bool = _declared(False)
+    is_asynchronous: bool = _tried("copies", False)
     alignment: int = _consistent(1)
     granule: int = _consistent(1)
-    fills_out_of_bounds: bool = _declared(False)
+    fills_out_of_bounds: bool = _tried("copies", False)
     casts: bool = _declared(True)
     transposes: bool = _declared(False)
     ranks: tuple[int, int] | None = _consistent(None)
@@ -181,8 +188,8 @@ class RegisterFile:
 class Conversion:
     """A conversion between element types that the target has an instruction for. ``saturates``: values out of range become the largest."""
 
-    source: str = _consistent("")
-    destination: str = _consistent("")
+    source: str = _tried("conversions", "")
+    destination: str = _tried("conversions", "")
     rounding: Rounding = _declared("nearest-even")
     saturates: bool = _declared(False)
 
@@ -202,8 +209,8 @@ class MathAccuracy:
 class AtomicSupport:
     """Atomic operation ``op`` on elements of ``dtypes`` in ``spaces``. ``is_native`` is False where a loop of exchanges plays it."""
 
-    op: str = field(metadata=_BY_CONTRACT)
-    dtypes: tuple[str, ...] = _consistent()
+    op: str = _tried("atomics")
+    dtypes: tuple[str, ...] = _tried("atomics", ())
     spaces: tuple[str, ...] = _consistent()
     is_native: bool = _declared(True)
 
@@ -247,35 +254,35 @@ class Capabilities:
     """
 
     target: str = field(metadata=_BY_CONTRACT)
-    lanes: int = _consistent(0)
+    lanes: int = _tried("lanes", 0)
     are_lanes_emulated: bool = _declared(False)
     threads: int = _consistent(0)
     vector_bytes: int = _consistent(0)
     cache_line_bytes: int = _consistent(0)
     spaces: tuple[Space, ...] = _consistent()
-    dtypes: tuple[str, ...] = field(default=(), metadata=_BY_CONTRACT)
-    compute_dtypes: tuple[str, ...] = _consistent()
-    matmul: tuple[MatmulUnit, ...] = field(default=(), metadata=_BY_CONTRACT)
+    dtypes: tuple[str, ...] = _tried("element types", ())
+    compute_dtypes: tuple[str, ...] = _tried("arithmetic", ())
+    matmul: tuple[MatmulUnit, ...] = _tried("products", ())
     features: tuple[str, ...] = _declared(())
     engines: tuple[Engine, ...] = _consistent()
-    copies: tuple[CopyPath, ...] = _consistent()
+    copies: tuple[CopyPath, ...] = _tried("copies", ())
     synchronisation: tuple[Synchronisation, ...] = _consistent()
     registers: RegisterFile | None = _consistent(None)
     can_specialise_roles: bool = _declared(False)
-    block_lanes: int = _consistent(0)
+    block_lanes: int = _tried("lanes", 0)
     cache_bytes: tuple[int, ...] = _consistent()
     identity: Identity = field(default_factory=Identity, metadata={"checked by": "declared only"})
     execution: ExecutionModel = _declared("")
     is_persistent: bool = _declared(False)
-    conversions: tuple[Conversion, ...] = _consistent()
+    conversions: tuple[Conversion, ...] = _tried("conversions", ())
     math: tuple[MathAccuracy, ...] = _consistent()
     contracts: bool = _declared(False)
-    atomics: tuple[AtomicSupport, ...] = _consistent()
+    atomics: tuple[AtomicSupport, ...] = _tried("atomics", ())
     memory_model: str = _declared("")
     reductions: tuple[str, ...] = _declared(())
     scans: tuple[str, ...] = _declared(())
-    determinism: Determinism = _declared("none")
-    dynamic_shapes: bool = _declared(True)
+    determinism: Determinism = _tried("repetition", "none")
+    dynamic_shapes: bool = _tried("sizes", True)
     bounds: Bounds = field(default_factory=Bounds, metadata=_BY_CONTRACT)
     peaks: tuple[Peak, ...] = _consistent()
     bytes_per_second: float = _declared(0.0)

@@ -1,0 +1,142 @@
+"""The programs that claims are checked with: each as small as its claim allows.
+
+In: element types, extents, operations. Out: kernels of the tile IR, written in the language that users write. Annotations are evaluated
+where they stand, since they name what the factories are given.
+"""
+
+# Kernels are read by the front end, not run by Python: their annotations are shapes, which mypy cannot follow.
+# mypy: ignore-errors
+
+from typing import Any
+
+import zellige.language as T
+from zellige.ir.stmt import Kernel
+
+
+def copied(count: int, dtype: str) -> Kernel:
+    """B = A through a tile."""
+
+    @T.prim_func
+    def probe_copy(A: T.Tensor((count,), dtype), B: T.Tensor((count,), dtype)):
+        with T.Kernel(1):
+            tile = T.alloc_shared((count,), dtype)
+            T.copy(A, tile)
+            T.copy(tile, B)
+
+    return _kernel(probe_copy)
+
+
+def staged(steps: int, rows: int, columns: int, dtype: str) -> Kernel:
+    """B = A, a tile a step in a pipelined loop; the last tile leaves the tensor by one row."""
+    length = steps * rows - 1
+
+    @T.prim_func
+    def probe_pipeline(A: T.Tensor((length, columns), dtype), B: T.Tensor((length, columns), dtype)):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((rows, columns), dtype)
+            for step in T.Pipelined(steps, num_stages=2):
+                T.copy(A[step * rows, 0], tile)
+                T.copy(tile, B[step * rows, 0])
+
+    return _kernel(probe_pipeline)
+
+
+def added(count: int, dtype: str) -> Kernel:
+    """C = A + B."""
+
+    @T.prim_func
+    def probe_arithmetic(A: T.Tensor((count,), dtype), B: T.Tensor((count,), dtype), C: T.Tensor((count,), dtype)):
+        with T.Kernel(1):
+            for i in T.Parallel(count):
+                C[i] = A[i] + B[i]
+
+    return _kernel(probe_arithmetic)
+
+
+def added_of_any_size(dtype: str) -> Kernel:
+    """C = A + B of a length known at run time."""
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def probe_size(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype)):
+        with T.Kernel(T.ceildiv(n, 32)) as block:
+            for i in T.Parallel(32):
+                if block * 32 + i < n:
+                    C[block * 32 + i] = A[block * 32 + i] + B[block * 32 + i]
+
+    return _kernel(probe_size)
+
+
+def multiplied(m: int, n: int, k: int, a_type: str, b_type: str, c_type: str, threads: int) -> Kernel:
+    """C = A B, two steps of k."""
+
+    @T.prim_func
+    def probe_product(A: T.Tensor((m, 2 * k), a_type), B: T.Tensor((2 * k, n), b_type), C: T.Tensor((m, n), c_type)):
+        with T.Kernel(1, threads=threads):
+            a = T.alloc_shared((m, k), a_type)
+            b = T.alloc_shared((k, n), b_type)
+            c = T.alloc_fragment((m, n), c_type)
+            T.clear(c)
+            for step in T.Pipelined(2, num_stages=0):
+                T.copy(A[0, step * k], a)
+                T.copy(B[step * k, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    return _kernel(probe_product)
+
+
+def numbered(lanes: int) -> Kernel:
+    """Each lane of a block writes its number in its warp."""
+
+    @T.prim_func
+    def probe_lanes(C: T.Tensor((lanes,), "int32")):
+        with T.Kernel(1, threads=lanes):
+            C[T.get_thread_binding()] = T.get_lane_idx()
+
+    return _kernel(probe_lanes)
+
+
+def filled(size: int, dtype: str) -> Kernel:
+    """A shared tile of ``size`` elements written and read at both ends."""
+
+    @T.prim_func
+    def probe_space(A: T.Tensor((size,), dtype), B: T.Tensor((2,), dtype)):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((size,), dtype)
+            T.copy(A, tile)
+            for i in T.Parallel(2):
+                B[i] = tile[i * (size - 1)]
+
+    return _kernel(probe_space)
+
+
+def accumulated(count: int, dtype: str, op: str) -> Kernel:
+    """Every element of A into the one of C, atomically."""
+    combine: Any = {"add": T.atomic_add, "max": T.atomic_max, "min": T.atomic_min}[op]
+
+    @T.prim_func
+    def probe_atomic(A: T.Tensor((count,), dtype), C: T.Tensor((1,), dtype)):
+        with T.Kernel(4) as block:
+            for i in T.Parallel(count // 4):
+                combine(C[0], A[block * (count // 4) + i])
+
+    return _kernel(probe_atomic)
+
+
+def converted(count: int, source: str, destination: str) -> Kernel:
+    """B = A in another element type."""
+
+    @T.prim_func
+    def probe_conversion(A: T.Tensor((count,), source), B: T.Tensor((count,), destination)):
+        with T.Kernel(1):
+            for i in T.Parallel(count):
+                B[i] = T.cast(A[i], destination)
+
+    return _kernel(probe_conversion)
+
+
+def _kernel(function: Any) -> Kernel:
+    kernel = function.kernel
+    assert isinstance(kernel, Kernel)
+    return kernel

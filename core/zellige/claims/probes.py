@@ -1,0 +1,243 @@
+"""The probes: what a target says it can do, tried on it with small programs whose results NumPy knows.
+
+In: a :class:`~zellige.claims.machine.Subject`. Out: :class:`Claim` values, each a sentence with the check that tries it. A field of the
+capabilities names its probe in its metadata ("probe products"); :data:`PROBES` has them all by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from zellige.claims import kernels
+from zellige.claims.machine import Array, NotChecked, Subject
+from zellige.dtypes import DType, dtype as as_dtype
+from zellige.ir.stmt import Copy, Gemm
+from zellige.plugin.contract import AtomicSupport, Conversion, CopyPath, MatmulUnit, Space
+
+COUNT: Final = 64
+_LARGEST_TILE: Final = 1 << 20
+"""Elements of an operand from which a product is not tried."""
+
+
+class Lie(Exception):
+    """A claim that does not hold; the message says what happened instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """``field`` of the capabilities, what it claims in words, and ``check``, which raises :class:`Lie`, NotChecked or a backend's error."""
+
+    field: str
+    text: str
+    check: Callable[[], None]
+
+
+Probe: TypeAlias = Callable[[Subject], Iterator[Claim]]
+
+
+def element_types(subject: Subject) -> Iterator[Claim]:
+    """Storage: bits come back as they were."""
+    for name in subject.capabilities.dtypes:
+        yield Claim(field="dtypes", text=f"buffers hold {name}", check=partial(_stores, subject, as_dtype(name)))
+
+
+def _stores(subject: Subject, t: DType) -> None:
+    if t.storage_bits % 8:  # several elements a byte: any bits will do
+        given: Array = np.random.default_rng(1).integers(0, 256, COUNT * t.storage_bits // 8).astype(np.uint8)
+    else:
+        given = _numbers(t, (COUNT,), 1)
+    _same(subject.run(kernels.copied(COUNT, t.name), [given, np.zeros_like(given)])[1], given, "the copy")
+
+
+def arithmetic(subject: Subject) -> Iterator[Claim]:
+    """Sums of small numbers, exact in every type."""
+    for name in subject.capabilities.compute_dtypes:
+        t = as_dtype(name)
+        if not t.is_bool:
+            yield Claim(field="compute_dtypes", text=f"computes in {name}", check=partial(_adds, subject, t))
+
+
+def _adds(subject: Subject, t: DType) -> None:
+    a, b = _numbers(t, (COUNT,), 2), _numbers(t, (COUNT,), 3)
+    expected = (a.astype(np.float64) + b.astype(np.float64)).astype(a.dtype)
+    _same(subject.run(kernels.added(COUNT, t.name), [a, b, np.zeros_like(a)])[2], expected, "the sum")
+
+
+def sizes(subject: Subject) -> Iterator[Claim]:
+    """A length that the caller decides."""
+    if subject.capabilities.dynamic_shapes:
+        yield Claim(field="dynamic_shapes", text="sizes may be known at run time only", check=partial(_any_size, subject))
+
+
+def _any_size(subject: Subject) -> None:
+    t = as_dtype("float32")
+    for count in (1, 33, 100):
+        a, b = _numbers(t, (count,), 2), _numbers(t, (count,), 3)
+        _same(subject.run(kernels.added_of_any_size("float32"), [a, b, np.zeros_like(a)])[2], a + b, f"the sum of {count} elements")
+
+
+def products(subject: Subject) -> Iterator[Claim]:
+    """Each unit, when it is the only one, on two blocks in each direction."""
+    for at, unit in enumerate(subject.capabilities.matmul):
+        text = f"{unit.name or 'a unit'} multiplies {unit.a} by {unit.b} into {unit.c}"
+        yield Claim(field=f"matmul[{at}]", text=text, check=partial(_multiplies, subject, unit))
+
+
+def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
+    m, n, k = (max(16, 2 * size) for size in (unit.m, unit.n, unit.k))
+    if max(m * k, k * n, m * n) > _LARGEST_TILE:
+        raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} are too large to try")
+    caps = replace(subject.capabilities, matmul=(unit,))
+    kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, 2 * (subject.capabilities.lanes or 1))
+    planned, _ = subject.planned(kernel, caps)
+    choice = next(c for launch in planned.launches for c in launch.choices if isinstance(c.operation, Gemm))
+    if choice.unit != unit.name or choice.is_native is not unit.is_native:
+        raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")
+    a, b = _numbers(as_dtype(unit.a), (m, 2 * k), 4), _numbers(as_dtype(unit.b), (2 * k, n), 5)
+    c = _zeros(as_dtype(unit.c), (m, n))
+    expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(c.dtype)
+    _same(subject.run(kernel, [a, b, c], caps)[2], expected, "the product")
+
+
+def lanes(subject: Subject) -> Iterator[Claim]:
+    """Numbers of lanes in their warps."""
+    count = subject.capabilities.lanes
+    if count:
+        yield Claim(field="lanes", text=f"{count} lanes execute together", check=partial(_numbers_lanes, subject, count, 2 * count))
+    block = subject.capabilities.block_lanes
+    if block:
+        text = f"a block may have {block} lanes"
+        yield Claim(field="block_lanes", text=text, check=partial(_numbers_lanes, subject, count or block, block))
+
+
+def _numbers_lanes(subject: Subject, warp: int, block: int) -> None:
+    found = subject.run(kernels.numbered(block), [np.full(block, -1, np.int32)])[0]
+    _same(found, (np.arange(block) % warp).astype(np.int32), "the lanes' numbers")
+
+
+def spaces(subject: Subject) -> Iterator[Claim]:
+    """A tile that takes all of a shared space."""
+    for at, space in enumerate(subject.capabilities.spaces):
+        if space.bytes is not None and (space.role or space.name) == "shared":
+            text = f"{space.name} has {space.bytes} bytes for a block"
+            yield Claim(field=f"spaces[{at}].bytes", text=text, check=partial(_fills, subject, space))
+
+
+def _fills(subject: Subject, space: Space) -> None:
+    size = (space.bytes or 0) // 4
+    given = np.arange(size, dtype=np.int32)
+    found = subject.run(kernels.filled(size, "int32"), [given, np.zeros(2, np.int32)])[1]
+    _same(found, np.array([0, size - 1], np.int32), "the first and last element")
+
+
+def copies(subject: Subject) -> Iterator[Claim]:
+    """Each way from global memory to a tile, when those behind it are the only others, in a pipelined loop that leaves the tensor."""
+    for at, path in enumerate(subject.capabilities.copies):
+        text = f"{path.mechanism} copies from {path.source} to {path.destination}"
+        yield Claim(field=f"copies[{at}]", text=text, check=partial(_copies, subject, path, at))
+
+
+def _copies(subject: Subject, path: CopyPath, at: int) -> None:
+    caps = replace(subject.capabilities, copies=subject.capabilities.copies[at:])
+    kernel = kernels.staged(3, 8, 64, "float32")
+    planned, _ = subject.planned(kernel, caps)
+    taken = {c.mechanism for launch in planned.launches for c in launch.choices if isinstance(c.operation, Copy)}
+    if path.mechanism not in taken:
+        raise NotChecked(f"a tile of 8 x 64 float32 goes by {', '.join(sorted(taken)) or 'no mechanism'}")
+    given = _numbers(as_dtype("float32"), (23, 64), 6)
+    _same(subject.run(kernel, [given, np.zeros_like(given)], caps)[1], given, "what the loop copied")
+
+
+def atomics(subject: Subject) -> Iterator[Claim]:
+    """Operations that all points of several blocks do on one element."""
+    for at, support in enumerate(subject.capabilities.atomics):
+        for name in support.dtypes:
+            text = f"atomic {support.op} on {name}"
+            yield Claim(field=f"atomics[{at}]", text=text, check=partial(_accumulates, subject, support, as_dtype(name)))
+
+
+def _accumulates(subject: Subject, support: AtomicSupport, t: DType) -> None:
+    reduce: Any = {"add": np.sum, "max": np.max, "min": np.min}.get(support.op)
+    if reduce is None:
+        raise NotChecked(f"no probe knows the operation {support.op}")
+    given, start = _numbers(t, (COUNT,), 7), _zeros(t, (1,))
+    expected = np.asarray(reduce(np.concatenate([given, start]).astype(np.float64))).astype(start.dtype).reshape(1)
+    _same(subject.run(kernels.accumulated(COUNT, t.name, support.op), [given, start])[1], expected, "the element")
+
+
+def conversions(subject: Subject) -> Iterator[Claim]:
+    """Numbers that both types have."""
+    for at, value in enumerate(subject.capabilities.conversions):
+        text = f"converts {value.source} to {value.destination}"
+        yield Claim(field=f"conversions[{at}]", text=text, check=partial(_converts, subject, value))
+
+
+def _converts(subject: Subject, value: Conversion) -> None:
+    given, result = _numbers(as_dtype(value.source), (COUNT,), 8), _zeros(as_dtype(value.destination), (COUNT,))
+    expected = given.astype(np.float64).astype(result.dtype)
+    _same(subject.run(kernels.converted(COUNT, value.source, value.destination), [given, result])[1], expected, "the converted numbers")
+
+
+def repetition(subject: Subject) -> Iterator[Claim]:
+    """Equal bits from run to run."""
+    if subject.capabilities.determinism != "none":
+        text = f"results are equal from {'run to run' if subject.capabilities.determinism == 'run' else 'device to device'}"
+        yield Claim(field="determinism", text=text, check=partial(_repeats, subject))
+
+
+def _repeats(subject: Subject) -> None:
+    generator = np.random.default_rng(9)
+    a, b = (generator.standard_normal((32, 32)).astype(np.float32) for _ in range(2))
+    kernel = kernels.multiplied(32, 32, 16, "float32", "float32", "float32", 2 * (subject.capabilities.lanes or 1))
+    first, second = (subject.run(kernel, [a, b, np.zeros((32, 32), np.float32)])[2] for _ in range(2))
+    _same(first, second, "the second run")
+
+
+PROBES: Final[Mapping[str, Probe]] = {
+    "element types": element_types,
+    "arithmetic": arithmetic,
+    "sizes": sizes,
+    "products": products,
+    "lanes": lanes,
+    "spaces": spaces,
+    "copies": copies,
+    "atomics": atomics,
+    "conversions": conversions,
+    "repetition": repetition,
+}
+"""By the name that fields say."""
+
+
+# ---- numbers
+
+
+def _numbers(t: DType, shape: tuple[int, ...], seed: int) -> Array:
+    """Small numbers that the type holds exactly, as do sums of a few products of them."""
+    if t.storage_bits % 8 or t.lanes != 1:
+        raise NotChecked(f"arrays of {t}, several elements a byte or vectors, have no form that all frameworks share")
+    low, high = (0, 2) if t.is_bool else (0, 3) if t.is_integer and not t.is_signed else (-1, 3) if t.bits <= 8 else (-3, 4)
+    if t.is_float and t.bits <= 8 and t.name.endswith("e8m0fnu"):
+        low, high = 1, 3  # powers of two alone
+    given: Any = np.random.default_rng(seed).integers(low, high, shape)
+    return np.asarray(given).astype(np.float64).astype(_element(t))
+
+
+def _zeros(t: DType, shape: tuple[int, ...]) -> Array:
+    return np.zeros(shape, _element(t))
+
+
+def _element(t: DType) -> Any:
+    return np.float32 if t.name == "tfloat32" else t.numpy
+
+
+def _same(found: Array, expected: Array, what: str) -> None:
+    wrong = np.flatnonzero((found.astype(np.float64) != expected.astype(np.float64)).reshape(-1))
+    if wrong.size:
+        at = int(wrong[0])
+        reason = f"{what} has {found.reshape(-1)[at]} at element {at}, not {expected.reshape(-1)[at]}"
+        raise Lie(f"{reason} ({wrong.size} of {found.size} elements differ)")

@@ -1,0 +1,155 @@
+"""Claims of backends are tried on their targets: honest ones hold, each kind of lie is shown, whatever it does to the process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from zellige.claims import PROBES, Finding, examined, examined_apart
+from zellige.cli.main import group
+from zellige.plugin.registry import Registry, registry
+
+Install = Callable[[dict[str, str]], Registry]
+
+
+def found_of(target: str) -> list[Finding]:
+    resolved = registry().resolve(target)
+    return list(examined(registry().backend(resolved), resolved))
+
+
+@pytest.mark.parametrize("target", ["cpu", "template", "cuda:sm_80,simulate", "cuda:sm_75,simulate"])
+def test_the_claims_of_our_own_backends_hold(target: str) -> None:
+    found = found_of(target)
+    assert [one for one in found if one.verdict == "does not hold"] == []
+    assert all("several elements a byte" in one.reason for one in found if one.verdict == "not checked")
+    holding = {one.probe for one in found if one.verdict == "holds"}
+    assert holding >= {"element types", "arithmetic", "sizes", "products", "copies"}
+    described = registry().backend(registry().resolve(target)).describe(registry().resolve(target))
+    assert sum(one.probe == "products" for one in found) == len(described.matmul)
+
+
+LIAR = """
+from acme_machine import *
+from dataclasses import replace
+from zellige.plugin.contract import AtomicSupport, Conversion, Device
+class Liar(AcmeBackend):
+    @hookimpl
+    def probe(self):
+        return (Device(name="liar 1", index=0, target=self.name),)
+    @hookimpl
+    def describe(self, target):
+        honest = super().describe(target)
+        return replace(honest, %s)
+    @hookimpl
+    def candidates(self, operation, ctx):
+        return None
+    %s
+backend = Liar('liar')
+"""
+
+EMITS = """@hookimpl
+    def emit(self, planned, ctx):
+        text = ctx.ir_text(planned.kernel)
+        %s
+        return Emitted(text=text, format="tile-ir")
+"""
+
+LIES = {
+    "a lane count": ("lanes=8", "", "lanes", "the lanes' numbers"),
+    "a unit that adds wrongly": (
+        "lanes=0",
+        EMITS % "text = text.replace('fill(c[:, :], 0.0)', 'fill(c[:, :], 1.0)')",
+        "matmul[0]",
+        "the product has",
+    ),
+    "arithmetic that it cannot compile": (
+        "lanes=0",
+        EMITS % "if 'probe_arithmetic' in text and 'int32' in text: raise RuntimeError('no adder')",
+        "compute_dtypes",
+        "no adder",
+    ),
+    "an atomic operation": (
+        "atomics=(AtomicSupport(op='xor', dtypes=('int32',)), AtomicSupport(op='max', dtypes=('int32',)))",
+        EMITS % "text = text.replace('max', 'min')",
+        "atomics[1]",
+        "the element has",
+    ),
+    "a conversion": (
+        "conversions=(Conversion(source='float32', destination='int32'),)",
+        EMITS % "text = text.replace('cast(A[i], int32)', '7')",
+        "conversions[0]",
+        "the converted numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_lie_is_shown(install: Install, name: str) -> None:
+    fields, hooks, field, words = LIES[name]
+    install({"liar": LIAR % (fields, hooks)})
+    found = found_of("liar")
+    wrong = {one.field: one.reason for one in found if one.verdict == "does not hold"}
+    assert set(wrong) == {field}, wrong
+    assert words in wrong[field]
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(group, ["backends", "doctor", *words])
+
+
+def test_doctor_prints_what_does_not_hold(install: Install) -> None:
+    install({"liar": LIAR % ("lanes=8", "")})
+    result = run("liar", "--probe")
+    assert result.exit_code == 1
+    assert "claims hold" in result.output
+    assert "8 lanes execute together" in " ".join(result.output.split())
+    assert "does not hold" in result.output
+    (report,) = json.loads(run("liar", "--probe", "--json").output)
+    assert [one["field"] for one in report["claims"] if one["verdict"] == "does not hold"] == ["lanes"]
+    assert run("liar").exit_code == 0
+
+
+def test_a_claim_that_ends_the_process_is_named(install: Install) -> None:
+    install({"liar": LIAR % ("lanes=0", EMITS % "import os; os._exit(9) if 'probe_product' in text else None")})
+    found = json.loads(run("liar", "--probe", "--json").output)[0]["claims"]
+    assert (found[-1]["field"], found[-1]["verdict"]) == ("matmul[0]", "does not hold")
+    assert "ended with 9" in found[-1]["reason"]
+    assert all(one["verdict"] == "holds" for one in found[:-1])
+
+
+def test_a_claim_that_hangs_is_left_after_a_while(install: Install) -> None:
+    install({"liar": LIAR % ("lanes=0", EMITS % "import time; time.sleep(600)")})
+    *before, last = examined_apart("liar", "liar", 8.0)
+    assert before == []
+    assert (last.field in ("dtypes", "describe"), last.verdict) == (True, "does not hold")
+    assert last.reason == "it took more than 8 s"
+
+
+def test_without_a_device_nothing_is_tried_and_the_reason_is_said(install: Install) -> None:
+    install({"acme": "from acme_machine import *\nbackend = AcmeBackend('acme')\n"})
+    result = run("acme", "--probe")
+    assert result.exit_code == 0
+    assert "acme: no claim was tried: no device of it is here" in result.output
+
+
+def test_numbers_of_probes_are_exact_in_every_type() -> None:
+    from zellige.claims.probes import _numbers
+    from zellige.dtypes import all_dtypes
+
+    for t in all_dtypes():
+        if t.storage_bits % 8 or t.lanes != 1:
+            continue
+        values = np.unique(_numbers(t, (200,), 1).astype(np.float64))
+        assert np.array_equal(values, np.round(values)), t.name
+        assert len(values) >= 2, t.name
+
+
+def test_probes_have_names_that_describe_prints() -> None:
+    text = CliRunner().invoke(group, ["backends", "describe", "cpu"]).output
+    assert "contract, probe lanes" in text
+    assert len(PROBES) == 10
