@@ -11,6 +11,7 @@ from typing import Final
 from zellige_intrinsics.rows import CopyRow, ProductRow
 
 EXECUTED: Final = "executed on an AVX-512 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
+EXECUTED_AS_UNIT: Final = "executed as a unit on an AVX-512 processor and compared (zellige backends doctor cpu --probe)"
 EXECUTED_NARROW: Final = "executed on an AVX2 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
 
 SINGLE: Final = (("float32", "float32", "float32"),)
@@ -31,7 +32,7 @@ def _fused(name: str, spelling: str, width: int, requires: tuple[str, ...]) -> P
 
 def _pairs(name: str, spelling: str, width: int, requires: tuple[str, ...]) -> ProductRow:
     """Products of 16-bit integers and the sum of each two; the sum with the accumulator is an instruction of its own."""
-    evidence = "" if "zmm" in name else EXECUTED_NARROW
+    evidence = EXECUTED_AS_UNIT if "zmm" in name else EXECUTED_NARROW
     return ProductRow(
         name=name, spelling=spelling, shape=(1, width, 2), types=WORDS, requires=requires, section="PMADDWD", evidence=evidence, adds=True,
         is_exact=True,

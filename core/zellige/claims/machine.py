@@ -89,8 +89,7 @@ class _OwnMemory:
 
 def _aligned(array: Array) -> Array:
     room = np.zeros(array.nbytes + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    copy: Array = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy: Array = np.ndarray(array.shape, array.dtype, room, -room.ctypes.data % ALIGNMENT)
     copy[...] = array
     return copy
 
@@ -110,8 +109,9 @@ class _DeviceMemory:
         return [tensor.data_ptr() for tensor in self._tensors]
 
     def arrays(self) -> list[Array]:
-        return [t.cpu().numpy().view(like.dtype).reshape(like.shape) for t, like in zip(self._tensors, self._like)]
+        return [np.ndarray(like.shape, like.dtype, tensor.cpu().numpy()) for tensor, like in zip(self._tensors, self._like)]
 
 
 def _bytes(array: Array) -> Array:
-    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy()
+    plain: Array = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy()
+    return plain

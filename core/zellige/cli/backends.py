@@ -65,15 +65,15 @@ def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_js
     claims = {report.name: _tried_claims(report, arch, seconds) for report in reports if not is_broken(report)} if probe else {}
     broken = [report for report in reports if is_broken(report)]
     if as_json:
-        findings = {name: [dataclasses.asdict(one) for one in found] for name, (_, found) in claims.items()}
+        findings = {name: [dataclasses.asdict(one) for one in tried] for name, (_, tried) in claims.items()}
         click.echo(json.dumps([_report_json(r) | ({"claims": findings[r.name]} if r.name in findings else {}) for r in reports], indent=1))
     else:
         console = wide_console()
         console.print(health_table(reports))
         _print_tracebacks(console, reports)
-        for name, (why, found) in claims.items():
-            _print_claims(console, name, why, found)
-    if broken or any(one.verdict == "does not hold" for _, found in claims.values() for one in found):
+        for name, (why, tried) in claims.items():
+            _print_claims(console, name, why, tried)
+    if broken or any(one.verdict == "does not hold" for _, tried in claims.values() for one in tried):
         raise SystemExit(1)
 
 
