@@ -33,13 +33,14 @@ def _row(
     ending: str = "",
     *,
     accumulator_bits: int = 0,
+    evidence: str = EXECUTED,
     needs: tuple[str, ...] = (),
 ) -> ProductRow:
     m, n, k = shape
     name = f"mma.sync.aligned.m{m}n{n}k{k}.row.col{ending}"
     return ProductRow(
         name=name, spelling=name + "{variant} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};", shape=shape, types=types, requires=(requires, *needs),
-        section=section, form="fragment", evidence=EXECUTED, accumulator_bits=accumulator_bits,
+        section=section, form="fragment", evidence=evidence, accumulator_bits=accumulator_bits,
     )  # fmt: skip
 
 
@@ -47,7 +48,7 @@ PRODUCTS: Final = (
     _row((16, 8, 16), (HALF, BRAIN, HALF_SUMS), "sm_80", "Matrix Fragments for mma.m16n8k16 with floating point type"),
     _row((16, 8, 8), (TENSOR,), "sm_80", "Matrix Fragments for mma.m16n8k8", ".f32.tf32.tf32.f32"),
     _row((16, 8, 32), BYTES, "sm_80", "Matrix Fragments for mma.m16n8k32", ".s32"),
-    _row((16, 8, 64), NIBBLES, "sm_80", "Matrix Fragments for mma.m16n8k64", ".s32", needs=(NIBBLE_UNITS,)),
+    _row((16, 8, 64), NIBBLES, "sm_80", "Matrix Fragments for mma.m16n8k64", ".s32", evidence="", needs=(NIBBLE_UNITS,)),
     _row((16, 8, 32), EIGHTS, "sm_89", "Matrix Fragments for mma.m16n8k32", ".f32.f8", accumulator_bits=14),
     _row((8, 8, 4), (DOUBLE,), "sm_80", "Matrix Fragments for mma.m8n8k4 with .f64 floating point type", ".f64.f64.f64.f64"),
     _row((16, 8, 8), (HALF,), "sm_75", "Matrix Fragments for mma.m16n8k8", ".f32.f16.f16.f32"),
