@@ -248,8 +248,7 @@ def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
     except ZelligeError as error:
         if error.code != catalogue.E709.id:
             raise
-        note = Note(f"replay: {_replay(kernel, target)}")
-        raise CompileError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)) from error
+        raise _repeatable(error, kernel, target) from error
     except InternalError as error:
         if error.replay:
             raise
@@ -262,7 +261,15 @@ def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
         known = _diagnosed(error, target)
         if known is not None:
             raise known from error
+        blamed = _blamed(error, target)
+        if blamed is not None:
+            raise _repeatable(blamed, kernel, target) from error
         raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error
+    except SystemExit as error:
+        blamed = _blamed(error, target)
+        if blamed is None:
+            raise
+        raise _repeatable(blamed, kernel, target) from error
 
 
 def _is_from_signal_handler(error: Exception) -> bool:
@@ -274,6 +281,23 @@ def _is_from_signal_handler(error: Exception) -> bool:
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {getattr(inspect.unwrap(handler), "__code__", None) for handler in handlers if callable(handler)} - {None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _repeatable(error: ZelligeError, kernel: Kernel, target: Target) -> ZelligeError:
+    """The same failure of a hook with the command that repeats it as a note."""
+    if error.code != catalogue.E709.id:
+        return error
+    note = Note(f"replay: {_replay(kernel, target)}")
+    return CompileError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
+
+
+def _blamed(error: BaseException, target: Target) -> ZelligeError | None:
+    """E709 for an exception that comes from the code of somebody else's backend, such as its launch; None for another."""
+    try:
+        handle = registry().backend(target)
+    except ZelligeError:
+        return None
+    return handle.blamed(error, "runtime") if handle.owns(error) else None
 
 
 def _diagnosed(error: Exception, target: Target) -> ZelligeError | None:

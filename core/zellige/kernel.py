@@ -218,7 +218,7 @@ class JITKernel:
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """The lowered program as text. ``kernel_only`` is accepted: there is no host part beside it."""
-        return self._default.compiled.source()
+        return self._default.handle.text_of(self._default.compiled, "source")
 
     @property
     def kernel_source(self) -> str:
@@ -226,7 +226,7 @@ class JITKernel:
 
     def get_asm(self) -> str:
         """The machine code of the target as text. Raises Unsupported where the target has none."""
-        return self._default.compiled.assembly()
+        return self._default.handle.text_of(self._default.compiled, "assembly")
 
     def get_host_source(self) -> str:
         """The text of the host's part, for targets that generate one. Raises Unsupported (E440) elsewhere."""

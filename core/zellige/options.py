@@ -59,8 +59,8 @@ class Options:
     ``cache_size`` is how many bytes the cache on disk may take.
     ``threads`` is the number of worker threads a host backend may use (0: one a core that the process may run on).
     ``lanes`` is how many lanes the interpreter gives to a kernel whose launch does not say. ``checks`` are the interpreter's optional
-    reports: any of races, undefined, bounds. ``isolate_probes``: backends of other packages look for their devices in processes of their
-    own, so that one that crashes is only not available.
+    reports: any of races, undefined, bounds. ``isolate_probes``: backends of other packages are first loaded, and look for their devices,
+    in processes of their own, so that one that crashes or hangs is only not available.
     """
 
     target: str = field(default=AUTO, metadata={"variable": "ZELLIGE_TARGET"})

@@ -105,6 +105,7 @@ class Machine:
             "show_blueprint": lambda compiled: compiled.source().upper(),
             "export_blueprint": lambda compiled, path: Path(path).write_text(compiled.source()),
             "n_regs": lambda compiled: 12,
+            "n_spills": lambda compiled: 0,
             "export_library": lambda compiled, path: Path(path).write_text("library"),
         }
 
@@ -182,10 +183,11 @@ def test_failures_while_running() -> None:
     kernel = JITKernel(doubling(scalar=True), "gadget")
     with pytest.raises(LaunchError, match="E613"):
         kernel(f32(1), 14)
-    with pytest.raises(InternalError, match="KeyError: 'unlucky'") as caught:
+    with pytest.raises(CompileError, match="E709: the backend 'gadget' raised in its hook runtime: KeyError: 'unlucky'") as caught:
         kernel(f32(1), 13)
-    assert caught.value.replay.startswith("zellige compile ")
-    assert caught.value.replay.endswith(" --target gadget")
+    (note,) = caught.value.diagnostics[0].notes
+    assert note.message.startswith("replay: zellige compile ")
+    assert note.message.endswith(" --target gadget")
 
 
 def test_warnings_turned_into_errors_stay_what_they_are() -> None:

@@ -100,7 +100,7 @@ def describe(name: str, arch: str, as_json: bool) -> None:
 
 def is_broken(report: BackendReport) -> bool:
     """Whether a backend is at fault, rather than without a device or not built."""
-    codes = ("quarantined", "probe-failed", "probe-timeout", "probe-crashed", "contract")
+    codes = ("quarantined", "probe-failed", "probe-timeout", "probe-crashed", "load-crashed", "load-timeout", "contract")
     return report.unavailable is not None and report.unavailable.code in codes
 
 

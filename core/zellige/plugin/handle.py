@@ -7,10 +7,13 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from functools import cached_property
+from itertools import islice
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pluggy
 
@@ -41,10 +44,11 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
+from zellige.plugin.fields import said, shortened, type_problems
 from zellige.plugin.hooks import PROJECT, BackendHooks
-from zellige.plugin.manifest import validated
+from zellige.plugin.manifest import MOST_PROBLEMS, validated
 from zellige.plugin.origin import Origin
-from zellige.plugin.probing import report_isolated, within_seconds
+from zellige.plugin.probing import isolated_once, within_seconds
 from zellige.plugin.schema import problems
 from zellige.plugin.signatures import STEPS, hook_parameters, shape_problems
 
@@ -57,7 +61,6 @@ if TYPE_CHECKING:
 PROBE_SECONDS: Final = 20.0
 """How long a backend may look for its devices before it counts as not available."""
 
-_MOST_PROBLEMS: Final = 5
 _T = TypeVar("_T")
 
 
@@ -94,7 +97,7 @@ class BackendHandle:
         self._hooks.add_hookspecs(BackendHooks)
         self._hooks.register(plugin, name=origin.name)
         self._hooks.check_pending()
-        self.manifest = validated(origin.name, self._call("manifest"))
+        self.manifest = validated(origin.name, self._call("manifest"), is_own=origin.is_own)
 
     @cached_property
     def devices(self) -> tuple[Device, ...] | Unavailable:
@@ -102,11 +105,12 @@ class BackendHandle:
         if isinstance(self.manifest.state, Unavailable):
             return self.manifest.state
         if options().isolate_probes and not self.origin.is_own:
-            report = report_isolated(self.origin.name, self.origin.text, PROBE_SECONDS)
+            report = isolated_once(self.origin, PROBE_SECONDS)
             return report.devices if report.unavailable is None else report.unavailable
         found = within_seconds(lambda: self._call("probe"), PROBE_SECONDS, self.manifest.name)
         if isinstance(found, Unavailable) or (isinstance(found, tuple) and all(isinstance(device, Device) for device in found)):
-            return found
+            wrong = self._type_problems(tuple[Device, ...] if isinstance(found, tuple) else Unavailable, found, "probe")
+            return Unavailable(code="contract", reason=f"probe answered what cannot be: {wrong}") if wrong else found
         kinds = ", ".join(sorted({type(d).__name__ for d in found})) if isinstance(found, tuple) else ""
         given = f"a tuple of {kinds}" if kinds else type(found).__name__
         return Unavailable(code="contract", reason=f"probe answered {given}, not a tuple of Device or Unavailable")
@@ -126,11 +130,11 @@ class BackendHandle:
 
     def inspections(self) -> Mapping[str, Callable[..., object]]:
         """The methods that the backend adds to a compiled kernel, by name; empty where it has none."""
-        return self._typed(Mapping, "inspections") if self._has("inspections") else {}
+        return self._named("inspections", self.manifest.inspections)
 
     def timers(self) -> Mapping[str, Callable[..., list[float]]]:
         """The backend's own ways to time a launch, by name; empty where it has none."""
-        return self._typed(Mapping, "timers") if self._has("timers") else {}
+        return self._named("timers", self.manifest.timers)
 
     def cache_flush(self, size_bytes: int) -> CacheFlush | None:
         """What empties the caches of the backend's device; None where those are the host's."""
@@ -138,14 +142,17 @@ class BackendHandle:
 
     def context(self, target: Target, options: CompileOptions) -> CompileContext:
         """What the steps of one compilation may ask."""
-        return CompileContext(target=target, capabilities=self.describe(target), options=options, ir_version=self.manifest.ir)
+        stated = self.describe(target)
+        if not self.origin.is_own:  # caches look at them before the planner, which checks everybody's
+            self.checked_capabilities(target, stated)
+        return CompileContext(target=target, capabilities=stated, options=options, ir_version=self.manifest.ir)
 
     def checked_capabilities(self, target: Target, capabilities: Capabilities) -> Capabilities:
         """``capabilities`` of ``target``, or E703 that says which fields are wrong or contradict each other."""
         wrong = problems(capabilities, str(target))
         if wrong:
-            more = f"; and {len(wrong) - _MOST_PROBLEMS} more" if len(wrong) > _MOST_PROBLEMS else ""
-            reason = f"describe({target}) answered capabilities that cannot be: {'; '.join(wrong[:_MOST_PROBLEMS])}{more}"
+            more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
+            reason = f"describe({target}) answered capabilities that cannot be: {'; '.join(wrong[:MOST_PROBLEMS])}{more}"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
         return capabilities
 
@@ -165,6 +172,7 @@ class BackendHandle:
             if not isinstance(answer, (Candidate, Rejection)):
                 reason = f"its hook candidates answered a {type(answer).__name__}, expected Candidate or Rejection"
                 raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+            self._check_fields("candidates", answer)
         return tuple(answers)
 
     def pass_changes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
@@ -176,11 +184,18 @@ class BackendHandle:
             kinds = ", ".join(sorted({type(c).__name__ for c in changes})) if isinstance(changes, (tuple, list)) else type(changes).__name__
             reason = f"its hook passes answered {kinds}, expected a tuple of Insert, Replace or Veto"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        for change in changes:
+            self._check_fields("passes", change)
         return tuple(changes)
 
     def schedules(self) -> Mapping[str, StagePass]:
         """The backend's scheduling strategies by name; empty where it has none."""
-        return self._typed(Mapping, "schedules") if self._has("schedules") else {}
+        found: Mapping[str, StagePass] = self._typed(Mapping, "schedules") if self._has("schedules") else {}
+        for name, strategy in found.items():
+            wrong = self._type_problems(str, name, "a name") or self._type_problems(StagePass, strategy, f"strategy {shortened(name)}")
+            if wrong:
+                raise catalogue.E703.error(name=self.manifest.name, reason=f"its hook schedules answered what cannot be: {wrong}")
+        return found
 
     def cache_key(self, ctx: CompileContext) -> str:
         """What else the backend's code depends on; empty where it says nothing."""
@@ -205,9 +220,11 @@ class BackendHandle:
             return None
         try:
             found = self._hooks.hook.diagnose(error=error)
-        except Exception:  # noqa: BLE001 - the first error is the one to show, not one met while explaining it
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - the first error is the one to show, not one met while explaining it
             return None
-        if not isinstance(found, Diagnosis):
+        if not isinstance(found, Diagnosis) or self._type_problems(Diagnosis, found, "diagnose"):
             return None
         return catalogue.E710.error(name=self.manifest.name, reason=found.reason, advice=found.hint or "see the cause below")
 
@@ -289,17 +306,35 @@ class BackendHandle:
             return do()
         except (ZelligeError, InternalError):
             raise
-        except (Exception, SystemExit) as error:
-            manifest = self.__dict__.get("manifest")
-            known = self.diagnose(error) if manifest is not None and isinstance(error, Exception) else None
-            if known is not None:
-                raise known from error
-            raise catalogue.E709.error(
-                name=self.origin.name,
-                hook=hook,
-                reason=f"{type(error).__name__}: {error}",
-                vendor=manifest.vendor if manifest is not None else "its author",
-            ) from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self.blamed(error, hook) from error
+
+    def blamed(self, error: BaseException, hook: str) -> ZelligeError:
+        """What a failure inside the backend's code is to the user: E710 where the backend knows it, else E709."""
+        manifest = self.__dict__.get("manifest")
+        known = self.diagnose(error) if manifest is not None and isinstance(error, Exception) else None
+        vendor = manifest.vendor if manifest is not None else "its author"
+        return known or catalogue.E709.error(name=self.origin.name, hook=hook, reason=said(error), vendor=vendor)
+
+    def owns(self, error: BaseException) -> bool:
+        """Whether an exception passed through the code of a backend that is somebody else's."""
+        frames = traceback.walk_tb(error.__traceback__)
+        return not self.origin.is_own and any(str(f.f_globals.get("__name__")).partition(".")[0] == self.package for f, _ in frames)
+
+    def text_of(self, kernel: CompiledKernel, what: Literal["source", "assembly"]) -> str:
+        """The source or the assembly of a compiled kernel."""
+        return self._checked(str, what, self._attempt(what, getattr(kernel, what)))
+
+    def _named(self, hook: Literal["inspections", "timers"], announced: tuple[str, ...]) -> Mapping[str, Any]:
+        """Functions by name, those that the manifest announces among them."""
+        found: Mapping[str, Any] = self._typed(Mapping, hook) if self._has(hook) else {}
+        missing = [name for name in announced if not callable(found.get(name))]
+        if missing:
+            reason = f"its manifest announces the {hook} {', '.join(missing)}, for which its hook {hook} has no function"
+            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        return found
 
     def _typed(self, kind: type[_T], hook: str, **arguments: object) -> _T:
         return self._checked(kind, hook, self._call(hook, **arguments))
@@ -308,4 +343,16 @@ class BackendHandle:
         if not isinstance(answer, kind):
             reason = f"its hook {hook} answered {type(answer).__name__}, expected {kind.__name__}"
             raise catalogue.E703.error(name=self.origin.name, reason=reason)
+        if hook != "manifest" and hook != "describe":  # those are checked as a whole
+            self._check_fields(hook, answer)
         return answer
+
+    def _check_fields(self, hook: str, answer: object) -> None:
+        """E703 where an answer of somebody else's backend holds something of a wrong type."""
+        wrong = self._type_problems(type(answer), answer, type(answer).__name__) if is_dataclass(answer) else ""
+        if wrong:
+            raise catalogue.E703.error(name=self.origin.name, reason=f"its hook {hook} answered what cannot be: {wrong}")
+
+    def _type_problems(self, kind: Any, value: object, where: str) -> str:
+        """What is of a wrong type; empty where nothing is, or where the backend is one of zellige's own, which its tests check."""
+        return "" if self.origin.is_own else "; ".join(islice(type_problems(kind, value, where), MOST_PROBLEMS))

@@ -15,11 +15,11 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import PathFinder
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint
 from typing import Final
 
 _ENDINGS: Final = (".dist-info", ".egg-info")
@@ -27,10 +27,12 @@ _ENDINGS: Final = (".dist-info", ".egg-info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An entry point and the name of the distribution that has it."""
+    """An entry point and the name of the distribution that has it. ``fault``: why the distribution's list of them cannot be read; the entry
+    point then bears the distribution's name."""
 
     point: EntryPoint
     distribution: str
+    fault: str = ""
 
 
 def installed_points(group: str, distribution: str = "") -> list[Installed]:
@@ -38,8 +40,12 @@ def installed_points(group: str, distribution: str = "") -> list[Installed]:
     if _are_folders_all():
         found = list(_from_folders(group, distribution))
     else:
-        points = (Installed(point=p, distribution=p.dist.name if p.dist else "unknown") for p in entry_points(group=group))
-        found = [one for one in points if distribution in ("", one.distribution)]
+        found = [
+            one
+            for made in importlib.metadata.distributions()
+            if distribution in ("", made.name)
+            for one in _points(lambda made=made: made.entry_points, group, str(made.name))  # type: ignore[misc]
+        ]
     return sorted(found, key=lambda one: (one.point.name, one.point.value))
 
 
@@ -69,9 +75,17 @@ def _from_folders(group: str, distribution: str) -> Iterator[Installed]:
             continue
         if group in _text(os.path.join(folder, "entry_points.txt")):
             title = os.path.basename(folder).rpartition(".")[0].partition("-")[0]
-            for point in Distribution.at(folder).entry_points:
-                if point.group == group:
-                    yield Installed(point=point, distribution=title)
+            yield from _points(lambda folder=folder: Distribution.at(folder).entry_points, group, title)  # type: ignore[misc]
+
+
+def _points(listed: Callable[[], Iterable[EntryPoint]], group: str, distribution: str) -> Iterator[Installed]:
+    """The entry points of a distribution in a group; one that says what is wrong where the list is garbled."""
+    try:
+        yield from [Installed(point=point, distribution=distribution) for point in listed() if point.group == group]
+    except Exception as error:  # noqa: BLE001 - the parser of a stranger's file raises what it happens to meet
+        point = EntryPoint(name=distribution or "unknown", value="entry_points.txt", group=group)
+        fault = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
+        yield Installed(point=point, distribution=distribution, fault=fault)
 
 
 def _folders() -> dict[str, str]:
@@ -99,7 +113,7 @@ def _normal(name: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""  # it has no entry points

@@ -10,13 +10,23 @@ import importlib
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import pluggy
 
 from zellige.diagnostics import ZelligeError, catalogue
+from zellige.options import options
 from zellige.plugin.contract import API
+from zellige.plugin.fields import said
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.origin import Origin
+from zellige.plugin.probing import isolated_once
+
+LOAD_SECONDS: Final = 20.0
+"""How long a process of its own may load a backend and look for its devices."""
+
+FATAL: Final = ("load-crashed", "load-timeout")
+"""What such a process answers when loading here would do the same to this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +51,16 @@ def refused(origin: Origin, reason: str) -> Quarantined:
 
 def load(origin: Origin) -> BackendHandle | Quarantined:
     """Load and validate one backend. Whatever goes wrong is kept, since a stranger's package must not break ours."""
+    if options().isolate_probes and not origin.is_own:
+        report = isolated_once(origin, LOAD_SECONDS)
+        if report.unavailable is not None and report.unavailable.code in FATAL:
+            failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=report.unavailable.reason)
+            return Quarantined(origin=origin, error=failed, traceback=report.traceback)
     try:
         plugin = origin.load()
+        if isinstance(plugin, type):
+            reason = f"its entry point names the class {plugin.__name__}, expected an object, such as {plugin.__name__}()"
+            raise catalogue.E703.error(name=origin.name, reason=reason)
         theirs = getattr(plugin, "API", None)
         if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(isinstance(part, int) for part in theirs)):
             raise catalogue.E703.error(name=origin.name, reason=f"its API is {theirs!r}, expected (major, minor)")
@@ -55,7 +73,9 @@ def load(origin: Origin) -> BackendHandle | Quarantined:
         text = traceback.format_exc()
         broken = catalogue.E703.error(name=origin.name, reason=str(error).replace("\n", " "))
         return Quarantined(origin=origin, error=broken, traceback=text)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise anything while it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything while it is imported
         text = traceback.format_exc()
-        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=f"{type(error).__name__}: {error}")
+        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=said(error))
         return Quarantined(origin=origin, error=failed, traceback=text)

@@ -2,7 +2,7 @@
 
 In: a question that may hang, raise, or end the interpreter. Out: its answer, or why there is none: :func:`within_seconds` asks on a thread
 that is left behind, :func:`report_isolated` loads and asks the backend of one entry point in a process of its own. As a program
-(``python -m zellige.plugin.probing NAME``) it is that process, and writes what it found as JSON.
+(``python -m zellige.plugin.probing NAME FILE``) it is that process, and writes what it found as JSON.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 from zellige.options import variable
 from zellige.plugin.contract import BackendReport, Device, Unavailable
+from zellige.plugin.fields import said
+from zellige.plugin.origin import Origin
 
 ISOLATE: Final = variable("isolate_probes")
 """The setting that asks for processes of their own, which such a process does not ask for again."""
 
-_MARK: Final = "zellige-report:"
-"""Begins the line with the answer; what a backend prints by itself stands on other lines."""
+_MOST_PRINTED: Final = 20_000
+"""Of what such a process prints so many characters are kept, the last."""
 
 
 def within_seconds(ask: Callable[[], object], seconds: float, name: str) -> object:
@@ -34,8 +40,8 @@ def within_seconds(ask: Callable[[], object], seconds: float, name: str) -> obje
     def on_thread() -> None:
         try:
             answer.append(ask())
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code on another thread: whatever it raises is its answer
-            answer.append(Unavailable(code="probe-failed", reason=f"looking for devices failed: {error}"))
+        except BaseException as error:  # noqa: BLE001 - a stranger's code on another thread: whatever it raises is its answer
+            answer.append(Unavailable(code="probe-failed", reason=f"looking for devices failed: {said(error)}"))
 
     worker = threading.Thread(target=on_thread, name=f"zellige-probe-{name}", daemon=True)
     worker.start()
@@ -49,20 +55,16 @@ def _too_long(seconds: float) -> Unavailable:
 
 def report_isolated(name: str, entry_point: str, seconds: float) -> BackendReport:
     """What the backend of the entry point ``name`` says of itself in a process of its own. A process that dies or hangs is its answer."""
-    command = [sys.executable, "-m", __name__, name]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, env={**os.environ, ISOLATE: "0"}
-        )
-    except subprocess.TimeoutExpired:
-        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=_too_long(seconds), origin=name)
-    line = next((line for line in done.stdout.splitlines() if line.startswith(_MARK)), None)
-    if line is None:
-        reason = f"the process that loaded it and looked for devices {_ending(done.returncode)}"
-        broken = Unavailable(code="probe-crashed", reason=reason)
-        said = done.stderr.strip()
-        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=broken, traceback=said, origin=name)
-    data: dict[str, Any] = json.loads(line[len(_MARK) :])
+    with tempfile.TemporaryDirectory() as folder:
+        answer, printed = Path(folder) / "answer", Path(folder) / "printed"
+        code = _run([sys.executable, "-m", __name__, name, str(answer)], printed, seconds)
+        text = answer.read_text(encoding="utf-8") if answer.exists() else ""
+        complaint = printed.read_text(encoding="utf-8", errors="replace")[-_MOST_PRINTED:].strip()
+    loaded, _, text = text.partition("\n")
+    if not text:
+        broken = _broken(code, seconds, is_loaded=bool(loaded))
+        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=broken, traceback=complaint, origin=name)
+    data: dict[str, Any] = json.loads(text)
     missing = data["unavailable"]
     return BackendReport(
         name=data["name"],
@@ -73,6 +75,47 @@ def report_isolated(name: str, entry_point: str, seconds: float) -> BackendRepor
         traceback=data["traceback"],
         origin=name,
     )
+
+
+@lru_cache(maxsize=64)
+def isolated_once(origin: Origin, seconds: float) -> BackendReport:
+    """The same of an origin, asked once."""
+    return report_isolated(origin.name, origin.text, seconds)
+
+
+def _run(command: list[str], printed: Path, seconds: float) -> int | None:
+    """Run a process in a session of its own and end what is left of that; its exit code, None where it took too long.
+
+    What it prints goes to a file: whoever it started may hold a pipe open for ever.
+    """
+    with printed.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**os.environ, ISOLATE: "0"},
+        )  # fmt: skip
+        try:
+            return process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end_session(process)
+
+
+def _broken(code: int | None, seconds: float, *, is_loaded: bool) -> Unavailable:
+    """Why a process gave no answer: what it was at when it ended, or did not end."""
+    if code is None:
+        return _too_long(seconds) if is_loaded else Unavailable(code="load-timeout", reason=f"loading it took more than {seconds:g} s")
+    at = "looked for devices" if is_loaded else "loaded it"
+    return Unavailable(code="probe-crashed" if is_loaded else "load-crashed", reason=f"the process that {at} {_ending(code)}")
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):  # nobody of the session is left
+            os.killpg(process.pid, signal.SIGKILL)
+    elif process.poll() is None:
+        process.kill()
+    process.wait()
 
 
 def _pair(value: list[int] | None) -> tuple[int, int] | None:
@@ -89,11 +132,14 @@ def _ending(code: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the report of the backend whose entry point is named; 3 where there is none."""
+    """Writes the report of the backend whose entry point is named into a file; 3 where there is none."""
     from zellige.plugin.registry import registry
 
-    (name,) = arguments
-    report = next((r for r in registry().only(name).reports() if name in (r.name, r.origin)), None)
+    name, file = arguments
+    found = registry().only(name)
+    with open(file, "w", encoding="utf-8") as answer:
+        print(f"loaded {len(found.backends)}", file=answer)
+    report = next((r for r in found.reports() if name in (r.name, r.origin)), None)
     if report is None:
         return 3
     data = {
@@ -103,9 +149,10 @@ def main(arguments: list[str]) -> int:
         "unavailable": None if report.unavailable is None else asdict(report.unavailable),
         "traceback": report.traceback,
     }
-    print(_MARK + json.dumps(data), flush=True)
+    with open(file, "a", encoding="utf-8") as answer:
+        answer.write(json.dumps(data))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    os._exit(main(sys.argv[1:]))  # threads that a backend left running would hold the process

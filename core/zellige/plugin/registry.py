@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Final
 
 from zellige.diagnostics import catalogue
@@ -21,7 +21,7 @@ from zellige.options import options
 from zellige.plugin.contract import ENTRY_POINT_GROUP, BackendReport, Manifest, Unavailable
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.installed import Installed, installed_points
-from zellige.plugin.loading import Quarantined, load, loader, refused
+from zellige.plugin.loading import FATAL, Quarantined, load, loader, refused
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import report_isolated
 from zellige.target import AUTO, Target, parse_target
@@ -199,7 +199,8 @@ class Registry:
         may die or hang. What only shows beside others, a name or target that is taken, is found here."""
         wanted = [origin for origin in self._origins if not names or origin.name in names]
         reports = [report_isolated(origin.name, origin.text, seconds) for origin in wanted]
-        crashed = {report.origin for report in reports if report.unavailable is not None and report.unavailable.code == "probe-crashed"}
+        ended = (*FATAL, "probe-crashed")
+        crashed = {report.origin for report in reports if report.unavailable is not None and report.unavailable.code in ended}
         together = Registry(origin for origin in self._origins if origin.name not in crashed)
         taken = {entry.origin.name: entry for entry in together.quarantined if not entry.traceback}
         return tuple(_with_taken(report, taken) for report in reports)
@@ -260,7 +261,12 @@ def registry() -> Registry:
 
 def _origin(found: Installed) -> Origin:
     text = f"{found.distribution}: {found.point.value}"
-    return Origin(name=found.point.name, text=text, load=found.point.load, is_own=found.distribution == OWN_DISTRIBUTION)
+    loaded = partial(_garbled, found.fault) if found.fault else found.point.load
+    return Origin(name=found.point.name, text=text, load=loaded, is_own=found.distribution == OWN_DISTRIBUTION)
+
+
+def _garbled(fault: str) -> object:
+    raise ValueError(fault)
 
 
 def _with_taken(report: BackendReport, taken: dict[str, Quarantined]) -> BackendReport:

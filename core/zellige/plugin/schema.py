@@ -10,19 +10,14 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from zellige.dtypes import UnknownDType, dtype
 from zellige.plugin.capabilities import SCHEMA_VERSION, Capabilities
+from zellige.plugin.fields import hints_of, type_problems
 
 _JSON_TYPES: Final[dict[type, str]] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _ANY: Final = "*"
-
-
-@lru_cache(maxsize=64)
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def capabilities_schema() -> dict[str, Any]:
@@ -60,7 +55,7 @@ def _schema_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object_schema(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    hints = _hints(kind)
+    hints = hints_of(kind)
     properties: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         entry = _schema_of(hints[field.name], definitions)
@@ -104,7 +99,7 @@ def _read(kind: Any, data: Any, where: str) -> Any:
         assert isinstance(kind, type)
         if not isinstance(data, Mapping):
             raise ValueError(f"{where} is {data!r}, expected an object")
-        hints = _hints(kind)
+        hints = hints_of(kind)
         known = {f.name: _read(hints[f.name], data[f.name], f"{where}.{f.name}") for f in dataclasses.fields(kind) if f.name in data}
         missing = [f.name for f in dataclasses.fields(kind) if _is_required(f) and f.name not in data]
         if missing:
@@ -121,7 +116,7 @@ def _read(kind: Any, data: Any, where: str) -> Any:
         if data is None:
             return None
         return _read(next(part for part in get_args(kind) if part is not type(None)), data, where)
-    found = next(_type_problems(kind, data, where), None)
+    found = next(type_problems(kind, data, where), None)
     if found is not None:
         raise ValueError(found)
     return data
@@ -132,43 +127,8 @@ def _read(kind: Any, data: Any, where: str) -> Any:
 
 def problems(capabilities: Capabilities, target: str) -> tuple[str, ...]:
     """What is wrong with what a backend answered for ``target``; empty where nothing is."""
-    wrong = tuple(_type_problems(Capabilities, capabilities, "capabilities"))
+    wrong = tuple(type_problems(Capabilities, capabilities, "capabilities"))
     return wrong or tuple(problem for rule in _RULES for problem in rule(capabilities, target))
-
-
-def _type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
-    if dataclasses.is_dataclass(kind):
-        assert isinstance(kind, type)
-        if not isinstance(value, kind):
-            yield f"{where} is {value!r}, expected {kind.__name__}"
-            return
-        hints = _hints(kind)
-        for field in dataclasses.fields(kind):
-            yield from _type_problems(hints[field.name], getattr(value, field.name), f"{where}.{field.name}")
-        return
-    origin = get_origin(kind)
-    if origin is Literal:
-        if value not in get_args(kind):
-            yield f"{where} is {value!r}, expected one of {', '.join(map(repr, get_args(kind)))}"
-    elif origin in (Union, types.UnionType):
-        if value is not None:
-            yield from _type_problems(next(part for part in get_args(kind) if part is not type(None)), value, where)
-    elif origin is tuple:
-        yield from _tuple_problems(get_args(kind), value, where)
-    elif isinstance(value, bool) is not (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
-        yield f"{where} is {value!r}, expected {kind.__name__}"
-
-
-def _tuple_problems(parts: tuple[Any, ...], value: Any, where: str) -> Iterator[str]:
-    if not isinstance(value, tuple):
-        yield f"{where} is {value!r}, expected a tuple"
-        return
-    kinds = (parts[0],) * len(value) if len(parts) == 2 and parts[1] is Ellipsis else parts
-    if len(kinds) != len(value):
-        yield f"{where} has {len(value)} items, expected {len(kinds)}"
-        return
-    for at, (one, item) in enumerate(zip(kinds, value)):
-        yield from _type_problems(one, item, f"{where}[{at}]")
 
 
 def _rule_target(c: Capabilities, target: str) -> Iterator[str]:

@@ -1,0 +1,97 @@
+"""Whether a dataclass of the contract holds what its annotations say, however deep.
+
+In: a type and a value that a stranger's code made. Out: :func:`type_problems`, one sentence for each field of a wrong type. Python checks
+nothing of the kind, and what is wrong deep inside an answer shows far away otherwise.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import reprlib
+import types
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+
+from zellige.diagnostics import Span
+
+LARGEST: Final = 1 << 63
+"""Numbers of an answer are smaller: they are sizes and counts."""
+
+
+@lru_cache(maxsize=64)
+def hints_of(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields."""
+    return get_type_hints(kind, localns={"Span": Span})
+
+
+def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
+    """What is wrong with ``value``, which stands at ``where`` and should be of the type ``kind``."""
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        if not isinstance(value, kind):
+            yield _wrong(where, value, kind.__name__)
+        elif kind is not Span:
+            for field in dataclasses.fields(kind):
+                yield from type_problems(hints_of(kind)[field.name], getattr(value, field.name), f"{where}.{field.name}")
+        return
+    origin = get_origin(kind)
+    if origin is Literal:
+        if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in get_args(kind)):
+            yield _wrong(where, value, f"one of {', '.join(map(repr, get_args(kind)))}")
+    elif origin in (Union, types.UnionType):
+        if all(any(True for _ in type_problems(part, value, where)) for part in get_args(kind)):
+            parts = [part for part in get_args(kind) if part is not type(None)]
+            if len(parts) > 1:
+                yield _wrong(where, value, " or ".join(_name(part) for part in parts))
+            else:
+                yield from type_problems(parts[0], value, where)
+    elif origin is tuple:
+        yield from _tuple_problems(get_args(kind), value, where)
+    elif kind is types.NoneType:
+        if value is not None:
+            yield _wrong(where, value, "None")
+    elif origin in (collections.abc.Callable, collections.abc.Mapping) or kind in (Any, object):
+        return
+    elif isinstance(kind, type) and Protocol in kind.__bases__:
+        if not callable(value) or not isinstance(getattr(value, "name", None), str):
+            yield _wrong(where, value, f"{kind.__name__}: a function with a name")
+    elif isinstance(value, bool) is not (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
+        yield _wrong(where, value, kind.__name__)
+    elif kind in (int, float) and not abs(value) < LARGEST:
+        yield _wrong(where, value, "a number of that size")
+
+
+def _tuple_problems(parts: tuple[Any, ...], value: Any, where: str) -> Iterator[str]:
+    if not isinstance(value, tuple):
+        yield _wrong(where, value, "a tuple")
+        return
+    kinds = (parts[0],) * len(value) if len(parts) == 2 and parts[1] is Ellipsis else parts
+    if len(kinds) != len(value):
+        yield f"{where} has {len(value)} items, expected {len(kinds)}"
+        return
+    for at, (one, item) in enumerate(zip(kinds, value)):
+        yield from type_problems(one, item, f"{where}[{at}]")
+
+
+def _name(kind: Any) -> str:
+    return repr(get_args(kind)[0]) if get_origin(kind) is Literal else str(getattr(kind, "__name__", kind))
+
+
+def _wrong(where: str, value: Any, expected: str) -> str:
+    return f"{where} is {shortened(value)}, expected {expected}"
+
+
+def shortened(value: object) -> str:
+    """A stranger's value as text that is neither long nor able to raise."""
+    return reprlib.repr(value)
+
+
+def said(error: BaseException) -> str:
+    """A stranger's exception as text: its type and what it says, where it can say it."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything; the type is still worth saying
+        text = "(its text cannot be made)"
+    return f"{type(error).__name__}: {text if len(text) <= 2000 else text[:2000] + ' ...'}"

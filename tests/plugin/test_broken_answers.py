@@ -1,0 +1,324 @@
+"""Backends whose answers are wrong deep inside, lie, change or break other things than themselves: each is said, and all others work on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige as zl
+import zellige.language as T
+from zellige.cache import memo
+from zellige.diagnostics import ZelligeError
+from zellige.plugin.contract import Unavailable
+from zellige.plugin.registry import Registry
+
+Install = Callable[..., Registry]
+
+HEAD = """
+from acme_machine import *
+from dataclasses import dataclass, replace
+from zellige.plugin import contract
+class Broken(AcmeBackend):
+"""
+TAIL = """
+backend = Broken(__name__.removeprefix("plug_"))
+"""
+
+
+def backend(body: str) -> str:
+    """The machine of the tests with some hooks replaced."""
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    return f"{HEAD}{lines}\n    pass\n{TAIL}"
+
+
+def manifest(changes: str) -> str:
+    return backend(f"@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), {changes})")
+
+
+def described(changes: str) -> str:
+    return backend(f"@hookimpl\ndef describe(self, target):\n    return replace(AcmeBackend.describe(self, target), {changes})")
+
+
+def answering(hook: str, arguments: str, answer: str) -> str:
+    return backend(f"@hookimpl\ndef {hook}(self{arguments}):\n    return {answer}")
+
+
+def kernel(method: str) -> str:
+    return backend(
+        f"@hookimpl\ndef runtime(self):\n    class K(AcmeKernel):\n        {method}\n"
+        "    class R:\n        def load(self, binary, kernel, source): return K(binary, source)\n    return R()"
+    )
+
+
+FIVE = "Unavailable(code=5, reason=None)"
+AT_LOADING: dict[str, tuple[str, str, str]] = {
+    "flat_aliases": (manifest("aliases=('c',)"), "E703", "manifest.aliases[0] is 'c', expected a tuple"),
+    "numbered": (manifest("name=7"), "E703", "manifest.name is 7, expected str"),
+    "two_lines": (manifest("name='a\\nb'"), "E703", "is no backend's name"),
+    "huge_name": (manifest("name='x' * 100_000"), "E703", "'xxxxxxxxxxxx...xxxxxxxxxxxxx' is no backend's name"),
+    "unicode": (manifest("targets=('unicode', 'größe')"), "E703", "'größe' is no target name"),
+    "huge_target": (manifest("targets=('huge_target', 'x' * 100_000)"), "E703", "xxxxx' is no target name"),
+    "words_as_text": (manifest("dialect=('dma',)"), "E703", "manifest.dialect[0] is 'dma', expected DialectName"),
+    "devices_as_text": (manifest("framework_devices='cpu'"), "E703", "manifest.framework_devices is 'cpu', expected a tuple"),
+    "ir_as_text": (manifest("ir='1.0'"), "E703", "manifest.ir is '1.0', expected a tuple"),
+    "no_version": (manifest("version=None"), "E703", "manifest.version is None, expected str"),
+    "odd_state": (manifest("state='broken'"), "E703", "manifest.state is 'broken', expected 'available' or Unavailable"),
+    "odd_reason": (manifest(f"state=contract.{FIVE}"), "E703", "expected 'available' or Unavailable"),
+    "no_exception": ("raise BaseException('mine')", "E701", "BaseException: mine"),
+    "unspeakable": (
+        "class Error(Exception):\n    def __str__(self): raise RuntimeError\nraise Error()",
+        "E701",
+        "Error: (its text cannot be made)",
+    ),
+    "mocked": ("from unittest.mock import MagicMock\nbackend = MagicMock()\nbackend.API = (1, 0)", "E703", "it lacks the hook manifest"),
+    "answers_all": (
+        "class B:\n    API = (1, 0)\n    def __getattr__(self, name): return lambda *a, **k: None\nbackend = B()",
+        "E703",
+        "it lacks the hook manifest",
+    ),
+    "api_raises": ("class B:\n    @property\n    def API(self): raise RuntimeError('no')\nbackend = B()", "E701", "RuntimeError: no"),
+    "a_class": (HEAD + "    pass\nbackend = Broken", "E703", "its entry point names the class Broken, expected an object"),
+}
+"""Name to source, code and words of the error that asking for its target gives."""
+
+AT_COMPILING: dict[str, tuple[str, str, str]] = {
+    "coroutine": (
+        backend("async def later(self): ...\n@hookimpl\ndef describe(self, target):\n    c = self.later()\n    c.close()\n    return c"),
+        "E703",
+        "describe answered coroutine, expected Capabilities",
+    ),
+    "generator": (backend("@hookimpl\ndef describe(self, target): yield 1"), "E703", "describe answered generator, expected Capabilities"),
+    "wrapper": (backend("@hookimpl(wrapper=True)\ndef describe(self, target): return (yield)"), "E703", "describe answered NoneType"),
+    "not_a_number": (
+        described("math=(contract.MathAccuracy(function='exp', dtype='float32', strict_ulp=float('nan')),)"),
+        "E703",
+        "capabilities.math[0].strict_ulp is nan",
+    ),
+    "deep_text": (
+        described("matmul=(MatmulUnit(name='cube', engine='vec', a='float16', b='float16', c='float32', m='16'),)"),
+        "E703",
+        "capabilities.matmul[0].m is '16', expected int",
+    ),
+    "a_list": (described("spaces=[Space(name='global')]"), "E703", "capabilities.spaces is [Space("),
+    "too_large": (described("lanes=10**30"), "E703", "expected a number of that size"),
+    "text_of_bytes": (
+        answering("emit", ", planned, ctx", "Emitted(text=b'x', format='tile-ir')"),
+        "E703",
+        "emit answered what cannot be: Emitted.text is b'x', expected str",
+    ),
+    "places_of_text": (
+        answering("emit", ", planned, ctx", "replace(AcmeBackend.emit(self, planned, ctx), spans=('here',))"),
+        "E703",
+        "Emitted.spans[0] is 'here', expected Span",
+    ),
+    "code_of_text": (
+        answering("compile", ", emitted", "Binary(data='text', format='acme')"),
+        "E703",
+        "compile answered what cannot be: Binary.data is 'text', expected bytes",
+    ),
+    "no_code": (answering("compile", ", emitted", "Binary(data=None, format='acme')"), "E703", "Binary.data is None, expected bytes"),
+    "corrupt": (answering("compile", ", emitted", "Binary(data=b'\\xff', format='acme')"), "E709", "hook runtime: UnicodeDecodeError"),
+    "launch_raises": (kernel("def launch(self, p, s, z): raise OSError('bus')"), "E709", "in its hook runtime: OSError: bus"),
+    "launch_is_known": (kernel("def launch(self, p, s, z): raise AcmeError(3)"), "E710", "the card fell off the bus"),
+    "launch_exits": (kernel("def launch(self, p, s, z): raise SystemExit(4)"), "E709", "in its hook runtime: SystemExit: 4"),
+    "no_source": (kernel("def source(self): return None"), "E703", "source answered NoneType, expected str"),
+    "changes_the_plan": (
+        backend("@hookimpl\ndef emit(self, planned, ctx): planned.kernel.name = 'mine'"),
+        "E709",
+        "in its hook emit: FrozenInstanceError",
+    ),
+    "changes_the_context": (
+        backend("@hookimpl\ndef candidates(self, operation, ctx): ctx.capabilities.matmul = ()"),
+        "E709",
+        "in its hook candidates: FrozenInstanceError",
+    ),
+    "odd_candidate": (
+        answering("candidates", ", operation, ctx", "(Candidate(name=3, because=None, cost='cheap'),)"),
+        "E703",
+        "Candidate.name is 3, expected str; Candidate.because is None, expected str; Candidate.cost is 'cheap'",
+    ),
+    "priceless": (
+        answering("candidates", ", operation, ctx", "(Candidate(name='m', because='x', cost=float('nan'), engine='vec'),)"),
+        "E703",
+        "Candidate.cost is nan",
+    ),
+    "nameless_pass": (
+        answering("passes", ", stage, ctx", "(Insert(step=lambda value: value),)"),
+        "E703",
+        "expected StagePass: a function with a name",
+    ),
+    "forgets_the_kernel": (
+        backend(
+            "@hookimpl\ndef passes(self, stage, ctx):\n    @dataclass(frozen=True)\n    class Forget:\n        name: str = 'forget'\n"
+            "        def __call__(self, value): return None\n    return (Insert(step=Forget()),)"
+        ),
+        "E713",
+        "the pass forget of the backend forgets_the_kernel made a NoneType",
+    ),
+}
+
+UNHARMED: dict[str, str] = {
+    "key_changes": backend("@hookimpl\ndef cache_key(self):\n    import time\n    return str(time.time_ns())"),
+    "key_is_huge": answering("cache_key", "", "'x' * 10_000_000"),
+    "removes_itself": "import sys\n"
+    + backend(
+        "@hookimpl\ndef describe(self, target):\n    sys.modules.pop('plug_removes_itself', None)\n"
+        "    return AcmeBackend.describe(self, target)"
+    ),
+    "loud": "print('x' * 3_000_000)\n" + backend(""),
+    "takes_a_word": manifest("dialect=(DialectName(name='copy', target='takes_a_word'),)"),
+    "says_another_name": backend(
+        "asked = 0\n@hookimpl\ndef manifest(self):\n    type(self).asked += 1\n"
+        "    return replace(AcmeBackend.manifest(self), name=f'other{self.asked}')"
+    ),
+}
+"""Backends that do odd things and still compute what was asked."""
+
+
+def copying() -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((4, 8), "float32"), B: T.Tensor((4, 8), "float32")):
+        with T.Kernel(1) as _:
+            tile = T.alloc_shared((4, 8), "float32")
+            T.copy(A, tile)
+            T.copy(tile, B)
+
+    return main
+
+
+def works(target: str) -> bool:
+    a, b = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((4, 8), np.float32)
+    made = zl.compile(copying(), target=target)
+    made(a, b)
+    made.get_kernel_source()
+    return bool((a == b).all())
+
+
+def test_every_wrong_answer_is_said_and_disturbs_no_other(install: Install) -> None:
+    cases = {**AT_LOADING, **AT_COMPILING}
+    assert len(cases) >= 40
+    found = install({"fine": backend(""), **{name: source for name, (source, _, _) in cases.items()}, **UNHARMED})
+    wrong = []
+    for name, (_, code, words) in cases.items():
+        with pytest.raises(ZelligeError) as caught:
+            works(name)
+        text = str(caught.value)
+        if caught.value.code != code or words not in text or len(text) > 4000:
+            wrong.append(f"{name}: expected {code} with {words!r}, got {text[:4000]}")
+    assert not wrong, "\n\n".join(wrong)
+    assert {entry.origin.name for entry in found.quarantined} == set(AT_LOADING)
+    assert all(works(name) for name in ("cpu", "fine", *UNHARMED))
+    assert T.copy.__module__.startswith("zellige.language")
+    assert found.resolve("auto").name == "cpu"
+
+
+def test_what_a_manifest_announces_must_be_there(install: Install) -> None:
+    changes = "timers=('tick',), inspections=('get_acme',)"
+    device = "\n@hookimpl\ndef probe(self): return (contract.Device(name='card', index=0, target=self.name),)"
+    body = f"@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), {changes})"
+    install({"liar": backend(body + device)})
+    made = zl.compile(copying(), target="liar")
+    for ask, hook in ((lambda: zl.profiler.do_bench(lambda: None, backend="tick"), "timers"), (lambda: made.get_acme(), "inspections")):
+        with pytest.raises(ZelligeError, match=f"announces the {hook} .*, for which its hook {hook} has no function") as caught:
+            ask()
+        assert caught.value.code == "E703"
+
+
+def test_a_wrong_verdict_about_kept_code_is_said(install: Install) -> None:
+    device = "@hookimpl\ndef probe(self): return (contract.Device(name='card', index=0, target=self.name),)\n"
+    install({"unsure": backend(device + "@hookimpl\ndef compat(self, binary, device): return Compatibility(verdict='maybe')")})
+    assert works("unsure")
+    memo.clear()
+    with pytest.raises(ZelligeError, match="Compatibility.verdict is 'maybe', expected one of 'ok', 'recompile', 'unsupported'"):
+        zl.compile(copying(), target="unsure", passes=[])  # the same text and code, found on the disk
+
+
+@pytest.mark.parametrize("strategies", ["{'acme.deep': 3}", "{3: Deeper(4)}"])
+def test_wrong_strategies_are_said(install: Install, strategies: str) -> None:
+    install({"planner": answering("schedules", "", strategies)})
+    with pytest.raises(ZelligeError, match="its hook schedules answered what cannot be") as caught:
+        zl.compile(copying(), target="planner", schedule="acme.deep")
+    assert caught.value.code == "E703"
+
+
+def test_devices_of_wrong_types_are_not_available(install: Install) -> None:
+    found = install({"odd": answering("probe", "", "(contract.Device(name=None, index='0', target=5),)")})
+    answer = found.named("odd").devices
+    assert isinstance(answer, Unavailable)
+    assert "probe[0].name is None, expected str; probe[0].index is '0', expected int" in answer.reason
+    assert works("cpu")
+
+
+def test_of_two_versions_the_first_on_the_path_counts(install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install({"twice": manifest("version='1'")})
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "plug_twice.py").write_text("raise RuntimeError('the other one')")
+    info = older / "plug_twice-0.9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-twice\nVersion: 0.9\n")
+    (info / "entry_points.txt").write_text("[zellige.backends]\ntwice = plug_twice:backend\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(older)])
+    found = install({})
+    assert [handle.manifest.version for handle in found.backends if handle.manifest.name == "twice"] == ["1"]
+    assert works("twice")
+
+
+@pytest.mark.parametrize(
+    "points",
+    [b"\xff\xfe zellige.backends", b"zellige.backends without a section", b"[zellige.backends]\nno value\n", b"[zellige.backends]\nx = \n",
+     b"[zellige.backends]\nx = :::\n", b"[zellige.backends]\n" + b"y" * 1_000_000],
+)  # fmt: skip
+def test_a_garbled_list_of_entry_points_disturbs_nobody(install: Install, site: Path, points: bytes) -> None:
+    info = site / "garbled-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_bytes(points)
+    found = install({"fine": backend("")})
+    assert "fine" in found.target_names()
+    assert all("entry_points.txt cannot be read" in entry.traceback for entry in found.quarantined if entry.origin.name == "garbled")
+    assert works("fine")
+    assert works("cpu")
+
+
+ENDS = {
+    "exits": ("import os\nos._exit(7)", "the process that loaded it ended with exit code 7"),
+    "dies": ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "the process that loaded it was ended by SIGSEGV"),
+    "hangs": (
+        "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])\ntime.sleep(300)",
+        "loading it took more than 6 s",
+    ),
+}
+ASK = """
+from zellige.plugin import loading
+loading.LOAD_SECONDS = 6
+from zellige.plugin.registry import registry
+print(registry().resolve("auto"), *sorted(registry().target_names()))
+for entry in registry().quarantined:
+    print(entry.error)
+"""
+
+
+def test_modules_that_end_or_hold_the_process_are_set_aside_when_asked(install: Install) -> None:
+    install({"fine": backend(""), **{name: source for name, (source, _) in ENDS.items()}})
+    environment = {**os.environ, "ZELLIGE_ISOLATE_PROBES": "1"}
+    done = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("cpu ")
+    assert "fine" in done.stdout.splitlines()[0].split()
+    for name, (_, words) in ENDS.items():
+        assert f"error E701: the backend '{name}'" in done.stdout
+        assert words in done.stdout
+
+
+def test_noise_and_threads_of_a_backend_do_not_hide_its_answer(install: Install) -> None:
+    quiet = "import sys, threading, time\nsys.stdout.write('x' * 2_000_000)\nthreading.Thread(target=time.sleep, args=(300,)).start()\n"
+    found = install({"noisy": quiet + answering("probe", "", "(contract.Device(name='card', index=0, target='noisy'),)")})
+    (report,) = found.isolated_reports(60, frozenset(("noisy",)))
+    assert [device.name for device in report.devices] == ["card"], report
