@@ -7,7 +7,7 @@ import pytest
 
 from zellige.diagnostics.error import CompileError
 from zellige.layouts import Layout, Rename, compose, convert, copies, invert, is_same_map, reordered, right_inverse, row_major, tiled
-from zellige_intrinsics import FAMILIES, all_intrinsics, family, intrinsic
+from zellige_intrinsics import FAMILIES, Product, all_intrinsics, family, intrinsic
 from zellige_intrinsics.nvidia import warpgroup_product
 from zellige_intrinsics.nvidia_fragments import SharedDescriptor, k_major, row_major_of_128, warpgroup_left
 
@@ -74,12 +74,83 @@ WARP = {
         "d": lambda r, lane: (2 * r + lane // 16, lane % 16 + 0 * r),
     },
 }
+
+
+def fragments_of(each: int) -> dict:
+    """PTX ISA, "Matrix Fragments for mma": ``each`` neighbours along k in one 32-bit register; groupID is lane / 4, threadID lane % 4."""
+    return {
+        "a": lambda i, lane: (lane // 4 + 8 * (i // each % 2), lane % 4 * each + i % each + 4 * each * (i // (2 * each))),
+        "b": lambda i, lane: (lane % 4 * each + i % each + 4 * each * (i // each), lane // 4 + 0 * i),
+        "d": lambda i, lane: (lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2),
+    }
+
+
+def matrix_core_of(extent: int, each: int) -> dict:
+    """The table of amd.md: row l % extent, k from each (l / extent) on; results in fours of rows."""
+    return {
+        "a": lambda i, lane: (lane % extent + 0 * i, each * (lane // extent) + i),
+        "b": lambda i, lane: (each * (lane // extent) + i, lane % extent + 0 * i),
+        "d": lambda r, lane: (256 // extent * (r // 4) + 4 * (lane // extent) + r % 4, lane % extent + 0 * r),
+    }
+
+
+WARP |= {
+    "mma.sync.aligned.m16n8k64.row.col.s32": fragments_of(8),
+    "mma.sync.aligned.m16n8k32.row.col.f32.f8": fragments_of(4),
+    "mma.sync.aligned.m16n8k16.row.col.s32": fragments_of(4),
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32": fragments_of(2),
+    "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32": fragments_of(2),
+    "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32": fragments_of(1),
+    "v_mfma_f32_32x32x16_fp8": matrix_core_of(32, 8),
+    "v_mfma_i32_16x16x32_i8": matrix_core_of(16, 8),
+    "v_mfma_i32_32x32x16_i8": matrix_core_of(32, 8),
+    "v_mfma_f32_16x16x32_f16": matrix_core_of(16, 8),
+}
 SIDES = {"a": ("m", "k"), "b": ("k", "n"), "d": ("m", "n")}
 
 
 @pytest.mark.parametrize(("name", "operand"), [(name, operand) for name, formulas in WARP.items() for operand in formulas])
 def test_fragments_are_those_of_the_manuals(name: str, operand: str) -> None:
     check(intrinsic(name).operand(operand).layout, WARP[name][operand], *SIDES[operand])
+
+
+WARPGROUP = [value for value in all_intrinsics() if isinstance(value, Product) and value.scope == "warpgroup"]
+THREAD = [value for value in all_intrinsics() if isinstance(value, Product) and value.scope == "thread"]
+TILES = [value for value in all_intrinsics() if isinstance(value, Product) and value.scope == "unit"]
+
+
+@pytest.mark.parametrize("value", WARPGROUP, ids=lambda value: value.name)
+def test_fragments_of_a_warpgroup_are_those_of_its_warps(value: Product) -> None:
+    """Each warp has 16 rows, held as by a product of one warp; B and A without registers follow the rule of their mode (below)."""
+    check(
+        value.operand("d").layout,
+        lambda r, lane, warp: (16 * warp + lane // 4 + 8 * (r // 2 % 2), 8 * (r // 4) + 2 * (lane % 4) + r % 2), "m", "n",
+    )  # fmt: skip
+    a, each = value.operand("a"), 32 // (8 * value.operand("b").element().itemsize)
+    if a.holder == "register":
+        one = fragments_of(each)["a"]
+        check(a.layout, lambda i, lane, warp: (16 * warp + one(i, lane)[0], one(i, lane)[1] + 0 * warp), "m", "k")
+    else:
+        row, column = np.meshgrid(np.arange(64), np.arange(value.k), indexing="ij")
+        width = 8 * a.element().itemsize
+        expected = swizzled_bytes(row * 128 + column * width // 8, 128) * 8 // width
+        np.testing.assert_array_equal(table(a.layout)["offset"], expected)
+
+
+@pytest.mark.parametrize("value", THREAD, ids=lambda value: value.name)
+def test_registers_of_one_thread_count_elements(value: Product) -> None:
+    """Groups of k stand together in b; a vector's columns follow each other, small tiles are row-major (b by columns)."""
+    check(value.operand("a").layout, lambda i: (i // value.k, i % value.k), "m", "k")
+    check(value.operand("b").layout, lambda i: (i % value.k, i // value.k), "k", "n")
+    check(value.operand("d").layout, lambda i: (i // value.n, i % value.n), "m", "n")
+
+
+def test_every_product_has_a_formula_here() -> None:
+    """Products of lanes and of threads above; those of units that read memory in the tests of their blocks."""
+    over_lanes = {value.name for value in all_intrinsics() if isinstance(value, Product) and value.scope == "warp"}
+    assert over_lanes == set(WARP)
+    assert len(WARP) + len(WARPGROUP) + len(THREAD) + len(TILES) == sum(isinstance(value, Product) for value in all_intrinsics())
+    assert {value.name for value in TILES} == {"mmad 16x16x16 float16", "mmad 16x16x32 int8", "nc_matmul 128x512x128"}
 
 
 @pytest.mark.parametrize("columns", [8, 80, 112, 176, 256])

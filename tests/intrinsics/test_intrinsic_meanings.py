@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from zellige.diagnostics.error import CompileError
 from zellige.dtypes import dtype
 from zellige.layouts import mixed
-from zellige_intrinsics import Copy, Function, Pointers, Product, all_intrinsics, gather, intrinsic, run, scatter
+from zellige_intrinsics import Copy, Function, Pointers, Product, Synchronisation, all_intrinsics, gather, intrinsic, run, scatter
 from zellige_intrinsics.specification import ELEMENT
+from zellige_intrinsics.waiting import FlagPair, InOrderGroups, Rendezvous, TransactionBarrier, WaitCounter
 
 PRODUCTS = [value for value in all_intrinsics() if isinstance(value, Product)]
 COPIES = [value for value in all_intrinsics() if isinstance(value, Copy)]
@@ -136,6 +139,19 @@ def test_functions(value: Function) -> None:
     }[value.function](x)
     np.testing.assert_allclose(got, exact, rtol=max(value.error if value.error_unit == "relative" else 2.0**-22, 2.0**-22))
     assert 0 <= value.error <= 1
+
+
+def test_every_entry_is_executed_by_a_test() -> None:
+    """Products, copies and functions by their meaning above; synchronisation by its model (test_intrinsic_lookup.py), fences by none."""
+    entries = list(all_intrinsics())
+    waits = [value for value in entries if isinstance(value, Synchronisation)]
+    assert {value.name for value in (*PRODUCTS, *COPIES, *FUNCTIONS, *waits)} == {value.name for value in entries}
+    assert len(PRODUCTS) + len(COPIES) + len(FUNCTIONS) + len(waits) == len(entries) >= 153
+    assert all(value.meaning is not None for value in (*PRODUCTS, *COPIES, *FUNCTIONS))
+    driven = (Path(__file__).parent / "test_intrinsic_lookup.py").read_text(encoding="utf-8")
+    assert {value.model for value in waits} - {None} == {TransactionBarrier, InOrderGroups, WaitCounter, FlagPair, Rendezvous}
+    assert all(f"{value.model.__name__}(" in driven for value in waits if value.model is not None)
+    assert {value.mechanism for value in waits if value.model is None} == {"fence"}
 
 
 # ---- wrong specifications and uses ----
