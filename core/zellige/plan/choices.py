@@ -24,7 +24,7 @@ from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import PANEL_BYTES, Product, register_lanes
 from zellige.plan.roles import operations_of
-from zellige.plan.spaces import choose_path, space_of
+from zellige.plan.spaces import choose_path, offered_copy, space_of
 from zellige.plugin.contract import Space
 
 _TILE_OPERATIONS = (Copy, Fill, Gemm, Reduce, Scan, Transpose, AtomicTile, Map)
@@ -71,17 +71,28 @@ def _copy(
     facts: LaunchFacts, copy: Copy, tested: tuple[int, ...], spaces: dict[Buffer, Space], machine: Machine, decisions: Decisions
 ) -> Choice:
     path, rejected = choose_path(copy, facts, spaces, machine)
-    edge = "always" if tested else "none"
     how = "no part of it can leave the tensor"
     if tested:
         free = ", which the mechanism does by itself" if path.fills_out_of_bounds else ""
         named = ", ".join(map(str, tested))
         how = f"its part may leave the tensor in dimension{'s' if len(tested) > 1 else ''} {named} and is tested there{free}"
+    label, offered = "", offered_copy(copy, facts, spaces, machine)
+    is_native = offered is None or offered[1].candidate.is_native
+    if offered is not None:
+        candidate = offered[1].candidate
+        label, how = "" if is_native else " (emulated)", f"{how}; {candidate.because}{emulation_note(candidate)}"
     decisions.take(
-        f"how is {copy.src.buffer.name} copied to {copy.dst.buffer.name}?", path.mechanism,
+        f"how is {copy.src.buffer.name} copied to {copy.dst.buffer.name}?", f"{path.mechanism}{label}",
         f"from {space_of(copy.src, spaces)} to {space_of(copy.dst, spaces)}; {how}", rejected=rejected, where=copy.span,
     )  # fmt: skip
-    return Choice(operation=copy, executor=path.engine or machine.main_engine, mechanism=path.mechanism, tested=tested, edge=edge)  # type: ignore[arg-type]
+    return Choice(
+        operation=copy,
+        executor=path.engine or machine.main_engine,
+        mechanism=path.mechanism,
+        tested=tested,
+        edge="always" if tested else "none",
+        is_native=is_native,
+    )
 
 
 def _product(

@@ -7,7 +7,7 @@ language's space leads to: a target without shared memory or registers of that k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import gcd
 
 from zellige.analysis.forms import Form
@@ -15,12 +15,12 @@ from zellige.diagnostics import catalogue
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Alloc, Copy, Fill, Gemm
 from zellige.ir.traverse import walk
-from zellige.plan.candidates import best, described
+from zellige.plan.candidates import Best, best, described
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, statements_in
 from zellige.plan.products import Product
-from zellige.plugin.choices import Answer, Operation
+from zellige.plugin.choices import Operation
 from zellige.plugin.contract import CopyPath, Space
 
 
@@ -107,11 +107,10 @@ def choose_path(
 ) -> tuple[CopyPath, tuple[tuple[str, str], ...]]:
     """The path of a copy and, for each earlier one that does not serve, why."""
     source, destination = space_of(copy.src, spaces), space_of(copy.dst, spaces)
-    if machine.ask is not None:
-        operation = described(copy, facts.launch, spaces=(source, destination))
-        answers = machine.ask(operation)
-        if answers is not None:
-            return _offered(operation, answers, copy, facts, machine)
+    offered = offered_copy(copy, facts, spaces, machine)
+    if offered is not None:
+        operation, taken = offered
+        return _offered(operation, taken, copy, facts, machine), taken.rejected
     rejected: list[tuple[str, str]] = []
     for path in machine.paths(source, destination):
         reason = _unfit(path, copy, facts)
@@ -121,22 +120,28 @@ def choose_path(
     return CopyPath(source=source, destination=destination, mechanism="moves", engine=machine.main_engine), tuple(rejected)
 
 
-def _offered(
-    operation: Operation, answers: Sequence[Answer], copy: Copy, facts: LaunchFacts, machine: Machine
-) -> tuple[CopyPath, tuple[tuple[str, str], ...]]:
-    """The best path that the backend offers; E703 for one that cannot make the copy."""
-    taken = best(operation, answers, machine)
+def offered_copy(copy: Copy, facts: LaunchFacts, spaces: dict[Buffer, Space], machine: Machine) -> tuple[Operation, Best] | None:
+    """The best of what the backend offers for a copy; None where it leaves the choice to its capabilities. E420: it offers nothing."""
+    if machine.ask is None:
+        return None
+    operation = described(copy, facts.launch, spaces=(space_of(copy.src, spaces), space_of(copy.dst, spaces)))
+    answers = machine.ask(operation)
+    return None if answers is None else (operation, best(operation, answers, machine))
+
+
+def _offered(operation: Operation, taken: Best, copy: Copy, facts: LaunchFacts, machine: Machine) -> CopyPath:
+    """The path of the candidate taken; E703 for one that cannot make the copy."""
     path = taken.candidate.path
     if path is None:
         return CopyPath(source=operation.spaces[0], destination=operation.spaces[1], mechanism=taken.candidate.mechanism or "moves",
-                        engine=taken.candidate.engine or machine.main_engine), taken.rejected  # fmt: skip
+                        engine=taken.candidate.engine or machine.main_engine)  # fmt: skip
     ends = ((path.source, operation.spaces[0]), (path.destination, operation.spaces[1]))
     wrong = next((f"it goes from {path.source} to {path.destination}" for end, space in ends if end not in ("*", space)), None)
     wrong = wrong or _unfit(path, copy, facts)
     if wrong is not None:
         reason = f"its candidate {taken.candidate.name} cannot execute the {operation.text}: {wrong}"
         raise catalogue.E703.error(name=machine.name, reason=reason)
-    return path, taken.rejected
+    return path
 
 
 def _unfit(path: CopyPath, copy: Copy, facts: LaunchFacts) -> str | None:

@@ -1,0 +1,131 @@
+"""A backend decides what executes copies and reductions, and replaces core's passes: ranked, labelled, refused with the table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige as zl
+import zellige.language as T
+from zellige.diagnostics import Unsupported, ZelligeError
+from zellige.explain import explain
+from zellige.ir.stmt import Copy, Reduce
+from zellige.plugin.registry import Registry
+
+Install = Callable[[dict[str, str]], Registry]
+
+BACKEND = """
+from acme_machine import *
+from zellige.plugin.contract import Replace
+class Offers(AcmeBackend):
+    @hookimpl
+    def candidates(self, operation, ctx):
+        (path,) = ctx.capabilities.copies
+        %s
+    @hookimpl
+    def passes(self, stage, ctx):
+        %s
+backend = Offers('offers')
+"""
+
+
+def summed(dtype: str = "float32") -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((8, 16), dtype), B: T.Tensor((8,), dtype)):
+        with T.Kernel(1) as _:
+            tile = T.alloc_shared((8, 16), dtype)
+            total = T.alloc_fragment((8,), dtype)
+            T.copy(A, tile)
+            T.reduce_sum(tile, total, dim=1)
+            T.copy(total, B)
+
+    return main
+
+
+def installed(install: Install, answers: str, passes: str = "return ()") -> None:
+    install({"offers": BACKEND % (answers, passes)})
+
+
+def run() -> None:
+    a, b = np.arange(128, dtype=np.float32).reshape(8, 16), np.zeros(8, np.float32)
+    zl.compile(summed(), target="offers")(a, b)
+    np.testing.assert_array_equal(b, a.sum(axis=1))
+
+
+COPIES = """if operation.kind != "copy": return None
+        if operation.spaces[0] == "global":
+            return (Candidate(name="burst", because="takes whole lines", priority=2, path=path), Rejection(name="gather", reason="is slow"))
+        return (Candidate(name="by hand", because="nothing writes lines", is_native=False, avoided_by="a result of 64 bytes"),)"""
+
+
+def test_copies_are_ranked_and_emulations_of_them_labelled(install: Install) -> None:
+    installed(install, COPIES)
+    found = explain(summed(), "offers")
+    into, out = (d for d in found.decisions if d.question.startswith("how is"))
+    assert (into.chosen, dict(into.rejected)) == ("moves", {"gather": "is slow"})
+    assert into.because.endswith("; takes whole lines")
+    assert out.chosen == "moves (emulated)"
+    assert out.because.endswith("; nothing writes lines; avoided by a result of 64 bytes")
+    (launch,) = found.planned.launches
+    assert [c.is_native for c in launch.choices if isinstance(c.operation, Copy)] == [True, False]
+    run()
+
+
+def test_reductions_see_shape_types_spaces_and_layouts(install: Install) -> None:
+    installed(
+        install,
+        """if operation.kind != "reduce": return None
+        seen = f"{operation.shape} {operation.dtypes} {operation.spaces} {operation.layouts}"
+        return (Candidate(name="tree", because=seen, is_native=False, avoided_by="8 rows of 8"),
+                Rejection(name="adder", reason="is gone"))""",
+    )
+    found = explain(summed(), "offers")
+    (told,) = found.about("tree")
+    assert told.chosen == "tree (emulated)"
+    assert told.because == "(8,) ('float32', 'float32') ('shared', 'fragment') ('', ''); avoided by 8 rows of 8"
+    assert dict(told.rejected) == {"adder": "is gone"}
+    (launch,) = found.planned.launches
+    assert [c.is_native for c in launch.choices if isinstance(c.operation, Reduce)] == [False]
+    run()
+
+
+@pytest.mark.parametrize("kind", ["copy", "reduce"])
+def test_nothing_that_fits_is_refused_with_the_table(install: Install, kind: str) -> None:
+    rejections = 'Rejection(name="burst", reason="takes 64 bytes"), Rejection(name="by hand", reason="is out of order")'
+    installed(install, f"""return ({rejections}) if operation.kind == "{kind}" else None""")
+    with pytest.raises(Unsupported) as caught:
+        zl.compile(summed(), target="offers")
+    assert caught.value.code == "E420"
+    assert "    burst    takes 64 bytes\n    by hand  is out of order" in str(caught.value)
+
+
+def test_a_pass_is_replaced_inserted_before_and_after(install: Install) -> None:
+    installed(
+        install,
+        "return None",
+        """if stage != "legalise": return ()
+        first, last = Seen("first", self.log), Seen("last", self.log)
+        return (Insert(step=last, after=("simplify",)), Insert(step=first, before=("simplify",)),
+                Replace(name="simplify", step=Seen("mine", self.log)))""",
+    )
+    run()
+    assert sys.modules["plug_offers"].backend.log == ["first", "mine", "last"]
+
+
+@pytest.mark.parametrize(
+    ("passes", "code", "words"),
+    [
+        ('return (Replace(name="nothing", step=Seen("x", [])),) if stage == "layout" else ()', "E712", "the stage has no such pass"),
+        ('return (Replace(name="plan", step=Seen("x", [])),) if stage == "allocate" else ()', "E712", "nothing else makes a plan"),
+        ('return (Veto(name="plan", reason="no"),) if stage == "allocate" else ()', "E712", "nothing else makes a plan"),
+    ],
+)
+def test_what_cannot_be_replaced_is_said(install: Install, passes: str, code: str, words: str) -> None:
+    installed(install, "return None", passes)
+    with pytest.raises(ZelligeError, match=words) as caught:
+        zl.compile(summed(), target="offers")
+    assert caught.value.code == code
