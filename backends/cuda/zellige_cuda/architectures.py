@@ -34,6 +34,11 @@ class Architecture:
         """Whether the tensor cores multiply 4-bit integers; newer ones do not, and their compiler takes such instructions apart."""
         return 75 <= self.number < 90
 
+    @property
+    def has_group_products(self) -> bool:
+        """Asynchronous products of warpgroups and registers that pass between warps: only under the architecture's own name."""
+        return self.name == "sm_90a"
+
 
 _ROWS: Final = (
     Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40, processor_shared_bytes=64 * KIB, processor_lanes=1024),

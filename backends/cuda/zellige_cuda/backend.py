@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from zellige.plugin.choices import Insert, PassChange, PassStage
 from zellige.plugin.contract import (
     API,
     Answer,
@@ -128,9 +129,20 @@ class CudaBackend:
 
     @hookimpl
     def passes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
-        from zellige.passes.expand_vectors import ExpandVectors
+        """Vectors expanded, since its vector types are no registers of their own; roles for launches that the architecture's engines serve."""
+        if stage == "legalise":
+            from zellige.passes.expand_vectors import ExpandVectors
 
-        return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # its vector types are no registers of their own
+            return (Insert(step=ExpandVectors()),)
+        if stage != "sync":
+            return ()
+        from zellige.simt.choose_roles import ChooseRoles
+        from zellige_cuda.architectures import architecture
+        from zellige_cuda.describe import lane_machine, role_capabilities
+
+        arch = architecture(self._with_arch(ctx.target))
+        richer = role_capabilities(arch, ctx.capabilities)
+        return () if richer is None else (Insert(step=ChooseRoles(capabilities=richer, machine=lane_machine(arch, richer))),)
 
     @hookimpl
     def timers(self) -> Mapping[str, Callable[..., list[float]]]:
@@ -150,12 +162,14 @@ class CudaBackend:
         from zellige.simt.printer import print_module
         from zellige.simt.simulate.kernel import simulated
         from zellige_cuda.architectures import architecture
-        from zellige_cuda.describe import lane_machine
+        from zellige_cuda.describe import lane_machine, role_capabilities
         from zellige_cuda.kernel import facts_of
         from zellige_cuda.spelling import CudaSpelling
 
         arch = architecture(self._with_arch(ctx.target))
-        module = lower(planned, lane_machine(arch, ctx.capabilities), synchronises=ctx.options.synchronise_shared)
+        has_roles = any(len(launch.roles) > 1 for launch in planned.launches)
+        richer = role_capabilities(arch, ctx.capabilities) if has_roles else None
+        module = lower(planned, lane_machine(arch, richer or ctx.capabilities), synchronises=ctx.options.synchronise_shared)
         spelling = CudaSpelling(arch.number, is_fast=ctx.options.fast_math)
         text = print_module(module, spelling)
         facts, spans = (

@@ -5,15 +5,18 @@ In: an architecture. Out: :class:`~zellige.plugin.contract.Capabilities` and :cl
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
 from zellige.simt.machine import LaneMachine
 from zellige_cuda.architectures import KIB, Architecture
-from zellige_cuda.forms import forms_of, matrix_loads, units_of, word_copies
+from zellige_cuda.forms import MOST_COLUMNS, forms_of, group_forms_of, matrix_loads, units_of, word_copies
 
 WARP = 32
 ASYNC_COPY = "cp.async"
 COUNTED_WAIT = "cp.async groups"
+BOX_COPY = "cp.async.bulk.tensor"
 
 
 def capabilities(arch: Architecture, target: str) -> Capabilities:
@@ -63,12 +66,55 @@ def capabilities(arch: Architecture, target: str) -> Capabilities:
     )
 
 
+def role_capabilities(arch: Architecture, caps: Capabilities) -> Capabilities | None:
+    """What the architecture can do beyond ``caps`` in blocks whose warps run programs of their own; None where that is nothing.
+
+    Sources: PTX ISA 8.8, 9.7.9.27 (box copies: 16-byte addresses and pitches, boxes of whole 16 bytes), 9.7.13.15 (transaction barriers),
+    9.7.15 (asynchronous products), 9.7.16.6 (registers pass between warps in steps of 8); CUDA C++ Programming Guide 13 for 65,536
+    registers a block.
+    """
+    if not arch.has_group_products:
+        return None
+    units = tuple(
+        MatmulUnit(
+            name=form.name, engine="products", a=form.a.name, b=form.b.name, c=form.c.name, m=form.m, n=form.n, k=form.k, shape="multiple",
+            largest=(form.m, MOST_COLUMNS, form.k), a_spaces=("shared", "registers"), b_spaces=("shared",), c_space="registers",
+            is_asynchronous=True, issue_lanes=form.warps * WARP,
+        )
+        for form in group_forms_of(arch).values()
+    )  # fmt: skip
+    box = CopyPath(
+        source="global", destination="shared", mechanism=BOX_COPY, engine="box copies", is_asynchronous=True, alignment=16, granule=16,
+        fills_out_of_bounds=True, casts=False, ranks=(1, 5),
+    )  # fmt: skip
+    spaces = tuple(replace(s, alignment=1024) if s.role == "shared" else s for s in caps.spaces)
+    return replace(
+        caps,
+        spaces=spaces,
+        matmul=(*units, *caps.matmul),
+        engines=(
+            *caps.engines,
+            Engine(name="products", kind="matmul", count=4, is_asynchronous=True),
+            Engine(name="box copies", kind="copy", is_asynchronous=True),
+        ),
+        copies=(box, *(p for p in caps.copies if not p.is_asynchronous)),
+        synchronisation=(
+            Synchronisation(mechanism="mbarrier", scope="block", count=64, counts_bytes=True),
+            Synchronisation(mechanism="wgmma groups", scope="token"),
+            *(s for s in caps.synchronisation if s.scope != "token"),
+        ),
+        registers=RegisterFile(per_lane=255, per_block=65536, step=8),
+        can_specialise_roles=True,
+    )
+
+
 def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
     """The same for lowering."""
     return LaneMachine(
         capabilities=caps,
-        products=forms_of(arch),
+        products={**forms_of(arch), **group_forms_of(arch)},
         matrix_loads=matrix_loads(arch),
         async_copy_bytes=word_copies(arch),
         shared_bytes=arch.shared_bytes,
+        box_copy=BOX_COPY if arch.has_group_products else "",
     )

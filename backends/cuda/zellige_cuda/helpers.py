@@ -12,6 +12,7 @@ from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.simt.functions import IN_PARTS, plain_function
 from zellige.simt.printer import C_INTEGERS, is_narrow
+from zellige_cuda import engines
 
 INLINE: Final = "static __device__ __forceinline__"
 _D = INLINE
@@ -62,7 +63,11 @@ def helper_text(name: str, arch: int) -> tuple[str, tuple[str, ...]]:
     """The definition of a helper and the names it uses. Raises InternalError for a name that is none."""
     if name in _FIXED:
         return _FIXED[name]
-    for pattern, make in _MADE:
+    if name in engines.FIXED:
+        return engines.FIXED[name], ()
+    if name == "barrier_wait":
+        return engines.barrier_wait(arch), ()
+    for pattern, make in (*_MADE, *engines.PATTERNS):
         match = re.fullmatch(pattern, name)
         if match:
             return make(match, arch)

@@ -26,9 +26,10 @@ from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
 from zellige.simt.alignment import preferred, require, required
-from zellige.simt.ir import Module, Pointer
+from zellige.simt.ir import BoxMap, Module, Pointer
 from zellige.simt.printer import bits_of
 from zellige_cuda import device
+from zellige_cuda.boxes import Maps, facts_of_box
 from zellige_cuda.compiler import compile_cubin
 from zellige_cuda.records import Records, Site, uses_records
 
@@ -49,7 +50,12 @@ def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, f
     scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
     sizes = list(size_vars(kernel))
 
+    maps: list[dict[str, Any]] = []
+
     def place(param: Any) -> list[Any]:
+        if isinstance(param, BoxMap):
+            maps.append(facts_of_box(param.box, tensors))
+            return ["map", len(maps) - 1]
         if isinstance(param, Pointer):
             return ["tensor", tensors.index(param.tensor)]
         if param.var in scalars:
@@ -71,7 +77,7 @@ def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, f
     return json.dumps(
         {
             "functions": functions, "alignments": alignments, "needed": needed, "written": sorted(written), "sites": places, "arch": arch,
-            "flags": list(flags),
+            "flags": list(flags), "maps": maps,
         }
     )  # fmt: skip
 
@@ -109,7 +115,9 @@ class CudaKernel:
         self._sizes = list(size_vars(kernel))
         self._tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
         self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
+        self._names = [*self._scalars, *self._sizes]
         self._records = any(f["records"] for f in self._functions)
+        self._maps = Maps(facts["maps"], self._tensors)
         self._loaded: dict[tuple[int, tuple[str, ...]], _Loaded] = {}
         self._variants: dict[tuple[str, ...], bytes] = {(): binary.data}
         self._entries: list[LoadedCode] = []
@@ -118,7 +126,8 @@ class CudaKernel:
         words = "".join("d" if v.dtype.is_float else "q" for v in self._scalars)
         self._packed = struct.Struct(f"<{counts[0]}q{words}{counts[2]}q")
         starts = {"tensor": 0, "scalar": counts[0], "size": counts[0] + counts[1]}
-        self._places = [[8 * (starts[kind] + index) for kind, index in f["params"]] for f in self._functions]
+        self._places = [[8 * (starts[kind] + index) for kind, index in f["params"] if kind != "map"] for f in self._functions]
+        self._boxed = [[index for kind, index in f["params"] if kind == "map"] for f in self._functions]
         self._grids = [_constant_grid(launch.grid) for launch in kernel.launches]
         self._address = 8 * sum(counts)
         self._is_plain = not self._records and None not in self._grids and not any(v.dtype.is_float for v in self._scalars)
@@ -159,8 +168,9 @@ class CudaKernel:
     # ---- launches by core's machine code ----
 
     def native_launch(self) -> NativeLaunch | None:
-        """How core launches it; None for a kernel that asserts or prints, which is waited for."""
-        if self._records:
+        """How core launches it; None for a kernel that asserts or prints, which is waited for, and for one whose copies by boxes need maps
+        of the tensors at hand."""
+        if self._records or self._maps:
             return None
         steps = tuple(
             NativeStep(
@@ -212,10 +222,12 @@ class CudaKernel:
         if loaded.records is not None and device.is_recorded(api, stream):
             reason = "it asserts or prints, so each launch waits for the end of the kernel"
             raise catalogue.E643.error(kernel=self._kernel.name, reason=reason)
+        boxes = self._maps.addresses(pointers, values) if self._maps else []
         grids = [fixed if fixed is not None else _grid(launch.grid, values) for fixed, launch in zip(self._grids, self._kernel.launches)]
         for number, function in enumerate(self._functions):
-            places = self._places[number] + ([8 * len(words)] if function["records"] else [])
-            self._start(loaded, number, grids[number], (ctypes.c_void_p * len(places))(*(base + p for p in places)), stream)
+            given = [*(base + p for p in self._places[number]), *(boxes[index] for index in self._boxed[number])]
+            given += [base + 8 * len(words)] if function["records"] else []
+            self._start(loaded, number, grids[number], (ctypes.c_void_p * len(given))(*given), stream)
         if loaded.records is not None:
             loaded.records.report(stream)
 
@@ -226,8 +238,10 @@ class CudaKernel:
             tensors, scalars = len(self._alignments), len(self._scalars)
             self.launch(values[:tensors], values[tensors : tensors + scalars], values[tensors + scalars :])
             return
-        pointers = self._packed.unpack_from(words)[: len(self._alignments)]
+        values = self._packed.unpack_from(words)
+        pointers = values[: len(self._alignments)]
         defines = self._defines(pointers)
+        boxes = self._maps.addresses(pointers, dict(zip(self._names, values[len(pointers) :]))) if self._maps else []
         base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
         api = device.required()
         with device.entered(api, pointers):
@@ -236,7 +250,8 @@ class CudaKernel:
             for number, places in enumerate(self._places):
                 grid = self._grids[number]
                 assert grid is not None
-                self._start(loaded, number, grid, (ctypes.c_void_p * len(places))(*(base + p for p in places)), stream)
+                given = [*(base + p for p in places), *(boxes[index] for index in self._boxed[number])]
+                self._start(loaded, number, grid, (ctypes.c_void_p * len(given))(*given), stream)
 
     def _start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
         if min(grid) <= 0:

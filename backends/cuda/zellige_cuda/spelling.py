@@ -20,6 +20,7 @@ from zellige.simt.ir import (
     THREAD,
     WARP,
     AsyncCopy,
+    BoxMap,
     CommitCopies,
     Fence,
     Function,
@@ -33,6 +34,7 @@ from zellige.simt.ir import (
 )
 from zellige.simt.printer import Printer, is_narrow
 from zellige.simt.spelling import WIDE, PlainSpelling
+from zellige_cuda.engines import MAP_TYPE, engine_statement, map_parameter
 from zellige_cuda.helpers import INLINE, helper_text
 from zellige_cuda.records import HELPERS, PARAMETER, Site, uses_records
 
@@ -59,6 +61,7 @@ class CudaSpelling(PlainSpelling):
         return (
             "#ifdef BLOCKS_BESIDE\n#define LANES(count) __launch_bounds__(count, BLOCKS_BESIDE)\n"
             f"#else\n#define LANES(count) __launch_bounds__(count)\n#endif\n{WIDE}"
+            + (f"\n{MAP_TYPE}" if self.arch >= 90 else "")
         )
 
     def reserved(self) -> frozenset[str]:
@@ -69,6 +72,9 @@ class CudaSpelling(PlainSpelling):
         given = [*params, PARAMETER] if uses_records(function) else params
         lanes = f"__launch_bounds__({function.threads}, {function.min_blocks})" if function.min_blocks else f"LANES({function.threads})"
         return f'extern "C" __global__ void {lanes} {function.name}({", ".join(given)})'
+
+    def map_parameter(self, printer: Printer, param: BoxMap) -> str:
+        return map_parameter(printer, param)
 
     def shared(self, printer: Printer, function: Function) -> str:
         address = f"const unsigned int shared_at = {printer.need('shared_address')}(shared);"
@@ -145,6 +151,8 @@ class CudaSpelling(PlainSpelling):
                 return f"{printer.need('cp_async_commit')}();"
             case WaitCopies(leave=leave):
                 return f"{printer.need('cp_async_wait')}<{leave}>();"
+            case NamedBarrier(mode="arrive"):
+                return f'asm volatile("bar.arrive %0, {statement.lanes};" :: "r"({printer.value(statement.number)}) : "memory");'
             case NamedBarrier(mode="join"):
                 return f'asm volatile("bar.sync %0, {statement.lanes};" :: "r"({printer.value(statement.number)}) : "memory");'
             case Fence(to="grid"):
@@ -154,7 +162,10 @@ class CudaSpelling(PlainSpelling):
             case Assert():
                 return self._assert(printer, statement)
             case _:
-                raise InternalError(f"{type(statement).__name__} has no spelling yet")
+                text = engine_statement(printer, statement)
+                if text is None:
+                    raise InternalError(f"{type(statement).__name__} has no spelling yet")
+                return text
 
     def _site(self, message: str, dtype: str, span: Span | None, *, is_assertion: bool) -> int:
         self.sites.append(Site(message=message, dtype=dtype, is_assertion=is_assertion, span=span))

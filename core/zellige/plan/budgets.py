@@ -17,6 +17,7 @@ from zellige.ir.expr import Buffer, constant_value
 from zellige.plan.context import Context
 from zellige.plan.nodes import Placement, Role
 from zellige.plan.place import covered_bytes
+from zellige.plugin.contract import RegisterFile
 
 _PRODUCER = (24, 56)
 """Registers of a role that only starts copies: at least for its addresses, at most what it could use."""
@@ -57,8 +58,14 @@ def largest_budget(context: Context, copies: int) -> int | None:
     if file is None or not file.per_block or not file.per_lane:
         return None
     lanes = group_lanes(context)
-    left = file.per_block - _up(_PRODUCER[0], file.step) * lanes
+    left = _given_out(file, lanes * (copies + 1)) - _up(_PRODUCER[0], file.step) * lanes
     return _down(min(file.per_lane, left // (lanes * copies)), file.step)
+
+
+def _given_out(file: RegisterFile, lanes: int) -> int:
+    """The registers that a block of so many lanes is given at its launch, the same for each lane: budgets only pass them on, so a block
+    whose budgets need more would wait for ever."""
+    return min(_down(file.per_block // lanes, file.step), _up(file.per_lane, file.step)) * lanes
 
 
 def fits(context: Context, placements: Iterable[Placement], copies: int) -> bool:
@@ -84,12 +91,12 @@ def with_budgets(context: Context, producer: Role, consumer: Role, placements: S
             "a smaller tile would stay in registers",
         )  # fmt: skip
         return producer, consumer
-    left = file.per_block // lanes - most * consumer.count
-    few = _down(min(left, _PRODUCER[1]), file.step)
-    equal = _down(file.per_block // (lanes * (consumer.count + 1)), file.step)
+    given = _given_out(file, lanes * (consumer.count + 1))
+    few = _down(min(given // lanes - most * consumer.count, _PRODUCER[1]), file.step)
+    equal = given // (lanes * (consumer.count + 1))
     context.decisions.take(
         question, f"{few} in the producer, {most} in each consumer",
-        f"the producer computes addresses only; the consumers' tiles need {needed} a lane, and a block has {file.per_block}",
+        f"the producer computes addresses only; the consumers' tiles need {needed} a lane, and the block is given {given}",
         rejected=((f"{equal} in all", "the producer would not use its share"),),
     )  # fmt: skip
     return replace(producer, registers=few), replace(consumer, registers=most)

@@ -12,7 +12,7 @@ from zellige.diagnostics import catalogue
 from zellige.ir.expr import Buffer, Load
 from zellige.ir.stmt import Atomic, Store
 from zellige.ir.traverse import walk
-from zellige.simt.ir import AsyncCopy, Function, Pointer
+from zellige.simt.ir import AsyncCopy, BoxMap, Function, Pointer
 
 
 def required(function: Function) -> dict[Buffer, int]:
@@ -37,7 +37,8 @@ def _widest(function: Function, *, are_parts_enough: bool) -> dict[Buffer, int]:
                 found[source.root] = max(found[source.root], size)
             case _:
                 pass
-    return {p.tensor: found[p.buffer] for p in function.params if isinstance(p, Pointer)}
+    boxes = {p.box.tensor: p.alignment for p in function.params if isinstance(p, BoxMap)}
+    return {p.tensor: max(found[p.buffer], boxes.get(p.tensor, 1)) for p in function.params if isinstance(p, Pointer)}
 
 
 def require(name: str, dtype: str, alignment: int, address: int, element_bytes: int) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import INT32, Binary, Compare, Expr, Select, Var
-from zellige.ir.stmt import Assign, Bind, Copy, For
+from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm
 from zellige.ir.traverse import rebuilt
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
-from zellige.simt import copies
+from zellige.simt import async_products, copies, role_channels, tensor_copies
 from zellige.simt.context import ChannelState, Context
 from zellige.simt.distribution import number
 from zellige.simt.ir import CommitCopies, WaitCopies
@@ -24,6 +24,8 @@ from zellige.simt.ir import CommitCopies, WaitCopies
 def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait | Turn | Slotted) -> None:
     """One plan statement."""
     match statement:
+        case Acquire() | Put() | Get() | Release() if statement.channel.scope != "role":
+            role_channels.emit(ctx, statement)
         case Acquire(channel=channel):
             state = _state(ctx, channel)
             ctx.code.wait(("free", channel), span=statement.span)
@@ -39,6 +41,8 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
             ctx.code.mark(("free", channel))
         case Issue(operation=operation):
             _issue(ctx, operation)
+        case Wait(token=token, leave_in_flight=leave) if token in ctx.sums_of:
+            async_products.wait(ctx, leave, ctx.sums_of[token], statement.span)
         case Wait(leave_in_flight=leave):
             ctx.code.emit(WaitCopies(leave=leave, span=statement.span))
             ctx.code.mark(*(("landed", channel) for channel in ctx.channels))
@@ -84,7 +88,7 @@ def declare(ctx: Context, channels: tuple[Channel, ...]) -> None:
     """Counters of the slots of every channel, before the first statement of the role."""
     for channel in channels:
         if channel.scope != "role":
-            raise InternalError("channels between roles are not lowered yet")
+            continue
         acquired = Var(name=ctx.fresh("filling"), dtype=INT32, kind="mutable")
         got = Var(name=ctx.fresh("holding"), dtype=INT32, kind="mutable")
         for var in (acquired, got):
@@ -112,7 +116,13 @@ def _use_slot(ctx: Context, channel: Channel, slot: Expr) -> None:
 
 
 def _issue(ctx: Context, operation: Any) -> None:
-    """An asynchronous copy, a group of its own; one that cannot land later is done at once and leaves an empty group."""
+    """An asynchronous product or copy, a group of its own; a copy that cannot land later is done at once and leaves an empty group."""
+    if isinstance(operation, Gemm):
+        async_products.start(ctx, operation, ctx.tilings[id(operation)])
+        return
+    if id(operation) in ctx.boxes:
+        tensor_copies.emit(ctx, operation, ctx.boxes[id(operation)])
+        return
     if not isinstance(operation, Copy):
         raise InternalError(f"{type(operation).__name__} in flight is not lowered yet")
     with ctx.code.quiet():

@@ -14,6 +14,7 @@ from typing import Any
 
 from zellige.ir.stmt import Barrier, Break, Continue, For, If, While
 from zellige.ir.traverse import rebuilt
+from zellige.simt.ir import Fence
 
 Resource = object
 """Something that lanes share: a buffer of the tile IR, or a name for the free or filled slots of a channel."""
@@ -22,13 +23,15 @@ Resource = object
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
     """What the statements up to the next Touch read, write and change atomically. ``marks`` are noted without needing a barrier, and
-    ``waits`` need one where they were noted since the last: what has landed, which slots are free."""
+    ``waits`` need one where they were noted since the last: what has landed, which slots are free. What engines read (``engine_reads``)
+    must have been shown to them by a fence after lanes wrote it, and the barrier comes after the fence."""
 
     reads: frozenset[Resource] = frozenset()
     writes: frozenset[Resource] = frozenset()
     atomics: frozenset[Resource] = frozenset()
     marks: frozenset[Resource] = frozenset()
     waits: frozenset[Resource] = frozenset()
+    engine_reads: frozenset[Resource] = frozenset()
     span: Any = None
 
 
@@ -43,11 +46,14 @@ class Code:
         self._stack[-1].extend(statements)
 
     def touch(
-        self, *, reads: Iterable[Resource] = (), writes: Iterable[Resource] = (), atomics: Iterable[Resource] = (), span: Any = None
-    ) -> None:
-        """The lanes are about to touch these. Inside :meth:`quiet` code the touch around it has said so."""
-        touch = Touch(reads=frozenset(reads), writes=frozenset(writes), atomics=frozenset(atomics), span=span)
-        if not self._is_quiet and (touch.reads or touch.writes or touch.atomics):
+        self, *, reads: Iterable[Resource] = (), writes: Iterable[Resource] = (), atomics: Iterable[Resource] = (),
+        engine_reads: Iterable[Resource] = (), span: Any = None,
+    ) -> None:  # fmt: skip
+        """The lanes, or engines that they ask, are about to touch these. Inside :meth:`quiet` code the touch around it has said so."""
+        touch = Touch(
+            reads=frozenset(reads), writes=frozenset(writes), atomics=frozenset(atomics), engine_reads=frozenset(engine_reads), span=span
+        )
+        if not self._is_quiet and (touch.reads or touch.writes or touch.atomics or touch.engine_reads):
             self._stack[-1].append(touch)
 
     def mark(self, *names: Resource) -> None:
@@ -91,12 +97,24 @@ class _Pending:
     writes: frozenset[Resource] = frozenset()
     atomics: frozenset[Resource] = frozenset()
     marks: frozenset[Resource] = frozenset()
+    unfenced: frozenset[Resource] = frozenset()
+    """What lanes wrote since the last fence, barriers or not."""
 
     def joined(self, other: _Pending) -> _Pending:
-        return _Pending(self.reads | other.reads, self.writes | other.writes, self.atomics | other.atomics, self.marks | other.marks)
+        return _Pending(
+            self.reads | other.reads, self.writes | other.writes, self.atomics | other.atomics, self.marks | other.marks,
+            self.unfenced | other.unfenced,
+        )  # fmt: skip
 
     def after(self, touch: Touch) -> _Pending:
-        return _Pending(self.reads | touch.reads, self.writes | touch.writes, self.atomics | touch.atomics, self.marks | touch.marks)
+        written = touch.writes | touch.atomics
+        return _Pending(
+            self.reads | touch.reads, self.writes | touch.writes, self.atomics | touch.atomics, self.marks | touch.marks,
+            self.unfenced | written,
+        )  # fmt: skip
+
+    def after_barrier(self, *, is_fenced: bool = False) -> _Pending:
+        return _Pending(unfenced=frozenset() if is_fenced else self.unfenced)
 
     def conflicts(self, touch: Touch) -> bool:
         plain = self.reads | self.writes
@@ -116,6 +134,7 @@ class _Placement:
     """Finds the touches that need a barrier before them."""
 
     needed: set[int] = field(default_factory=set)
+    fenced: set[int] = field(default_factory=set)
     exits: list[_Pending] = field(default_factory=list)
     nexts: list[_Pending] = field(default_factory=list)
 
@@ -123,12 +142,15 @@ class _Placement:
         for item in body:
             match item:
                 case Touch():
+                    if item.engine_reads & pending.unfenced:
+                        self.fenced.add(id(item))
+                        self.needed.add(id(item))
                     if id(item) in self.needed or pending.conflicts(item):
                         self.needed.add(id(item))
-                        pending = _NOTHING
+                        pending = pending.after_barrier(is_fenced=id(item) in self.fenced)
                     pending = pending.after(item)
                 case Barrier(scope="block" | "cluster" | "grid"):
-                    pending = _NOTHING
+                    pending = pending.after_barrier()
                 case If():
                     pending = self.run(item.then, pending).joined(self.run(item.otherwise, pending))
                 case For() | While():
@@ -144,36 +166,43 @@ class _Placement:
     def _loop(self, body: Iterable[Any], pending: _Pending) -> _Pending:
         """Up to the fixed point: what the end of an iteration, or a way out of it, leaves meets what follows."""
         while True:
-            count = len(self.needed)
+            count = len(self.needed) + len(self.fenced)
             self.exits.append(_NOTHING)
             self.nexts.append(_NOTHING)
             after = pending.joined(self.run(body, pending)).joined(self.nexts.pop())
             exits = self.exits.pop()
-            if after == pending and len(self.needed) == count:
+            if after == pending and len(self.needed) + len(self.fenced) == count:
                 return after.joined(exits)
             pending = after
 
 
 def with_barriers(body: Iterable[Any]) -> tuple[Any, ...]:
-    """The statements with a block barrier before every touch that needs one, and without the touches."""
+    """The statements with a block barrier before every touch that needs one, a fence before that where engines read what lanes wrote, and
+    without the touches."""
     items = tuple(body)
     placement = _Placement()
     placement.run(items, _NOTHING)
-    return _placed(items, lambda touch: id(touch) in placement.needed)
+
+    def before(touch: Touch) -> tuple[Any, ...]:
+        if id(touch) not in placement.needed:
+            return ()
+        barrier = Barrier(scope="block", span=touch.span)
+        return (Fence(to="engines", span=touch.span), barrier) if id(touch) in placement.fenced else (barrier,)
+
+    return _placed(items, before)
 
 
 def without_barriers(body: Iterable[Any]) -> tuple[Any, ...]:
     """The statements without the touches, for programs whose author synchronises."""
-    return _placed(tuple(body), lambda touch: False)
+    return _placed(tuple(body), lambda touch: ())
 
 
-def _placed(items: tuple[Any, ...], is_needed: Callable[[Touch], bool]) -> tuple[Any, ...]:
+def _placed(items: tuple[Any, ...], before: Callable[[Touch], tuple[Any, ...]]) -> tuple[Any, ...]:
     out: list[Any] = []
     for item in items:
         if isinstance(item, Touch):
-            if is_needed(item):
-                out.append(Barrier(scope="block", span=item.span))
+            out.extend(before(item))
             continue
-        changes = {name: _placed(getattr(item, name), is_needed) for name in getattr(type(item), "BODIES", ())}
+        changes = {name: _placed(getattr(item, name), before) for name in getattr(type(item), "BODIES", ())}
         out.append(rebuilt(item, **changes) if changes else item)
     return tuple(out)

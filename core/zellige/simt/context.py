@@ -15,11 +15,12 @@ from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Var
 from zellige.ir.lanes import LaneDependence
 from zellige.ir.stmt import Alloc, Bind, For, If, Kernel, Map, Serial, Stmt, Unrolled
-from zellige.plan.nodes import Channel, PlannedLaunch
+from zellige.plan.nodes import Channel, PlannedLaunch, Token
 from zellige.simt.code import Code
 from zellige.simt.distribution import Distribution, digit_value, number
+from zellige.simt.engine_tiles import Boxes
 from zellige.simt.homes import GlobalHome, Home, SharedHome
-from zellige.simt.ir import LANE, WARP, Memory
+from zellige.simt.ir import LANE, THREAD, WARP, Memory
 from zellige.simt.machine import LaneMachine
 from zellige.simt.warps import WarpTiling
 
@@ -40,16 +41,35 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelBarriers:
+    """The transaction barriers of a channel between roles, one a slot: ``full`` waits for ``arrivals``, ``empty`` for ``releases``."""
+
+    full: Buffer
+    empty: Buffer
+    arrivals: int
+    releases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelState:
-    """The slot acquired last and the slot got last of a channel inside one role."""
+    """The slot acquired last and the slot got last of a channel in one role; of a channel between roles also its barriers, the parity of
+    each slot's phase, and the slots put and released last."""
 
     acquired_slot: Var
     got_slot: Var
+    barriers: ChannelBarriers | None = None
+    acquired_parity: Var | None = None
+    got_parity: Var | None = None
+    put_slot: Var | None = None
+    freed_slot: Var | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity."""
+    """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity. In a role among several
+    ``threads`` are the role's, ``boxes`` its copies by boxes, ``bytes_a_slot`` what they bring to each slot of a channel,
+    ``read_by_engines`` the channels that only engines read, ``sums_of`` the registers of the products of each token,
+    ``is_one_lane`` whether one lane runs it alone."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -67,6 +87,11 @@ class Context:
     as_maps: dict[int, Map] = field(default_factory=dict)
     dependence: LaneDependence | None = None
     channels: dict[Channel, ChannelState] = field(default_factory=dict)
+    boxes: dict[int, Boxes] = field(default_factory=dict)
+    bytes_a_slot: dict[Channel, int] = field(default_factory=dict)
+    read_by_engines: frozenset[Channel] = frozenset()
+    sums_of: dict[Token, tuple[Buffer, ...]] = field(default_factory=dict)
+    is_one_lane: bool = False
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)
     shared_bytes: int = 0
@@ -83,6 +108,11 @@ class Context:
     @property
     def warps(self) -> int:
         return self.threads // self.machine.lanes
+
+    @property
+    def asking_lane(self) -> Expr | None:
+        """Which lane of the role asks engines for boxes; None where only that one is here."""
+        return None if self.is_one_lane else Compare(op="eq", left=THREAD, right=number(0))
 
     def is_shared_by_lanes(self, root: Buffer) -> bool:
         """Whether lanes may meet at the buffer: shared memory, and tensors that the kernel writes. Slots of a channel are ordered by it."""

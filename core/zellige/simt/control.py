@@ -52,7 +52,7 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes import tile_operations
 from zellige.plan.nodes import Acquire, Get, Issue, Put, Release, Slotted, Turn, Wait
-from zellige.simt import channels, copies, elements, lane_products, lanes, maps, products, reductions
+from zellige.simt import async_products, channels, copies, elements, lane_products, lanes, maps, products, reductions
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, LaneHome, SharedHome
@@ -123,6 +123,11 @@ def emit_operation(ctx: Context, statement: Stmt) -> None:
     match statement:
         case Gemm():
             tiling = ctx.tilings.get(id(statement))
+            if tiling is not None and tiling.form.is_asynchronous:
+                async_products.start(ctx, statement, tiling)
+                home = ctx.homes[statement.c.buffer.root]
+                async_products.wait(ctx, 0, (home.memory,), statement.span)
+                return
             if tiling is not None:
                 emit_product = lane_products.emit_gemm if tiling.form.name == lane_products.MULTIPLY_ADD else products.emit_gemm
                 emit_product(ctx, statement, tiling)
@@ -307,7 +312,7 @@ def _agreed(ctx: Context, expr: Expr, span: Any) -> Expr:
     """The value of a scalar of the block. Where it depends on a tensor that other blocks may be changing, one lane reads and all get what
     it read: lanes that read different values would part."""
     value = elements.value_of(ctx, expr)
-    if ctx.has_lanes or ctx.point is not None or not any(_may_change(ctx, load.buffer.root) for load in loads_of(expr)):
+    if ctx.has_lanes or ctx.is_one_lane or ctx.point is not None or not any(_may_change(ctx, load.buffer.root) for load in loads_of(expr)):
         return value
     memory = ctx.scratch_memory(value.dtype, 1)
     ctx.code.touch(writes=(ctx.scratch,), span=span)

@@ -119,8 +119,10 @@ def place_of(ctx: Context, buffer: Buffer, indices: Sequence[Expr]) -> Place:
     if buffer.alias is not None and not isinstance(home, GlobalHome):
         seen = [int(constant_value(e) or 0) for e in buffer.shape]
         extents, strides = seen, dense_strides(seen)
-    form = flat_form(ctx.scope, indices, strides)
     conditions = tuple(_tests(ctx, buffer, extents, indices))
+    if isinstance(home, SharedHome) and home.slab:
+        indices, strides = in_slabs(home, indices)
+    form = flat_form(ctx.scope, indices, strides)
     memory = _memory(ctx, home.memory, buffer.dtype, is_global=isinstance(home, GlobalHome))
     if isinstance(home, GlobalHome):
         return _global_place(ctx, memory, form, conditions, buffer.dtype)
@@ -132,6 +134,13 @@ def place_of(ctx: Context, buffer: Buffer, indices: Sequence[Expr]) -> Place:
         per_slot = home.slot_elements * home.memory.dtype.bytes // max(1, buffer.dtype.bytes)
         flat = Binary(op="add", left=flat, right=Binary(op="mul", left=slot, right=number(per_slot)))
     return Place(memory=memory, index=flat, conditions=conditions)
+
+
+def in_slabs(home: SharedHome, indices: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[int, ...]]:
+    """The indices of an element of a tile that is stored in slabs, the last as slab and column of it, and the strides of all."""
+    last, slab = indices[-1], Const(value=home.slab, dtype=indices[-1].dtype)
+    which, column = Binary(op="truncdiv", left=last, right=slab), Binary(op="truncmod", left=last, right=slab)
+    return (*indices[:-1], which, column), (*home.pitch[:-1], home.slab_elements, home.pitch[-1])
 
 
 def _memory(ctx: Context, memory: Buffer, dtype: DType, *, is_global: bool) -> Buffer:

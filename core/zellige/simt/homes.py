@@ -40,7 +40,8 @@ class GlobalHome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedHome:
-    """Shared memory: ``pitch`` are strides in elements, ``slots`` versions of ``slot_elements`` each."""
+    """Shared memory: ``pitch`` are strides in elements, ``slots`` versions of ``slot_elements`` each. ``slab`` is how many columns stand
+    together (0: all of them): the columns beyond begin ``slab_elements`` elements further on, each slab with rows of ``pitch``."""
 
     memory: Buffer
     extents: tuple[int, ...]
@@ -48,6 +49,8 @@ class SharedHome:
     swizzle: Swizzle | None = None
     slots: int = 1
     slot_elements: int = 0
+    slab: int = 0
+    slab_elements: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -283,11 +283,13 @@ class WaitStores(ThreadStmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOperand(Node):
-    """An operand in shared memory: its first element, and how it is stored: ``swizzle_bytes``, which dimension is contiguous, and the
-    distances in bytes between groups of 8 rows and between columns of swizzle spans."""
+    """An operand in shared memory: its first element (``advance`` bytes from element ``start`` on), and how it is stored:
+    ``swizzle_bytes``, which dimension is contiguous, and the distances in bytes between groups of 8 rows and between columns of swizzle
+    spans."""
 
     buffer: Buffer
     start: Expr
+    advance: int
     is_k_contiguous: bool
     swizzle_bytes: Literal[0, 32, 64, 128]
     row_group_bytes: int
@@ -319,9 +321,11 @@ class CommitProducts(ThreadStmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WaitProducts(ThreadStmt):
-    """Returns when at most ``leave`` groups are unfinished."""
+    """Returns when at most ``leave`` groups are unfinished. ``settled`` are registers that no unfinished product touches then: who reads
+    them later reads them after this statement."""
 
     leave: int
+    settled: tuple[Buffer, ...] = ()
 
 
 # ---- order ----
@@ -402,7 +406,16 @@ class Scalar:
     var: Var
 
 
-Parameter: TypeAlias = Pointer | Scalar
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxMap:
+    """What the copy engine must know of a tensor to copy ``box`` es of it: the host makes it for each launch from the tensor's address,
+    extents and strides. ``alignment`` in bytes is what the engine wants of the address and of the strides."""
+
+    box: TensorBox
+    alignment: int = 16
+
+
+Parameter: TypeAlias = Pointer | Scalar | BoxMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

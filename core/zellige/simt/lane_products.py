@@ -229,7 +229,7 @@ def _width(ctx: Context, side: _Side, run: int) -> int:
     width = gcd(run, ctx.machine.access_bytes // buffer.dtype.bytes)
     while width > 1:
         pitches = (*home.pitch[:-1], home.slot_elements)
-        fits = home.swizzle is None or width <= 1 << home.swizzle.base
+        fits = (home.swizzle is None or width <= 1 << home.swizzle.base) and not home.slab
         if fits and home.pitch[-1] == 1 and isinstance(offset, int) and offset % width == 0 and all(p % width == 0 for p in pitches):
             return width
         width //= 2

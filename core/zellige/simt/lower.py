@@ -9,11 +9,11 @@ Order: lanes of a block -> warps of products -> who holds fragments (:mod:`zelli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form, is_index_dtype
-from zellige.diagnostics import InternalError, catalogue
+from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, constant_value
 from zellige.ir.functions import FUNCTIONS
@@ -23,38 +23,43 @@ from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, LayoutHint, Named
 from zellige.ir.traverse import walk
 from zellige.layouts import Banks
 from zellige.plan.capabilities import Machine
-from zellige.plan.nodes import PlannedKernel, PlannedLaunch
+from zellige.plan.nodes import PlannedKernel, PlannedLaunch, Role
 from zellige.plan.products import choose_product, sizes_of
 from zellige.simt import channels, control, storage
 from zellige.simt.code import Code, with_barriers, without_barriers
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
+from zellige.simt.engine_tiles import SLOT_ALIGNMENT, EngineStorage, EngineTiles
 from zellige.simt.homes import (
     TENSOR_ALIGNMENT,
     GlobalHome,
     LaneHome,
     RegisterHome,
     SharedHome,
+    Swizzle,
     dense_forms,
+    dense_strides,
 )
-from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar, Tile
+from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar, Stmt, Tile
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
 from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
+from zellige.simt.roles import lower_roles
 from zellige.simt.solve import Solution, Solver, statements_of
 from zellige.simt.storage import Storage
 from zellige.simt.warps import WarpTiling, tile_warps
 
 UINT8 = as_dtype("uint8")
 GRID_AXES = 3
+CHUNK_BYTES = 16
 _TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS))
 
 
 def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = True) -> Module:
     """The thread-level programs of a planned kernel. ``synchronises`` False: the author places every barrier of lane code."""
     functions = tuple(
-        _Lowering(planned.kernel, launch, machine, index, synchronises=synchronises).function()
+        LaunchLowering(planned.kernel, launch, machine, index, synchronises=synchronises).function()
         for index, launch in enumerate(planned.launches)
     )
     return Module(name=planned.kernel.name, functions=functions)
@@ -68,44 +73,51 @@ def function_name(kernel: str, index: int) -> str:
     return name if plain == kernel and name not in RESERVED and not name[0].isdigit() and name not in _TAKEN else f"{name}_kernel"
 
 
-class _Lowering:
-    """One launch."""
+class LaunchLowering:
+    """One launch. What is public serves :mod:`zellige.simt.roles`."""
 
     def __init__(self, kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool) -> None:
-        if len(planned.roles) != 1:
-            raise InternalError("a launch of several roles is not lowered yet")
         self._kernel = kernel
-        self._planned = planned
+        self.planned = planned
         self._launch: Launch = planned.launch
-        self._machine = machine
+        self.machine = machine
         self._index = index
         self._synchronises = synchronises
         self._folded = Var(name="rest", dtype=INT32, kind="grid")
         self._name = function_name(kernel.name, index)
 
     def function(self) -> Function:
+        if len(self.planned.roles) > 1:
+            return lower_roles(self)
         launch = self._launch
         has_lanes = bool(launch.lane_vars)
         threads = self._threads(has_lanes)
-        warps = -(-threads // self._machine.lanes)
-        is_whole = threads % self._machine.lanes == 0
-        tilings = self._tilings(warps) if is_whole else {}
-        solver = Solver(self._planned, tilings, lanes=self._machine.lanes, warps=warps, are_warps_whole=is_whole)
+        warps = -(-threads // self.machine.lanes)
+        is_whole = threads % self.machine.lanes == 0
+        tilings = self.tilings(self.planned.roles[0], warps, EngineTiles()) if is_whole else {}
+        solver = Solver(self.planned, tilings, lanes=self.machine.lanes, warps=warps, are_warps_whole=is_whole)
         solution = solver.solve()
-        context = self._context(solution, tilings, threads, has_lanes)
-        params = self._parameters(context)
-        self._shared_tiles(context, solution)
-        role = self._planned.roles[0]
-        self._head(context)
-        channels.declare(context, self._planned.channels)
-        self._fragments(context, solution)
+        context = self.context(solution, tilings, threads, has_lanes=has_lanes)
+        params = self.parameters(context)
+        self.shared_tiles(context, solution.shared, {})
+        role = self.planned.roles[0]
+        self.head(context)
+        channels.declare(context, self.planned.channels)
+        self.fragments(context, solution)
         control.emit_body(context, role.body)
         body = context.code.statements
         placed = with_barriers(body) if self._synchronises or not has_lanes else without_barriers(body)
+        return self.finished(context, solution, params, placed, min_blocks=_min_blocks(launch))
+
+    def finished(
+        self, context: Context, solution: Solution, params: tuple[Parameter, ...], body: tuple[Stmt, ...], *, min_blocks: int | None
+    ) -> Function:
+        """The function with its body and the memory that the context has given out."""
+        launch = self._launch
         memories, total = self._memories(context)
         return Function(
-            name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=threads, lanes=self._machine.lanes,
-            body=placed, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=_min_blocks(launch),
+            name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=context.threads,
+            lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=min_blocks,
             header=self._header(context, solution), tiles=self._tiles(context), span=launch.span,
         )  # fmt: skip
 
@@ -117,24 +129,25 @@ class _Lowering:
             value = constant_value(extent)
             if value is None:
                 raise catalogue.E410.error(
-                    self._launch.span, target=self._machine.capabilities.target, operation="a number of threads that is not constant"
+                    self._launch.span, target=self.machine.capabilities.target, operation="a number of threads that is not constant"
                 )
             wanted *= int(value)
         if self._launch.threads is None:
-            wanted = self._machine.default_lanes
+            wanted = self.machine.default_lanes
         if has_lanes:
             return wanted
-        lanes = self._machine.lanes
-        return min(max(lanes, -(-wanted // lanes) * lanes), self._machine.block_lanes)
+        lanes = self.machine.lanes
+        return min(max(lanes, -(-wanted // lanes) * lanes), self.machine.block_lanes)
 
-    def _tilings(self, warps: int) -> dict[int, WarpTiling]:
+    def tilings(self, role: Role, warps: int, tiles: EngineTiles) -> dict[int, WarpTiling]:
+        """How the warps of a role share its products; those of engines as ``tiles`` has them."""
         found: dict[int, WarpTiling] = {}
-        machine = Machine(capabilities=self._machine.capabilities)
-        statements = [s for role in self._planned.roles for s in statements_of(role.body)]
+        machine = Machine(capabilities=self.machine.capabilities)
+        statements = list(statements_of(role.body))
         by_rows = _reduced_by_rows(statements)
         for statement in statements:
             if isinstance(statement, Gemm):
-                tiling = self._tiling(statement, machine, warps, by_rows)
+                tiling = tiles.tilings.get(id(statement)) or self._tiling(statement, machine, warps, by_rows)
                 if tiling is not None:
                     found[id(statement)] = tiling
         return found
@@ -145,26 +158,26 @@ class _Lowering:
         product = choose_product(gemm, machine)
         if any(s is None for s in product.sizes) or gemm.metadata or gemm.scale_a or gemm.scale_b:
             return None
-        form = None if product.unit is None else self._machine.products.get(product.unit.name)
+        form = None if product.unit is None else self.machine.products.get(product.unit.name)
         if form is None:
-            return tile_lanes(gemm, self._machine.lanes, warps)
+            return tile_lanes(gemm, self.machine.lanes, warps)
         m, n, _ = sizes(gemm)
         has_rows = m in by_rows and m >= form.m * warps
         return tile_warps(form, m, n, warps, "full_row" if has_rows and gemm.policy == "square" else gemm.policy)
 
     # ---- names that stand for the launch ----
 
-    def _context(self, solution: Solution, tilings: dict[int, WarpTiling], threads: int, has_lanes: bool) -> Context:
+    def context(self, solution: Solution, tilings: dict[int, WarpTiling], threads: int, *, has_lanes: bool) -> Context:
         launch = self._launch
         written = {r.buffer.root for s in walk(launch) if isinstance(s, StmtNode) for r in s.writes() if r.buffer.root.space == "global"}
         return Context(
-            kernel=self._kernel, planned=self._planned, machine=self._machine, threads=threads, homes={}, maps=dict(solution.maps),
+            kernel=self._kernel, planned=self.planned, machine=self.machine, threads=threads, homes={}, maps=dict(solution.maps),
             code=Code(), scope=Scope(), safe_values={s.buffer: s.value for s in launch.safe_values}, written_tensors=frozenset(written),
             has_lanes=has_lanes, emit_body=control.emit_body, tilings=tilings,
             as_maps=dict(solution.as_maps), dependence=lane_dependence(launch) if has_lanes else None,
         )  # fmt: skip
 
-    def _parameters(self, context: Context) -> tuple[Parameter, ...]:
+    def parameters(self, context: Context) -> tuple[Parameter, ...]:
         params: list[Parameter] = []
         for param in self._kernel.params:
             if isinstance(param, ScalarParam):
@@ -200,26 +213,47 @@ class _Lowering:
         is_written = tensor in context.written_tensors
         return Pointer(buffer=memory, tensor=tensor, alignment=TENSOR_ALIGNMENT, is_written=is_written, is_aliased=is_written)
 
-    def _shared_tiles(self, context: Context, solution: Solution) -> None:
-        """Shared buffers, and fragments that live in shared memory, one after the other."""
-        slots = {b.root: c.depth for c in self._planned.channels for b in c.buffers}
+    def shared_tiles(self, context: Context, shared: Mapping[Buffer, str], storage: Mapping[Buffer, EngineStorage]) -> None:
+        """Shared buffers, and fragments that live in shared memory, one after the other; first those that are stored for engines."""
+        slots = {b.root: c.depth for c in self.planned.channels for b in c.buffers}
         named = (getattr(n, "buffer", None) for n in walk(self._launch))
         viewed = {b.root for b in named if isinstance(b, Buffer) and b.alias is not None}
         operands = {r.buffer.root for n in walk(self._launch) if isinstance(n, Gemm) for r in (n.a, n.b)}
+        for buffer, stored in storage.items():
+            self._engine_tile(context, buffer, slots.get(buffer, 1), stored)
         for node in walk(self._launch):
             if not isinstance(node, Alloc) or node.buffer in context.homes:
                 continue
             buffer = node.buffer
-            if buffer.space == "shared" or buffer in solution.shared:
+            if buffer.space == "shared" or buffer in shared:
                 is_viewed = buffer in viewed
                 can_move = buffer in operands and not is_viewed
                 self._shared_tile(context, buffer, slots.get(buffer, 1), can_move=can_move, is_viewed=is_viewed)
+
+    def _engine_tile(self, context: Context, buffer: Buffer, slots: int, stored: EngineStorage) -> None:
+        """A tile in slabs, swizzled over their rows; every slot begins where the swizzle does."""
+        size = buffer.dtype.bytes
+        extents = tuple(int(constant_value(e) or 0) for e in buffer.shape)
+        base = (CHUNK_BYTES // size).bit_length() - 1
+        swizzle = Swizzle(base=base, bits=(stored.span // CHUNK_BYTES).bit_length() - 1, shift=base + 3)
+        pitch = [*(p // max(1, extents[-1]) * stored.slab for p in dense_strides(extents)[:-1]), 1]
+        per_slot = -(-stored.rows * stored.columns * size // SLOT_ALIGNMENT) * SLOT_ALIGNMENT // size
+        memory = Buffer(name=buffer.name, dtype=buffer.dtype, shape=(number(per_slot * slots),), space="shared", span=buffer.span)
+        offset = -(-context.shared_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
+        context.memories.append(Memory(buffer=memory, offset=offset))
+        context.shared_bytes = offset + per_slot * slots * size
+        context.homes[buffer] = SharedHome(
+            memory=memory, extents=extents, pitch=tuple(pitch), swizzle=swizzle, slots=slots, slot_elements=per_slot, slab=stored.slab,
+            slab_elements=stored.slab_elements,
+        )  # fmt: skip
+        if any(isinstance(h, LayoutHint) and h.buffer.root is buffer for h in self._launch.hints):
+            context.notes.append(f"{buffer.name} is not stored as asked: engines read it in swizzled rows of {stored.span} bytes")
 
     def _shared_tile(self, context: Context, buffer: Buffer, slots: int, *, can_move: bool, is_viewed: bool) -> None:
         values = [constant_value(e) for e in buffer.shape]
         if not all(isinstance(v, int) for v in values):
             raise catalogue.E410.error(
-                buffer.span, target=self._machine.capabilities.target, operation=f"the tile {buffer.name} of a size that is not constant"
+                buffer.span, target=self.machine.capabilities.target, operation=f"the tile {buffer.name} of a size that is not constant"
             )
         extents = tuple(int(v or 0) for v in values) or (1,)
         element = max(1, buffer.dtype.bytes)
@@ -236,7 +270,7 @@ class _Lowering:
         self, context: Context, buffer: Buffer, extents: tuple[int, ...], element: int, *, can_move: bool, is_viewed: bool
     ) -> Storage:
         """Free of bank conflicts where a product reads the tile, unless its author asks for something else."""
-        banks = Banks(count=self._machine.banks, width=self._machine.bank_bytes)
+        banks = Banks(count=self.machine.banks, width=self.machine.bank_bytes)
         chosen = storage.without_conflicts(extents, element, banks) if can_move else storage.rows(extents)
         hint = next((h for h in self._launch.hints if isinstance(h, LayoutHint) and h.buffer.root is buffer), None)
         if hint is None:
@@ -248,7 +282,7 @@ class _Lowering:
         context.notes.append(stored.note)
         return stored
 
-    def _fragments(self, context: Context, solution: Solution) -> None:
+    def fragments(self, context: Context, solution: Solution) -> None:
         for buffer, distribution in solution.distributions.items():
             extents = tuple(int(constant_value(e) or 0) for e in buffer.shape)
             memory = Buffer(
@@ -259,7 +293,7 @@ class _Lowering:
             if isinstance(hint, LayoutHint) and hint.buffer.root in solution.distributions:
                 context.notes.append(f"{hint.buffer.name} is not held as asked: what makes and uses it decides which lane holds what")
 
-    def _head(self, context: Context) -> None:
+    def head(self, context: Context) -> None:
         """Grid variables with their ranges, lane variables from the number of the lane."""
         launch = self._launch
         for var, extent in zip(launch.grid_vars, launch.grid):
@@ -302,13 +336,18 @@ class _Lowering:
 
     # ---- the end ----
 
-    def _memories(self, context: Context) -> tuple[tuple[Memory, ...], int]:
-        memories = list(context.memories)
-        total = context.shared_bytes
+    @staticmethod
+    def close_scratch(context: Context) -> None:
+        """Give the memory that operations take one after the other its place."""
         if context.scratch is not None:
-            memories.append(Memory(buffer=context.scratch, offset=total))
-            total += -(-context.scratch_bytes // 128) * 128
-        limit = self._machine.shared_bytes
+            context.memories.append(Memory(buffer=context.scratch, offset=context.shared_bytes))
+            context.shared_bytes += -(-context.scratch_bytes // 128) * 128
+            context.scratch = None
+
+    def _memories(self, context: Context) -> tuple[tuple[Memory, ...], int]:
+        self.close_scratch(context)
+        memories, total = context.memories, context.shared_bytes
+        limit = self.machine.shared_bytes
         if total > limit:
             raise self._too_large(memories, total, limit, context)
         return tuple(memories), total
@@ -333,7 +372,7 @@ class _Lowering:
 
     def _header(self, context: Context, solution: Solution) -> tuple[str, ...]:
         lines = [f"{self._name}: {context.threads} lanes, {context.shared_bytes} bytes of shared memory"]
-        lines += [f"{d.question} {d.chosen}" for d in self._planned.decisions]
+        lines += [f"{d.question} {d.chosen}" for d in self.planned.decisions]
         lines += [f"{buffer.name} lives in shared memory: {reason}" for buffer, reason in solution.shared.items()]
         lines += context.notes
         return tuple(lines)

@@ -257,7 +257,7 @@ def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int
         return False
     if isinstance(home, SharedHome):
         aligned = all(p % vector == 0 for p in home.pitch[:-1]) and home.pitch[-1] == 1 and home.slot_elements % vector == 0
-        within = home.swizzle is None or vector <= 1 << home.swizzle.base
+        within = (home.swizzle is None or vector <= 1 << home.swizzle.base) and home.slab % vector == 0
         return aligned and within and home.extents[-1] % vector == 0
     strides = all(_is_multiple(ctx.scope.form(s), vector) for s in home.strides[:-1])
     is_unit = constant_value(home.strides[-1]) == 1

@@ -54,7 +54,7 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
-from zellige.simt.ir import LANE, THREAD, WARP, Comment, Function, Module, Pointer, Scalar
+from zellige.simt.ir import LANE, THREAD, WARP, BoxMap, Comment, Function, Module, Parameter, Pointer, Scalar
 
 FLOAT32 = as_dtype("float32")
 FLOAT64 = as_dtype("float64")
@@ -88,6 +88,10 @@ class Spelling(Protocol):
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
         """The head of a kernel up to its opening brace."""
+        ...
+
+    def map_parameter(self, printer: Printer, param: BoxMap) -> str:
+        """The declaration of a parameter that tells a copy engine of a tensor's boxes; asked only of languages that have such copies."""
         ...
 
     def shared(self, printer: Printer, function: Function) -> str:
@@ -172,6 +176,10 @@ class Printer:
         """The name of a variable or of a buffer's memory."""
         return self._name(thing, thing.name)
 
+    def own_name(self, thing: object, wanted: str) -> str:
+        """The name of something else that the language has: ``wanted``, or another where that is taken."""
+        return self._name(thing, wanted)
+
     @property
     def function(self) -> Function:
         assert self._function is not None
@@ -235,7 +243,9 @@ class Printer:
         self._depth = 0
         self._line("}")
 
-    def _parameter(self, param: Pointer | Scalar) -> str:
+    def _parameter(self, param: Parameter) -> str:
+        if isinstance(param, BoxMap):
+            return self.spelling.map_parameter(self, param)
         if isinstance(param, Scalar):
             self._open[0].add(param.var)
             return f"const {self.type(param.var.dtype)} {self.name(param.var)}"

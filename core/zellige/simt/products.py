@@ -311,7 +311,7 @@ def _matrices(ctx: Context, operand: _Operand, home: SharedHome, depth: int, is_
     chunk = 16 // size
     if any(constant_value(o) is None or int(constant_value(o) or 0) % chunk for o in offsets[-1:]):
         return None
-    if any(p * size % 16 for p in home.pitch[:-1]) or home.pitch[-1] != 1 or home.slot_elements * size % 16:
+    if any(p * size % 16 for p in home.pitch[:-1]) or home.pitch[-1] != 1 or home.slot_elements * size % 16 or home.slab:
         return None
     if home.swizzle is not None and size << home.swizzle.base < 16:
         return None

@@ -15,8 +15,9 @@ from zellige.simt.ir import ProductForm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTiling:
-    """``rows`` x ``columns`` warps; each holds ``row_tiles`` x ``column_tiles`` blocks of the form, next to each other. Warp ``w`` stands
-    in row ``w % rows`` and column ``w // rows``; warps beyond repeat the work of others."""
+    """``rows`` x ``columns`` warps, or groups of warps where the form is one of groups; each holds ``row_tiles`` x ``column_tiles`` blocks
+    of the form, next to each other. Warp ``w`` stands in row ``w % rows`` and column ``w // rows``; warps beyond repeat the work of
+    others."""
 
     form: ProductForm
     rows: int
@@ -34,8 +35,8 @@ class WarpTiling:
         tiles = (
             ("register", registers, self.column_tiles, 1, form.n),
             ("register", registers * self.column_tiles, self.row_tiles, 0, form.m),
-            ("warp", 1, self.rows, 0, form.m * self.row_tiles),
-            ("warp", self.rows, self.columns, 1, form.n * self.column_tiles),
+            ("warp", form.warps, self.rows, 0, form.m * self.row_tiles),
+            ("warp", form.warps * self.rows, self.columns, 1, form.n * self.column_tiles),
         )
         for source, divisor, radix, dimension, stride in tiles:
             digits.append(Digit(source=source, divisor=divisor, radix=radix, dimension=dimension, stride=stride))  # type: ignore[arg-type]

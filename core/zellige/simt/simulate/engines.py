@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zellige.diagnostics import InternalError
+from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size
 from zellige.simt import ir
 from zellige.simt.simulate import faults
@@ -42,10 +43,12 @@ class _Job:
 
 @dataclass(slots=True)
 class _Products:
-    """The asynchronous products of a warp: what each will do, and its group (None: not committed)."""
+    """The asynchronous products of a warp: what each will do, and its group (None: not committed). ``sums`` are the values of registers
+    that products in flight add to, as those finished so far left them, and how many are still to come."""
 
     jobs: list[tuple[list[int | None], Callable[[], None]]] = field(default_factory=list)
     groups: int = 0
+    sums: dict[tuple[Buffer, int], list[Any]] = field(default_factory=dict)
 
 
 class Engines:
@@ -99,6 +102,18 @@ class Engines:
 
     def multiply(self, warp: int, job: Callable[[], None]) -> None:
         self._products.setdefault(warp, _Products()).jobs.append(([None], job))
+
+    def begin_sum(self, warp: int, registers: tuple[Buffer, int], values: Array) -> None:
+        """One more product will add to these registers, which hold ``values`` where none is in flight yet."""
+        entry = self._products.setdefault(warp, _Products()).sums.setdefault(registers, [values, 0])
+        entry[1] += 1
+
+    def end_sum(self, warp: int, registers: tuple[Buffer, int], add: Callable[[Array], Array]) -> Array | None:
+        """A product adds to the registers; their values where it was the last in flight."""
+        sums = self._products[warp].sums
+        entry = sums[registers]
+        entry[0], entry[1] = add(entry[0]), entry[1] - 1
+        return sums.pop(registers)[0] if entry[1] == 0 else None
 
     def commit_products(self, warp: int) -> None:
         found = self._products.setdefault(warp, _Products())
@@ -296,6 +311,7 @@ def _wait_stores(leave: int) -> Compiled:
 def _async_product(compiler: Compiler, statement: ir.AsyncProduct) -> Compiled:
     form, span = statement.form, compiler.span
     clear, c_view = compiler.value(statement.clear), operand_of(compiler, statement.c)
+    c_root, c_start = statement.c.buffer.root, compiler.value(statement.c.start)
     a_view = operand_of(compiler, statement.a) if isinstance(statement.a, ir.Registers) else None
     a_shared = _shared_operand(compiler, statement.a, form.m, form.k, is_a=True) if isinstance(statement.a, ir.SharedOperand) else None
     b_shared = _shared_operand(compiler, statement.b, form.n, form.k, is_a=False)
@@ -308,17 +324,22 @@ def _async_product(compiler: Compiler, statement: ir.AsyncProduct) -> Compiled:
         a = None if a_view is None else a_view(warp, mask, form.a_layout.registers)
         gather_a = None if a_shared is None else a_shared(warp, mask)
         gather_b = b_shared(warp, mask)
+        engines, registers = warp.block.engines, (c_root, int(np.unique(np.asarray(c_start(warp, mask)))[0]))
 
         def finish() -> None:
             left = np.zeros((form.m, form.k), form.a.scalar.numpy) if gather_a is None else gather_a()
             if a is not None:
                 left[places(form.a_layout, warp.lanes, member)] = a
             total = multiplied(left, gather_b().T, form)[c_at]
-            c[:] = added(total, np.zeros_like(before) if is_cleared else before, form)
+            values = engines.end_sum(
+                warp.index, registers, lambda before: added(total, np.zeros_like(before) if is_cleared else before, form)
+            )
+            if values is not None:
+                c[:] = values
 
-        before = c.copy()
+        engines.begin_sum(warp.index, registers, c.copy())
         c[:] = np.nan if form.c.is_float else -1
-        warp.block.engines.multiply(warp.index, finish)
+        engines.multiply(warp.index, finish)
         return mask
 
     return 1, run
@@ -335,7 +356,7 @@ def _shared_operand(compiler: Compiler, operand: ir.SharedOperand, outer: int, d
 
     def prepare(warp: Warp, mask: Any) -> Any:
         memory, block = warp.block.memories[root], warp.block
-        first = int(np.unique(np.asarray(start(warp, mask)))[0]) * size + memory.address
+        first = int(np.unique(np.asarray(start(warp, mask)))[0]) * size + operand.advance + memory.address
         where = swizzled_bytes(first + offsets, operand.swizzle_bytes) - memory.address
         if where.min() < 0 or where.max() + size > len(memory.data):
             raise faults.outside(access.span, memory.name, where // size, len(memory.data) // size, warp.threads)

@@ -1,0 +1,187 @@
+"""The instructions of Hopper's engines as CUDA C++: transaction barriers, box copies, products of warpgroups, budgets of registers.
+
+In: statements of thread-level programs, and names of helpers. Out: their text. Sources: PTX ISA 8.8, 9.7.13.15 (mbarrier), 9.7.9.27
+(cp.async.bulk.tensor), 9.7.15 (wgmma) with the matrix descriptors of 9.7.15.5, 9.7.16.6 (setmaxnreg), 8.6 (fence.proxy.async).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from zellige.ir.expr import constant_value
+from zellige.simt.ir import (
+    Arrive,
+    AsyncProduct,
+    BarrierInit,
+    BoxMap,
+    Budget,
+    CommitProducts,
+    ExpectBytes,
+    Fence,
+    FenceProducts,
+    SharedOperand,
+    TensorBox,
+    TensorCopy,
+    WaitBarrier,
+    WaitProducts,
+)
+from zellige.simt.printer import Printer
+
+_D = "static __device__ __forceinline__"
+
+MAP_TYPE = "struct alignas(64) TensorMap { unsigned char bytes[128]; };"
+
+_SWIZZLE_CODES = {0: 0, 128: 1, 64: 2, 32: 3}
+
+
+def _asm(name: str, params: str, text: str, operands: str = "") -> str:
+    return f'{_D} void {name}({params}) {{ asm volatile("{text}" :: {operands + " " if operands else ""}: "memory"); }}'
+
+
+FIXED: dict[str, str] = {
+    "barrier_init": _asm(
+        "barrier_init", "unsigned int at, unsigned int count", "mbarrier.init.shared::cta.b64 [%0], %1;", '"r"(at), "r"(count)'
+    ),
+    "barrier_arrive": _asm("barrier_arrive", "unsigned int at", "mbarrier.arrive.shared::cta.b64 _, [%0];", '"r"(at)'),
+    "barrier_expect": _asm(
+        "barrier_expect", "unsigned int at, unsigned int bytes", "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;",
+        '"r"(at), "r"(bytes)',
+    ),
+    "fence_engines": _asm("fence_engines", "", "fence.proxy.async.shared::cta;"),
+    "fence_barriers": _asm("fence_barriers", "", "fence.mbarrier_init.release.cluster;"),
+    "products_fence": _asm("products_fence", "", "wgmma.fence.sync.aligned;"),
+    "products_commit": _asm("products_commit", "", "wgmma.commit_group.sync.aligned;"),
+    "products_wait": "template <int leave> " + _asm("products_wait", "", "wgmma.wait_group.sync.aligned %0;", '"n"(leave)'),
+    "more_registers": "template <int count> " + _asm("more_registers", "", "setmaxnreg.inc.sync.aligned.u32 %0;", '"n"(count)'),
+    "fewer_registers": "template <int count> " + _asm("fewer_registers", "", "setmaxnreg.dec.sync.aligned.u32 %0;", '"n"(count)'),
+    "settled": (
+        f"template <int count, class T> {_D} void settled(T* r) {{\n  #pragma unroll\n"
+        '  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i]) :: "memory");\n}'
+    ),
+    "matrix": (
+        f"{_D} unsigned long long matrix(unsigned int at, unsigned long long layout) {{\n"
+        "  return (unsigned long long)((at & 0x3ffffu) >> 4) | layout;\n}"
+    ),
+}  # fmt: skip
+
+
+def barrier_wait(arch: int) -> str:
+    """Until the phase of a parity has ended; architectures before 90 test in a loop where later ones sleep."""
+    word = "try_wait" if arch >= 90 else "test_wait"
+    return (
+        f"{_D} void barrier_wait(unsigned int at, unsigned int parity) {{\n"
+        f'  asm volatile("{{ .reg .pred p; W: mbarrier.{word}.parity.shared::cta.b64 p, [%0], %1; @p bra D; bra W; D: }}"\n'
+        '    :: "r"(at), "r"(parity) : "memory");\n}'
+    )
+
+
+def box_load(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    """A box of so many dimensions to shared memory; coordinates of the innermost dimension first."""
+    rank = int(match[1])
+    params = ", ".join(f"int x{i}" for i in range(rank))
+    places = ", ".join(f"%{i + 2}" for i in range(rank))
+    given = ", ".join(f'"r"(x{i})' for i in range(rank))
+    return (
+        f"{_D} void {match[0]}(unsigned int to, const TensorMap& map, unsigned int barrier, {params}) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {{{places}}}], '
+        f'[%{rank + 2}];"\n    :: "r"(to), "l"((unsigned long long)&map), {given}, "r"(barrier) : "memory");\n}}',
+        (),
+    )
+
+
+def group_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    """wgmma with both operands in shared memory: columns, types of c, a and b, which of a and b have k outermost."""
+    n, c, a, b, trans_a, trans_b = int(match[1]), match[2], match[3], match[4], match[5], match[6]
+    count = n // 2
+    sums = ", ".join(f"%{i}" for i in range(count))
+    outs = ", ".join(f'"+f"(c[{i}])' for i in range(count))
+    return (
+        f"{_D} void {match[0]}(float* c, unsigned long long a, unsigned long long b, int adds) {{\n"
+        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{count + 2}, 0; wgmma.mma_async.sync.aligned.m64n{n}k16.{c}.{a}.{b} '
+        f'{{{sums}}}, %{count}, %{count + 1}, p, 1, 1, {trans_a}, {trans_b}; }}"\n'
+        f'    : {outs} : "l"(a), "l"(b), "r"(adds));\n}}',
+        (),
+    )
+
+
+PATTERNS = ((r"box_load_(\d)d", box_load), (r"group_product_n(\d+)_(\w+?)_(\w+?)_(\w+?)_([01])([01])", group_product))
+
+
+def map_name(box: TensorBox) -> str:
+    """The wanted name of the parameter with the map of a box."""
+    return f"{box.tensor.name}_boxes"
+
+
+def map_parameter(printer: Printer, param: BoxMap) -> str:
+    """A tensor map lies in the parameters themselves: the copy engine reads it there."""
+    return f"const __grid_constant__ TensorMap {printer.own_name(param.box, map_name(param.box))}"
+
+
+def engine_statement(printer: Printer, statement: Any) -> str | None:
+    """The text of a statement of engines; None where it is none."""
+
+    def barrier(buffer: Any, index: Any) -> str:
+        return f"shared_at + {printer.shared_offset(buffer, index)}"
+
+    match statement:
+        case BarrierInit():
+            return f"{printer.need('barrier_init')}({barrier(statement.barriers, statement.index)}, {statement.arrivals});"
+        case Arrive():
+            return f"{printer.need('barrier_arrive')}({barrier(statement.barriers, statement.index)});"
+        case ExpectBytes():
+            return f"{printer.need('barrier_expect')}({barrier(statement.barriers, statement.index)}, {printer.value(statement.bytes)});"
+        case WaitBarrier():
+            return f"{printer.need('barrier_wait')}({barrier(statement.barriers, statement.index)}, {printer.value(statement.parity)});"
+        case TensorCopy(is_store=False):
+            return _box_load(printer, statement)
+        case AsyncProduct():
+            return _group_product(printer, statement)
+        case FenceProducts():
+            return f"{printer.need('products_fence')}();"
+        case CommitProducts():
+            return f"{printer.need('products_commit')}();"
+        case WaitProducts():
+            lines = [f"{printer.need('products_wait')}<{statement.leave}>();"]
+            for buffer in statement.settled:
+                lines.append(f"{printer.need('settled')}<{constant_value(buffer.shape[0])}>({printer.name(buffer)});")
+            return "\n".join(lines)
+        case Budget(registers=registers, is_larger=is_larger):
+            return f"{printer.need('more_registers' if is_larger else 'fewer_registers')}<{registers}>();"
+        case Fence(to="engines"):
+            return f"{printer.need('fence_engines')}();"
+        case Fence(to="barriers"):
+            return f"{printer.need('fence_barriers')}();"
+        case _:
+            return None
+
+
+def _box_load(printer: Printer, node: TensorCopy) -> str:
+    assert node.barriers is not None
+    assert node.index is not None
+    name = printer.need(f"box_load_{len(node.origin)}d")
+    to = f"shared_at + {printer.shared_offset(node.memory, node.memory_index)}"
+    barrier = f"shared_at + {printer.shared_offset(node.barriers, node.index)}"
+    origin = ", ".join(printer.value(o) for o in reversed(node.origin))
+    return f"{name}({to}, {printer.own_name(node.box, map_name(node.box))}, {barrier}, {origin});"
+
+
+def _group_product(printer: Printer, node: AsyncProduct) -> str:
+    form, a, b = node.form, node.a, node.b
+    assert isinstance(a, SharedOperand)
+    kinds = form.name.split(".")[1:]
+    name = printer.need(f"group_product_n{form.n}_{'_'.join(kinds)}_{int(not a.is_k_contiguous)}{int(not b.is_k_contiguous)}")
+    sums = f"{printer.name(node.c.buffer.root)} + {printer.value(node.c.start)}"
+    is_cleared = constant_value(node.clear)
+    adds = f"!({printer.value(node.clear)})" if is_cleared is None else str(int(not is_cleared))
+    return f"{name}({sums}, {_descriptor(printer, a)}, {_descriptor(printer, b)}, {adds});"
+
+
+def _descriptor(printer: Printer, operand: SharedOperand) -> str:
+    """Bits 0-13 the address, 16-29 the distance of slabs, 32-45 that of groups of 8 rows, all in units of 16 bytes; 62-63 the swizzle.
+    Slabs are at a distance only where rows run along m or n: within a slab of k one instruction does not leave it."""
+    leading = 1 if operand.is_k_contiguous else operand.span_bytes >> 4
+    layout = leading << 16 | operand.row_group_bytes >> 4 << 32 | _SWIZZLE_CODES[operand.swizzle_bytes] << 62
+    at = f"shared_at + {printer.shared_offset(operand.buffer, operand.start)}"
+    text = f"{printer.need('matrix')}({at}, {layout:#x}ull)"
+    return f"{text} + {operand.advance >> 4}" if operand.advance else text

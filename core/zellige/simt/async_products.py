@@ -1,0 +1,118 @@
+"""Products that groups of warps start and wait for: operands stay in shared memory, sums in registers.
+
+In: a Gemm with its warps and the context. Out: its statements: a fence for the registers of the sums, a product for each block and each
+step of k, and the end of the group. Groups finish in the order in which they were started, so a wait says how many may be left.
+"""
+
+from __future__ import annotations
+
+from zellige.diagnostics import InternalError
+from zellige.ir.expr import BOOL, Binary, Buffer, Const, Expr, Region
+from zellige.ir.stmt import Gemm
+from zellige.simt import elements
+from zellige.simt.context import Context
+from zellige.simt.distribution import added, number, times
+from zellige.simt.homes import RegisterHome, SharedHome
+from zellige.simt.ir import (
+    WARP,
+    AsyncProduct,
+    CommitProducts,
+    FenceProducts,
+    Registers,
+    SharedOperand,
+    WaitProducts,
+)
+from zellige.simt.products import sizes
+from zellige.simt.warps import WarpTiling
+
+ROWS = 8
+
+
+def start(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
+    """The product as a group of its own."""
+    _, _, k = sizes(gemm)
+    form = tiling.form
+    home = ctx.homes.get(gemm.c.buffer.root)
+    if not isinstance(home, RegisterHome) or home.distribution.digits != tiling.accumulator.digits:
+        raise InternalError(f"the sums of {gemm.c.buffer.name} are not where the product keeps them")
+    reads = [r.buffer.root for r in (gemm.a, gemm.b) if ctx.is_shared_by_lanes(r.buffer.root)]
+    ctx.code.touch(reads=reads, engine_reads=[r.buffer.root for r in (gemm.a, gemm.b)], span=gemm.span)
+    group = WARP if tiling.form.warps == 1 else Binary(op="truncdiv", left=WARP, right=number(form.warps))
+    first_row = times(group, tiling.row_tiles * form.m)
+    a_is_k_inner, b_is_k_inner = not gemm.transpose_a, gemm.transpose_b
+    a = _operand(ctx, gemm.a, first_row if tiling.rows > 1 else number(0), is_k_inner=a_is_k_inner)
+    b = _operand(ctx, gemm.b, number(0), is_k_inner=b_is_k_inner)
+    clear = elements.value_of(ctx, gemm.clear)
+    ctx.code.emit(FenceProducts(span=gemm.span))
+    for step in range(k // form.k):
+        cleared = clear if step == 0 else Const(value=False, dtype=BOOL)
+        for i in range(tiling.row_tiles):
+            for j in range(tiling.column_tiles):
+                place = (i * tiling.column_tiles + j) * form.c_layout.registers
+                ctx.code.emit(
+                    AsyncProduct(
+                        form=form, a=a.part(i * form.m, step * form.k), b=b.part(j * form.n, step * form.k),
+                        c=Registers(buffer=home.memory, start=number(place)), clear=cleared, span=gemm.span,
+                    )
+                )  # fmt: skip
+    ctx.code.emit(CommitProducts(span=gemm.span))
+
+
+def wait(ctx: Context, leave: int, sums: tuple[Buffer, ...], span: object) -> None:
+    """Until at most ``leave`` groups are unfinished; with none left, ``sums`` hold their values."""
+    ctx.code.emit(WaitProducts(leave=leave, settled=() if leave else sums, span=span))  # type: ignore[arg-type]
+
+
+class _Operand:
+    """An operand of this group of warps: element ``start`` of its tile, and how parts of it follow in bytes."""
+
+    def __init__(self, home: SharedHome, buffer: Buffer, start: Expr, *, is_k_inner: bool) -> None:
+        swizzle = home.swizzle
+        size = buffer.dtype.bytes
+        if swizzle is None or not home.slab:
+            raise InternalError(f"{buffer.name} is not stored for engines")
+        self._span = home.slab * size
+        self._slab_bytes = home.slab_elements * size
+        self._size = size
+        self._is_k_inner = is_k_inner
+        self._buffer = home.memory
+        self._start = start
+
+    def part(self, outer: int, k: int) -> SharedOperand:
+        """From row ``outer`` of m or n and step ``k`` on."""
+        row, column = (outer, k) if self._is_k_inner else (k, outer)
+        slab, within = divmod(column * self._size, self._span)
+        return SharedOperand(
+            buffer=self._buffer, start=self._start, advance=slab * self._slab_bytes + row * self._span + within,
+            is_k_contiguous=self._is_k_inner, swizzle_bytes=self._span, row_group_bytes=ROWS * self._span,  # type: ignore[arg-type]
+            span_bytes=self._slab_bytes,
+        )  # fmt: skip
+
+
+def _operand(ctx: Context, region: Region, first_row: Expr, *, is_k_inner: bool) -> _Operand:
+    root = region.buffer.root
+    home = ctx.homes.get(root)
+    if not isinstance(home, SharedHome):
+        raise InternalError(f"{root.name} is no operand in shared memory")
+    terms: list[Expr] = []
+    slot = ctx.slots.get(root)
+    if home.slots > 1 and slot is not None:
+        terms.append(Binary(op="mul", left=slot, right=number(home.slot_elements)))
+    # rows of m stand below each other, or beside each other in slabs: a group's rows are whole slabs or lie within one
+    if is_k_inner:
+        terms.append(times(first_row, home.slab))
+    else:
+        terms.append(_along_slabs(first_row, home))
+    return _Operand(home, region.buffer, ctx.value("operand", added(terms)), is_k_inner=is_k_inner)
+
+
+def _along_slabs(column: Expr, home: SharedHome) -> Expr:
+    if isinstance(column, Const):
+        which, rest = divmod(int(column.value), home.slab)
+        return number(which * home.slab_elements + rest)
+    slab = number(home.slab)
+    which = Binary(op="truncdiv", left=column, right=slab)
+    rest = Binary(op="truncmod", left=column, right=slab)
+    return added((times(which, home.slab_elements), rest))
+
+

@@ -1,0 +1,59 @@
+"""A pass of the stage "sync": launches whose products run beside the lanes get roles of their own, where the family lowers them.
+
+In: a plan made without roles. Out: the same plan, or launches planned anew for what the machine can do beyond (a producer that asks for
+boxes, consumers that start products), each with the decision and its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
+from zellige.plan.planner import plan
+from zellige.plugin.contract import Capabilities
+from zellige.simt.lower import LaunchLowering
+from zellige.simt.machine import LaneMachine
+from zellige.simt.roles import why_not_lowered
+
+QUESTION = "do parts of the block run programs of their own?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChooseRoles:
+    """``capabilities`` with roles, and the machine to lower for. ``refused``: why the user's options rule them out (None: they do not)."""
+
+    capabilities: Capabilities
+    machine: LaneMachine
+    refused: str | None = None
+    name: str = "choose-roles"
+
+    def __call__(self, planned: PlannedKernel) -> PlannedKernel:
+        if self.refused is not None:
+            return _with_decisions(planned, self.refused)
+        richer = plan(planned.kernel, self.capabilities)
+        launches = []
+        for index, (plain, rich) in enumerate(zip(planned.launches, richer.launches)):
+            reason = self._why_plain(planned, rich, index)
+            launches.append(_decided(plain, "no", reason) if reason is not None else _decided(rich, "yes", _PRODUCTS_BESIDE))
+        return replace(planned, launches=tuple(launches))
+
+    def _why_plain(self, planned: PlannedKernel, rich: PlannedLaunch, index: int) -> str | None:
+        """Why the launch keeps its plan of one role."""
+        if len(rich.roles) == 1:
+            return next((d.because for d in rich.decisions if d.question == "which roles does a block have?"), "one role does it all")
+        units = {unit.name for unit in self.capabilities.matmul if unit.is_asynchronous}
+        if not any(choice.unit in units for choice in rich.choices):
+            return "none of its products runs beside the lanes"
+        return why_not_lowered(rich, LaunchLowering(planned.kernel, rich, self.machine, index, synchronises=True))
+
+
+_PRODUCTS_BESIDE = "its products and copies run beside the lanes that ask for them"
+
+
+def _decided(launch: PlannedLaunch, chosen: str, because: str) -> PlannedLaunch:
+    decision = Decision(question=QUESTION, chosen=chosen, because=because)
+    return replace(launch, decisions=(*launch.decisions, decision))
+
+
+def _with_decisions(planned: PlannedKernel, because: str) -> PlannedKernel:
+    return replace(planned, launches=tuple(_decided(launch, "no", because) for launch in planned.launches))

@@ -1,0 +1,239 @@
+"""Tiles that engines read and write: asynchronous products and copies of boxes, and how shared memory stores tiles for them.
+
+In: a planned launch of several roles and a machine. Out: :class:`EngineTiles`: the warps of each asynchronous product, the boxes of each
+copy, the storage of each tile that an engine touches; or the reason why the family does not lower the launch (:class:`NotLowered`).
+
+A tile for engines stands in slabs of columns as wide as the widest swizzle span that divides its rows: 128, 64 or 32 bytes, swizzled over
+them. Box copies write that order and products read it with either dimension as k, so one storage serves every operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal
+
+from zellige.dtypes import DType
+from zellige.ir.expr import Buffer, Region, constant_value
+from zellige.ir.stmt import Copy, Gemm, StmtNode
+from zellige.ir.traverse import walk
+from zellige.plan.nodes import Acquire, Channel, Issue, PlannedLaunch, Put, Role, Slotted, Turn
+from zellige.simt.distribution import Digit, Distribution
+from zellige.simt.ir import ProductForm, TensorBox
+from zellige.simt.machine import LaneMachine
+from zellige.simt.warps import WarpTiling
+
+Span = Literal[32, 64, 128]
+SPANS: tuple[Span, ...] = (128, 64, 32)
+ATOM_ROWS = 8
+"""Rows after which a swizzle repeats."""
+
+SLOT_ALIGNMENT = 1024
+"""Bytes: where the widest swizzle begins anew."""
+
+
+class NotLowered(Exception):
+    """Why a launch of several roles is not lowered: a reason for a decision, never an error of the user's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStorage:
+    """How a tile of ``rows`` x ``columns`` stands in shared memory: slabs of ``slab`` columns, swizzled over ``span`` bytes."""
+
+    rows: int
+    columns: int
+    slab: int
+    span: Span
+
+    @property
+    def slab_elements(self) -> int:
+        return self.rows * self.slab
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxes:
+    """A copy as boxes of one shape: a slab each."""
+
+    box: TensorBox
+    slabs: int
+    bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineTiles:
+    """``tilings`` and ``boxes`` by the identity of the operation."""
+
+    tilings: dict[int, WarpTiling] = field(default_factory=dict)
+    boxes: dict[int, Boxes] = field(default_factory=dict)
+    storage: dict[Buffer, EngineStorage] = field(default_factory=dict)
+
+
+def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
+    """What the engines do in a launch. Raises NotLowered."""
+    found = EngineTiles()
+    choices = {id(c.operation): c for c in planned.choices}
+    for role in planned.roles:
+        warps = role.lanes * role.count // machine.lanes
+        for statement in operations_of(role.body):
+            choice = choices.get(id(statement))
+            match statement:
+                case Gemm() if choice is not None and choice.unit in machine.products:
+                    form = machine.products[choice.unit]
+                    if form.is_asynchronous:
+                        found.tilings[id(statement)] = _tiling(statement, form, warps)
+                        for region in (statement.a, statement.b):
+                            _store(found, region)
+                case Turn():
+                    raise NotLowered("turns between its roles are not lowered")
+                case _:
+                    pass
+        for copy in _issued_copies(role):
+            choice = choices.get(id(copy))
+            if choice is None or not machine.box_copy or choice.mechanism != machine.box_copy:
+                if any(c.is_transaction and copy.dst.buffer.root in {b.root for b in c.buffers} for c in planned.channels):
+                    raise NotLowered(f"the copy to {copy.dst.buffer.name} is none of boxes")
+                continue
+            _store(found, copy.dst)
+            found.boxes[id(copy)] = _boxes(copy, found.storage[copy.dst.buffer.root], machine)
+        _check_puts(role)
+    return found
+
+
+def operations_of(body: Sequence[object]) -> Iterator[StmtNode]:
+    """The statements of a role, those inside Issue and Slotted as themselves."""
+    for statement in body:
+        for node in walk(statement):  # type: ignore[arg-type]
+            if isinstance(node, StmtNode) and not isinstance(node, (Issue, Slotted)):
+                yield node
+
+
+def _issued_copies(role: Role) -> Iterator[Copy]:
+    for statement in role.body:
+        for node in walk(statement):
+            if isinstance(node, Issue) and isinstance(node.operation, Copy):
+                yield node.operation
+
+
+def _check_puts(role: Role) -> None:
+    """That what is issued for a slot is issued whenever the slot is put: bytes that never come are waited for for ever."""
+    pending: list[Sequence[object]] = [role.body]
+    while pending:
+        body = pending.pop()
+        open_channels: set[Channel] = set()
+        for statement in body:
+            match statement:
+                case Acquire(channel=channel):
+                    open_channels.add(channel)
+                case Put(channel=channel):
+                    open_channels.discard(channel)
+                case Issue(operation=Copy() as copy) if copy.dst.buffer.root.space == "shared":
+                    if not any(copy.dst.buffer.root in (b.root for b in channel.buffers) for channel in open_channels):
+                        raise NotLowered(f"the copy to {copy.dst.buffer.name} stands deeper than the slot that it fills")
+                case StmtNode():
+                    pending.extend(getattr(statement, name) for name in type(statement).BODIES)
+                case _:
+                    pass
+
+
+# ---- storage ----
+
+
+def _store(found: EngineTiles, region: Region) -> None:
+    root = region.buffer.root
+    if root.space != "shared":
+        raise NotLowered(f"{root.name} is an operand in registers")
+    shape = _whole(region)
+    rows, columns = prod(shape[:-1]), shape[-1]
+    size = root.dtype.bytes
+    span = next((s for s in SPANS if columns * size % s == 0), None)
+    if root.dtype.storage_bits % 8 or span is None:
+        raise NotLowered(f"rows of {root.name} are no multiple of 32 bytes")
+    if rows % ATOM_ROWS:
+        raise NotLowered(f"{root.name} has {rows} rows, no multiple of {ATOM_ROWS}")
+    found.storage[root] = EngineStorage(rows=rows, columns=columns, slab=span // size, span=span)
+
+
+def _whole(region: Region) -> tuple[int, ...]:
+    """The extents of a region that is all of its tile. Raises NotLowered where it is not."""
+    buffer = region.buffer
+    extents = [constant_value(e) for e in region.extents]
+    is_whole = (
+        buffer.alias is None
+        and all(constant_value(o) == 0 for o in region.offsets)
+        and all(e is not None and e == constant_value(s) for e, s in zip(extents, buffer.shape))
+    )
+    if not is_whole:
+        raise NotLowered(f"a part of {buffer.name} is used")
+    return tuple(int(e or 0) for e in extents)
+
+
+# ---- copies ----
+
+
+def _boxes(copy: Copy, storage: EngineStorage, machine: LaneMachine) -> Boxes:
+    """A copy from global memory as boxes of whole columns of the tile's slabs."""
+    source = copy.src
+    extents = [constant_value(e) for e in source.extents]
+    if any(e is None for e in extents) or source.buffer.alias is not None or source.buffer.root.space != "global":
+        raise NotLowered(f"the copy from {source.buffer.name} has no constant extents")
+    sizes = [int(e or 0) for e in extents]
+    wanted = [e for e in _whole(copy.dst) if e != 1]
+    if [e for e in sizes if e != 1] != wanted or sizes[-1] != storage.columns:
+        raise NotLowered(f"the copy to {copy.dst.buffer.name} changes the order of its dimensions")
+    box = (*sizes[:-1], storage.slab)
+    if len(box) > machine.box_rank or max(box) > machine.box_extent or len(box) < 2:
+        raise NotLowered(f"a box of {' x '.join(map(str, box))} elements is too large for the copy engine")
+    tensor = TensorBox(tensor=source.buffer.root, box=box, swizzle_bytes=storage.span)
+    slabs = storage.columns // storage.slab
+    return Boxes(box=tensor, slabs=slabs, bytes=storage.rows * storage.columns * source.buffer.dtype.bytes)
+
+
+# ---- products ----
+
+
+def _tiling(gemm: Gemm, form: ProductForm, warps: int) -> WarpTiling:
+    """Groups of warps below each other, each with all columns."""
+    m, n, k = (constant_value(e) for e in (gemm.c.extents[-2], gemm.c.extents[-1], gemm.a.extents[-2 if gemm.transpose_a else -1]))
+    if m is None or n is None or k is None or gemm.metadata is not None or gemm.scale_a is not None or gemm.scale_b is not None:
+        raise NotLowered("a product of sizes that are not constant")
+    m, n, k = int(m), int(n), int(k)
+    groups = warps // form.warps
+    if warps % form.warps or m % (form.m * groups) or n % form.n or k % form.k:
+        raise NotLowered(f"a product of {m} x {n} x {k} is no whole number of {form.m} x {form.n} x {form.k} for {groups} groups of warps")
+    _whole(gemm.c)
+    if gemm.c.buffer.root.space != "fragment" or gemm.c.buffer.dtype != form.c or len(gemm.c.extents) != 2:
+        raise NotLowered(f"{gemm.c.buffer.name} does not hold the sums of the product as they are")
+    tiles = _column_tiles(n, gemm.b.buffer.dtype, is_k_inner=gemm.transpose_b)
+    return WarpTiling(form=widened(form, n // tiles), rows=groups, columns=1, row_tiles=m // (form.m * groups), column_tiles=tiles)
+
+
+def _column_tiles(n: int, dtype: DType, *, is_k_inner: bool) -> int:
+    """In how many equal parts the columns are multiplied: as few as possible; a part of columns that stand in slabs is whole slabs."""
+    size = dtype.bytes
+    slab = next((s // size for s in SPANS if n * size % s == 0), n)
+    for tiles in range(1, n // 8 + 1):
+        width = n // tiles
+        if n % tiles == 0 and width <= 256 and width % 8 == 0 and (is_k_inner or tiles == 1 or width % slab == 0):
+            return tiles
+    raise NotLowered(f"{n} columns are no whole number of products")
+
+
+def widened(form: ProductForm, n: int) -> ProductForm:
+    """The asynchronous product of ``n`` columns: more registers of sums, each 8 columns as those of the least form."""
+    c = form.c_layout
+    more = Digit(source="register", divisor=c.registers, radix=n // form.n, dimension=1, stride=form.n)
+    digits = (*c.digits, more) if n > form.n else c.digits
+    order = {"register": 0, "lane": 1, "warp": 2}
+    ordered = tuple(sorted(digits, key=lambda d: (order[d.source], d.divisor)))
+    b_layout = Distribution(shape=(form.k, n), digits=_columns(form.b_layout, n // form.n, form.n))
+    return replace(form, n=n, c_layout=Distribution(shape=(form.m, n), digits=ordered), b_layout=b_layout)
+
+
+def _columns(layout: Distribution, count: int, stride: int) -> tuple[Digit, ...]:
+    if count == 1:
+        return layout.digits
+    more = Digit(source="register", divisor=layout.registers, radix=count, dimension=1, stride=stride)
+    registers = [d for d in layout.digits if d.source == "register"]
+    return (*registers, more, *(d for d in layout.digits if d.source != "register"))
+

@@ -1,0 +1,286 @@
+"""Blocks of several roles: each role is the program of some of the block's warps.
+
+In: a launch of several roles. Out: its function: the barriers of the channels are made, the warps part by their number, and each role runs
+its body with lanes counted from its own first. Roles that compute come first, so that their warps keep the block's numbers.
+
+Where the branches part is uniform in a warp, since the number of a warp is; inside a role a barrier joins the role's lanes only. A role
+that asks for boxes and nothing else is run by one of its lanes. Budgets of registers are taken as the role begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from zellige.diagnostics import InternalError
+from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
+from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
+from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
+from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role
+from zellige.simt import channels, control, role_channels
+from zellige.simt.code import Code, with_barriers
+from zellige.simt.context import ChannelBarriers, Context
+from zellige.simt.distribution import number
+from zellige.simt.engine_tiles import EngineTiles, NotLowered, engine_tiles, operations_of
+from zellige.simt.homes import RegisterHome
+from zellige.simt.ir import THREAD, WARP, BoxMap, Budget, Comment, Fence, Function, NamedBarrier, TensorCopy, WaitBarrier
+from zellige.simt.solve import Solution, Solver
+
+if TYPE_CHECKING:
+    from zellige.simt.lower import LaunchLowering
+
+_STRUCTURE = (Alloc, Assume, Bind, For, If)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A role with the warps that run it: ``lanes`` in all, from warp ``first`` of the block on; ``number`` of its barrier."""
+
+    role: Role
+    first: int
+    lanes: int
+    number: int
+    is_one_lane: bool
+    solution: Solution
+    tilings: dict[int, Any]
+
+
+def why_not_lowered(planned: PlannedLaunch, lowering: LaunchLowering) -> str | None:
+    """Why the launch's roles are not lowered; None where they are."""
+    try:
+        _checked_tiles(planned, lowering)
+    except NotLowered as reason:
+        return str(reason)
+    return None
+
+
+def lower_roles(lowering: LaunchLowering) -> Function:
+    """The function of a launch of several roles."""
+    planned, machine = lowering.planned, lowering.machine
+    try:
+        tiles = _checked_tiles(planned, lowering)
+    except NotLowered as reason:
+        raise InternalError(f"a launch of several roles was chosen and is not lowered: {reason}") from reason
+    parts = _parts(lowering, tiles)
+    threads = sum(part.lanes for part in parts)
+    shared = {buffer: why for part in parts for buffer, why in part.solution.shared.items()}
+    base = lowering.context(Solution(), {}, threads, has_lanes=False)
+    params = lowering.parameters(base)
+    lowering.shared_tiles(base, shared, tiles.storage)
+    barriers = role_channels.make_barriers(planned, machine.lanes)
+    made, base.shared_bytes = role_channels.memories_of(barriers, base.shared_bytes)
+    base.memories.extend(made)
+    bodies: list[tuple[Any, ...]] = []
+    for part in parts:
+        bodies.append(_body(lowering, base, part, tiles, barriers))
+    body = _together(lowering, parts, bodies, barriers)
+    boxes = {node.box: None for statement in body for node in walk(statement) if isinstance(node, TensorCopy)}
+    has_budgets = any(part.role.registers is not None for part in parts)
+    return lowering.finished(
+        base, Solution(shared=shared), (*params, *(BoxMap(box=box) for box in boxes)), body, min_blocks=1 if has_budgets else None
+    )
+
+
+def _checked_tiles(planned: PlannedLaunch, lowering: LaunchLowering) -> EngineTiles:
+    tiles = engine_tiles(planned, lowering.machine)
+    boxed = {id(node) for node in _boxed(planned, tiles)}
+    for channel in planned.channels:
+        if not channel.is_transaction:
+            continue
+        roots = {b.root for b in channel.buffers}
+        for role in planned.roles:
+            if role.name not in channel.producers:
+                continue
+            for statement in operations_of(role.body):
+                written = {r.buffer.root for r in statement.writes()}
+                if written & roots and id(statement) not in boxed:
+                    raise NotLowered(f"lanes and boxes write the slots of {channel.name}")
+    _check_registers(planned, lowering)
+    return tiles
+
+
+def _boxed(planned: PlannedLaunch, tiles: EngineTiles) -> list[StmtNode]:
+    return [s for role in planned.roles for s in operations_of(role.body) if id(s) in tiles.boxes]
+
+
+def _check_registers(planned: PlannedLaunch, lowering: LaunchLowering) -> None:
+    """Budgets pass on what the block was given at its launch: more would be waited for for ever."""
+    roles = planned.roles
+    if all(role.registers is None for role in roles):
+        return
+    lanes = sum(role.lanes * role.count for role in roles)
+    given = given_registers(lowering, lanes)
+    wanted = sum(role.lanes * role.count * (role.registers or given) for role in roles)
+    if wanted > given * lanes:
+        raise NotLowered(f"its budgets take {wanted} registers and the block is given {given * lanes}")
+
+
+def given_registers(lowering: LaunchLowering, lanes: int) -> int:
+    """The registers that each lane of a block of so many has at its launch."""
+    file = lowering.machine.capabilities.registers
+    if file is None or not file.per_block or not file.per_lane:
+        raise NotLowered("the target does not say how many registers a block has")
+    step = max(1, file.step)
+    return min(file.per_block // lanes // step * step, -(-file.per_lane // step) * step)
+
+
+# ---- who runs what ----
+
+
+def _parts(lowering: LaunchLowering, tiles: EngineTiles) -> list[_Part]:
+    """The roles in the order of their warps: those that compute first."""
+    roles = sorted(lowering.planned.roles, key=lambda role: _asks_only(role, tiles))
+    parts: list[_Part] = []
+    first = 0
+    for place, role in enumerate(roles):
+        lanes = role.lanes * role.count
+        warps = lanes // lowering.machine.lanes
+        tilings = lowering.tilings(role, warps, tiles)
+        alone = replace(lowering.planned, roles=(role,))
+        solution = Solver(alone, tilings, lanes=lowering.machine.lanes, warps=warps).solve()
+        parts.append(
+            _Part(
+                role=role, first=first, lanes=lanes, number=place + 1, is_one_lane=_asks_only(role, tiles), solution=solution,
+                tilings=tilings,
+            )
+        )  # fmt: skip
+        first += warps
+    return parts
+
+
+def _asks_only(role: Role, tiles: EngineTiles) -> bool:
+    """Whether a role does nothing but ask for boxes."""
+    return all(
+        id(s) in tiles.boxes or isinstance(s, _STRUCTURE) or not (s.reads() or s.writes()) for s in operations_of(role.body)
+    ) and any(isinstance(s, Copy) for s in operations_of(role.body))
+
+
+def _body(
+    lowering: LaunchLowering, base: Context, part: _Part, tiles: EngineTiles, barriers: dict[Channel, ChannelBarriers]
+) -> tuple[Any, ...]:
+    """The statements of a role, its lanes and warps counted in the block."""
+    role, planned = part.role, lowering.planned
+    ctx = replace(
+        base, threads=part.lanes, homes=dict(base.homes), maps=dict(part.solution.maps), code=Code(), scope=base.scope.inner(),
+        tilings=part.tilings, as_maps=dict(part.solution.as_maps), channels={}, slots={}, boxes=tiles.boxes,
+        bytes_a_slot=_bytes_a_slot(planned, tiles), read_by_engines=_read_by_engines(planned, part), is_one_lane=part.is_one_lane,
+    )  # fmt: skip
+    lowering.head(ctx)
+    role_channels.declare(ctx, role, [c for c in planned.channels if c.scope != "role"], barriers)
+    channels.declare(ctx, tuple(c for c in planned.channels if c.scope == "role" and role.name in c.producers))
+    lowering.fragments(ctx, part.solution)
+    _declare_tiles(lowering, ctx, role)
+    ctx.sums_of.update(_sums(ctx, role))
+    with ctx.code.nested() as inner:
+        control.emit_body(ctx, role.body)
+    if part.is_one_lane:
+        ctx.code.emit(If(condition=Compare(op="eq", left=THREAD, right=number(0)), then=tuple(inner)))
+    else:
+        ctx.code.emit(*inner)
+    base.shared_bytes, base.serial = ctx.shared_bytes, ctx.serial
+    lowering.close_scratch(ctx)
+    base.shared_bytes = ctx.shared_bytes
+    placed = with_barriers(ctx.code.statements)
+    return tuple(_in_block(statement, part, lowering.machine.lanes) for statement in placed)
+
+
+def _declare_tiles(lowering: LaunchLowering, ctx: Context, role: Role) -> None:
+    """The tiles in registers that a role uses, which its body does not declare."""
+    used: set[Buffer] = set()
+    declared: set[Buffer] = set()
+    for statement in role.body:
+        for node in walk(statement):
+            buffer = getattr(node, "buffer", None)
+            if isinstance(node, Alloc):
+                declared.add(node.buffer)
+            elif isinstance(buffer, Buffer):
+                used.add(buffer.root)
+    for node in walk(lowering.planned.launch):
+        if isinstance(node, Alloc) and node.buffer in used - declared:
+            control.emit(ctx, node)
+
+
+def _in_block(statement: Any, part: _Part, lanes: int) -> Any:
+    """A statement of a role with its barriers among the role's lanes and its lanes counted in the block."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Barrier) and node.scope == "block":
+            if part.lanes == lanes:
+                return Barrier(scope="warp", span=node.span)
+            return NamedBarrier(number=number(part.number), lanes=part.lanes, span=node.span)
+        if isinstance(node, For) and isinstance(node.kind, Serial) and any(isinstance(s, WaitBarrier) for s in node.body):
+            return rebuilt(node, kind=Unrolled(factor=1))  # it waits in each iteration: more text would not make it faster
+        return node
+
+    changed = rewrite(statement, visit)
+    if part.first == 0:
+        return changed
+    places: dict[Var, Expr] = {
+        WARP: Binary(op="sub", left=WARP, right=number(part.first)),
+        THREAD: Binary(op="sub", left=THREAD, right=number(part.first * lanes)),
+    }
+    return substitute(changed, places)
+
+
+def _sums(ctx: Context, role: Role) -> dict[Any, tuple[Buffer, ...]]:
+    """The registers in which the products of each token add up."""
+    found: dict[Any, dict[Buffer, None]] = {}
+    for statement in role.body:
+        for node in walk(statement):
+            if isinstance(node, Issue) and isinstance(node.operation, Gemm):
+                home = ctx.homes[node.operation.c.buffer.root]
+                assert isinstance(home, RegisterHome)
+                found.setdefault(node.token, {})[home.memory] = None
+    return {token: tuple(buffers) for token, buffers in found.items()}
+
+
+def _bytes_a_slot(planned: PlannedLaunch, tiles: EngineTiles) -> dict[Channel, int]:
+    copies = [s for s in _boxed(planned, tiles) if isinstance(s, Copy)]
+    found: dict[Channel, int] = {}
+    for channel in planned.channels:
+        for buffer in channel.buffers:
+            mine = {id(c): tiles.boxes[id(c)].bytes for c in copies if c.dst.buffer.root is buffer.root}
+            found[channel] = found.get(channel, 0) + (next(iter(mine.values())) if mine else 0)
+    return found
+
+
+def _read_by_engines(planned: PlannedLaunch, part: _Part) -> frozenset[Channel]:
+    """The channels whose tiles this role hands to asynchronous products and reads nowhere else."""
+    found = []
+    for channel in planned.channels:
+        roots = {b.root for b in channel.buffers}
+        readers = [s for s in operations_of(part.role.body) if _reads(s) & roots]
+        if roots and all(id(s) in part.tilings and part.tilings[id(s)].form.is_asynchronous for s in readers):
+            found.append(channel)
+    return frozenset(found)
+
+
+def _reads(statement: StmtNode) -> set[Buffer]:
+    if isinstance(statement, (For, If)):
+        return set()
+    loads = {node.buffer.root for node in walk(statement) if isinstance(node, Load)}
+    return loads | {r.buffer.root for r in statement.reads()}
+
+
+def _together(
+    lowering: LaunchLowering, parts: Sequence[_Part], bodies: Sequence[tuple[Any, ...]], barriers: dict[Channel, ChannelBarriers]
+) -> tuple[Any, ...]:
+    """The barriers, then each role in its branch."""
+    makes = (*role_channels.inits(barriers), Fence(to="barriers"))
+    head: list[Any] = [If(condition=Compare(op="eq", left=THREAD, right=number(0)), then=makes), Barrier(scope="block")]
+    lanes = sum(part.lanes for part in parts)
+    given = given_registers(lowering, lanes) if any(part.role.registers is not None for part in parts) else 0
+    rest: tuple[Any, ...] = ()
+    for place in range(len(parts) - 1, -1, -1):
+        part = parts[place]
+        opening: list[Any] = [Comment(text=f"{part.role.name}: {part.lanes} of {lanes} lanes")]
+        if part.role.registers is not None:
+            opening.append(Budget(registers=part.role.registers, is_larger=part.role.registers > given))
+        body = (*opening, *bodies[place])
+        if place == len(parts) - 1:
+            rest = body
+        else:
+            rest = (If(condition=Compare(op="lt", left=WARP, right=number(parts[place + 1].first)), then=body, otherwise=rest),)
+    return (*head, *rest)
+

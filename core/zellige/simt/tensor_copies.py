@@ -1,0 +1,44 @@
+"""Copies of boxes: one lane asks the copy engine, which brings whole slabs of a tile and tells a barrier.
+
+In: a copy with its boxes and the context. Out: its statements. Parts of a box outside the tensor arrive as zeros, so that no lane tests
+anything; the barrier counts the bytes of whole boxes.
+"""
+
+from __future__ import annotations
+
+from zellige.diagnostics import InternalError
+from zellige.ir.expr import INT32, Binary, Cast, Expr
+from zellige.ir.stmt import Copy
+from zellige.simt import elements
+from zellige.simt.context import Context
+from zellige.simt.distribution import added, number
+from zellige.simt.engine_tiles import Boxes
+from zellige.simt.homes import SharedHome
+from zellige.simt.ir import TensorCopy
+
+
+def emit(ctx: Context, copy: Copy, boxes: Boxes) -> None:
+    """The boxes of a copy to the slot at hand, which complete on the barrier of that slot."""
+    root = copy.dst.buffer.root
+    home = ctx.homes.get(root)
+    channel = next((c for c in ctx.channels if any(b.root is root for b in c.buffers)), None)
+    state = ctx.channels[channel] if channel is not None else None
+    if not isinstance(home, SharedHome) or state is None or state.barriers is None:
+        raise InternalError(f"the boxes for {root.name} have no barrier to complete on")
+    origin = tuple(_coordinate(ctx, o) for o in copy.src.offsets)
+    for slab in range(boxes.slabs):
+        last = origin[-1] if slab == 0 else Binary(op="add", left=origin[-1], right=number(slab * home.slab))
+        at: Expr = number(slab * home.slab_elements)
+        if home.slots > 1:
+            at = added((Binary(op="mul", left=state.acquired_slot, right=number(home.slot_elements)), at))
+        asked = TensorCopy(
+            box=boxes.box, origin=(*origin[:-1], last), memory=home.memory, memory_index=at, barriers=state.barriers.full,
+            index=state.acquired_slot, span=copy.span,
+        )  # fmt: skip
+        with ctx.when(ctx.asking_lane, copy.span):
+            ctx.code.emit(asked)
+
+
+def _coordinate(ctx: Context, offset: Expr) -> Expr:
+    value = elements.value_of(ctx, offset)
+    return ctx.value("from", value if value.dtype == INT32 else Cast(value=value, dtype=INT32))
