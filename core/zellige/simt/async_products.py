@@ -108,8 +108,7 @@ def _operand(ctx: Context, region: Region, first_row: Expr, *, is_k_inner: bool)
 
 def _along_slabs(column: Expr, home: SharedHome) -> Expr:
     if isinstance(column, Const):
-        which, rest = divmod(int(column.value), home.slab)
-        return number(which * home.slab_elements + rest)
+        return number(int(column.value) // home.slab * home.slab_elements + int(column.value) % home.slab)
     slab = number(home.slab)
     which = Binary(op="truncdiv", left=column, right=slab)
     rest = Binary(op="truncmod", left=column, right=slab)

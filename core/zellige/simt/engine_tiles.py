@@ -97,7 +97,19 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
             _store(found, copy.dst)
             found.boxes[id(copy)] = _boxes(copy, found.storage[copy.dst.buffer.root], machine)
         _check_puts(role)
+    for role in planned.roles:
+        for statement in operations_of(role.body):
+            if isinstance(statement, Copy) and statement.src.buffer.root.space == "global" and id(statement) not in found.boxes:
+                if statement.dst.buffer.root in found.storage:
+                    raise NotLowered(_why_no_boxes(statement, planned))
     return found
+
+
+def _why_no_boxes(copy: Copy, planned: PlannedLaunch) -> str:
+    question = f"how is {copy.src.buffer.name} copied to {copy.dst.buffer.name}?"
+    decision = next((d for d in planned.decisions if d.question == question and d.rejected), None)
+    why = "" if decision is None else f": {decision.rejected[0][0]} {decision.rejected[0][1]}"
+    return f"{copy.dst.buffer.name} is not brought by boxes{why}"
 
 
 def operations_of(body: Sequence[object]) -> Iterator[StmtNode]:

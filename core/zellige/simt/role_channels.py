@@ -19,7 +19,7 @@ from typing import Any
 from zellige.diagnostics import InternalError
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Select, Var
-from zellige.ir.stmt import Assign, Barrier, Bind, If
+from zellige.ir.stmt import Assign, Barrier, Bind
 from zellige.plan.nodes import Acquire, Channel, Get, PlannedLaunch, Put, Release, Role
 from zellige.simt.context import ChannelBarriers, ChannelState, Context
 from zellige.simt.distribution import number
@@ -125,8 +125,8 @@ def _arrive(ctx: Context, barriers: Buffer, slot: Expr | None, statement: Any, *
     assert slot is not None
     if joins:
         ctx.code.emit(Barrier(scope="warp", span=statement.span))
-    arrival = Arrive(barriers=barriers, index=slot, span=statement.span)
-    ctx.code.emit(If(condition=Compare(op="eq", left=LANE, right=number(0)), then=(arrival,), span=statement.span))
+    with ctx.when(Compare(op="eq", left=LANE, right=number(0)), statement.span):
+        ctx.code.emit(Arrive(barriers=barriers, index=slot, span=statement.span))
 
 
 def _wait(barriers: Buffer, slot: Expr, parity: Expr | None, statement: Any) -> WaitBarrier:

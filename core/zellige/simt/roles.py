@@ -267,7 +267,7 @@ def _together(
     lowering: LaunchLowering, parts: Sequence[_Part], bodies: Sequence[tuple[Any, ...]], barriers: dict[Channel, ChannelBarriers]
 ) -> tuple[Any, ...]:
     """The barriers, then each role in its branch."""
-    makes = (*role_channels.inits(barriers), Fence(to="barriers"))
+    makes: tuple[Any, ...] = (*role_channels.inits(barriers), Fence(to="barriers"))
     head: list[Any] = [If(condition=Compare(op="eq", left=THREAD, right=number(0)), then=makes), Barrier(scope="block")]
     lanes = sum(part.lanes for part in parts)
     given = given_registers(lowering, lanes) if any(part.role.registers is not None for part in parts) else 0

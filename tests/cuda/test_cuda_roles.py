@@ -1,0 +1,113 @@
+"""Programs of several roles for sm_90a, compiled without a device: what the machine code and the compiler's log hold."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import zellige
+import zellige.language as T
+from zellige.driver import dump, plan_kernel
+from zellige.target import parse_target
+
+TARGET = "cuda:sm_90a"
+
+
+def product(
+    rows: int = 128, columns: int = 128, depth: int = 64, stages: int = 3, *, sizes: tuple[int, int, int] = (1024, 1024, 512),
+    dtype: str = "bfloat16", transposed: bool = False,
+) -> Any:  # fmt: skip
+    m, n, k = sizes
+
+    @T.prim_func
+    def gemm(
+        A: T.Tensor((m, k), dtype), B: T.Tensor((n, k) if transposed else (k, n), dtype), C: T.Tensor((m, n), dtype),
+    ):  # fmt: skip
+        with T.Kernel(T.ceildiv(n, columns), T.ceildiv(m, rows), threads=128) as (bx, by):
+            a = T.alloc_shared((rows, depth), dtype)
+            b = T.alloc_shared((columns, depth) if transposed else (depth, columns), dtype)
+            c = T.alloc_fragment((rows, columns), "float32")
+            T.clear(c)
+            for s in T.Pipelined(T.ceildiv(k, depth), num_stages=stages):
+                T.copy(A[by * rows, s * depth], a)
+                if transposed:
+                    T.copy(B[bx * columns, s * depth], b)
+                else:
+                    T.copy(B[s * depth, bx * columns], b)
+                T.gemm(a, b, c, transpose_B=transposed)
+            T.copy(c, C[by * rows, bx * columns])
+
+    return gemm
+
+
+def instructions(sass: str) -> Counter[str]:
+    return Counter(re.findall(r"\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)", sass))
+
+
+@pytest.mark.parametrize(
+    ("options", "products", "boxes"),
+    [
+        ({"transposed": True}, 4, 2),
+        ({"columns": 256, "stages": 4}, 4, 1 + 4),
+        ({"columns": 176, "transposed": True, "dtype": "float16"}, 4, 2),
+        ({"columns": 192, "depth": 32}, 2, 1 + 3),
+    ],
+)
+def test_a_pipelined_product_runs_on_the_engines(options: dict[str, Any], products: int, boxes: int) -> None:
+    """The k loop stands twice, its first step apart; copies are as many as slabs; budgets are taken; nothing serialises or spills."""
+    compiled = zellige.compile(product(**options), target=TARGET)
+    found = instructions(compiled.get_asm())
+    assert found["HGMMA"] == 2 * products
+    assert found["UTMALDG"] == boxes
+    assert found["USETMAXREG"] == 2
+    assert found["HMMA"] == found["LDGSTS"] == found["LDL"] == found["STL"] == 0
+    assert found["R2UR"] <= 2
+    log = compiled._default.compiled.log
+    assert "0 bytes spill stores" in log
+    assert not re.search(r"C7\d\d\d", log)
+
+
+def decided(function: Any) -> tuple[int, str, str]:
+    """How many roles the launch has, and the answer about roles with its reason."""
+    (launch,) = plan_kernel(function.kernel, parse_target(TARGET)).launches
+    decision = next(d for d in launch.decisions if d.question == "do parts of the block run programs of their own?")
+    return len(launch.roles), decision.chosen, decision.because
+
+
+def test_roles_are_decided_with_a_reason() -> None:
+    assert decided(product())[:2] == (2, "yes")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dtype": "float32"}, "none of its products runs beside the lanes"),
+        ({"rows": 32}, "a product of 32 x 128 x 64 is no whole number of 64 x 8 x 16"),
+        ({"sizes": (1024, 1024, 500)}, "a is not brought by boxes: cp.async.bulk.tensor needs a pitch of A that is a multiple of 16 bytes"),
+        ({"stages": 1}, "with one version of each tile a producer would only wait"),
+        ({"depth": 8, "transposed": True}, "rows of a are no multiple of 32 bytes"),
+    ],
+)
+def test_other_launches_keep_one_role(options: dict[str, Any], reason: str) -> None:
+    """They run by copy groups and products of warps, as on machines without engines; the decision says why."""
+    roles, chosen, because = decided(product(**options))
+    assert (roles, chosen) == (1, "no")
+    assert reason in because
+
+
+def test_the_other_architectures_are_not_asked() -> None:
+    for target in ("cuda:sm_80", "cuda:sm_90", "cuda:sm_120"):
+        (launch,) = plan_kernel(product().kernel, parse_target(target)).launches
+        assert len(launch.roles) == 1
+        assert not any("programs of their own?" in d.question for d in launch.decisions)
+
+
+def test_the_text_says_which_role_does_what() -> None:
+    text = dump(product().kernel, TARGET, "source")
+    assert "// consumer: 256 of 384 lanes" in text
+    assert "// producer: 128 of 384 lanes" in text
+    assert text.count("const __grid_constant__ TensorMap") == 2
+    assert "__launch_bounds__(384, 1)" in text

@@ -1,0 +1,216 @@
+"""Blocks of several roles in the simulator: exact products for every number of steps, and faults planted in their programs are caught."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import zellige
+import zellige.language as T
+from zellige.diagnostics import InternalError, LaunchError
+from zellige.driver import PIPELINE
+from zellige.ir.expr import Binary
+from zellige.ir.stmt import Assign
+from zellige.ir.traverse import rebuilt, rewrite
+from zellige.passes.runner import run_passes
+from zellige.plan.planner import plan
+from zellige.simt import ir
+from zellige.simt.distribution import number
+from zellige.simt.lower import lower
+from zellige.target import parse_target
+from zellige_cuda.architectures import architecture
+from zellige_cuda.describe import capabilities, lane_machine, role_capabilities
+
+sys.path.insert(0, str(Path(__file__).parent))
+from simulated import run_module, whole_numbers  # noqa: E402
+
+TARGET = "cuda:sm_90a,simulate"
+ARCH = architecture(parse_target("cuda:sm_90a"))
+RICH = role_capabilities(ARCH, capabilities(ARCH, "cuda:sm_90a"))
+
+
+def product(
+    sizes: tuple[int, int, int], tile: tuple[int, int, int] = (64, 32, 32), stages: int = 3, dtype: str = "float16", *,
+    transpose_a: bool = False, transpose_b: bool = False,
+) -> Any:  # fmt: skip
+    (m, n, k), (rows, columns, depth) = sizes, tile
+
+    @T.prim_func
+    def gemm(
+        A: T.Tensor((k, m) if transpose_a else (m, k), dtype),
+        B: T.Tensor((n, k) if transpose_b else (k, n), dtype),
+        C: T.Tensor((m, n), dtype),
+    ):
+        with T.Kernel(T.ceildiv(n, columns), T.ceildiv(m, rows), threads=128) as (bx, by):
+            a = T.alloc_shared((depth, rows) if transpose_a else (rows, depth), dtype)
+            b = T.alloc_shared((columns, depth) if transpose_b else (depth, columns), dtype)
+            c = T.alloc_fragment((rows, columns), "float32")
+            T.clear(c)
+            for s in T.Pipelined(T.ceildiv(k, depth), num_stages=stages):
+                if transpose_a:
+                    T.copy(A[s * depth, by * rows], a)
+                else:
+                    T.copy(A[by * rows, s * depth], a)
+                if transpose_b:
+                    T.copy(B[bx * columns, s * depth], b)
+                else:
+                    T.copy(B[s * depth, bx * columns], b)
+                T.gemm(a, b, c, transpose_A=transpose_a, transpose_B=transpose_b)
+            T.copy(c, C[by * rows, bx * columns])
+
+    return gemm
+
+
+def operands(sizes: tuple[int, int, int], dtype: Any = np.float16, *, transpose_a: bool = False, transpose_b: bool = False) -> list[Any]:
+    m, n, k = sizes
+    a = whole_numbers((k, m) if transpose_a else (m, k), dtype, 1)
+    b = whole_numbers((n, k) if transpose_b else (k, n), dtype, 2)
+    return [a, b, np.full((m, n), 7, dtype)]
+
+
+def expected(arrays: list[Any], *, transpose_a: bool = False, transpose_b: bool = False) -> Any:
+    a, b = (x.astype(np.float32) for x in arrays[:2])
+    return ((a.T if transpose_a else a) @ (b.T if transpose_b else b)).astype(arrays[2].dtype)
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_every_number_of_steps_of_the_ring(steps: int) -> None:
+    """Fewer steps than slots, as many, and more than twice round: slots and parities stay right."""
+    sizes = (64, 32, 32 * steps)
+    kernel = zellige.compile(product(sizes), target=TARGET)
+    arrays = operands(sizes)
+    want = expected(arrays)
+    kernel(*arrays)
+    np.testing.assert_array_equal(arrays[2], want)
+    assert "producer:" in kernel.get_kernel_source()
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("tile", [(128, 112, 64), (64, 64, 48)])
+def test_operands_in_every_order_and_tiles_of_any_width(transpose_a: bool, transpose_b: bool, tile: tuple[int, int, int]) -> None:
+    """Rows of 32, 64 and 128 swizzled bytes and several slabs; two groups of warps; sizes that no tile divides."""
+    sizes, how = (136, 120, 104), {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    kernel = zellige.compile(product(sizes, tile, 2, "bfloat16", **how), target=TARGET)
+    arrays = operands(sizes, ml_dtypes.bfloat16, **how)
+    want = expected(arrays, **how)
+    kernel(*arrays)
+    np.testing.assert_array_equal(arrays[2], want)
+    assert "producer:" in kernel.get_kernel_source()
+
+
+# ---- planted faults ----
+
+SIZES = (64, 32, 160)
+
+
+def program() -> tuple[Any, Any]:
+    assert RICH is not None
+    kernel = run_passes(product(SIZES).kernel, PIPELINE)
+    return kernel, lower(plan(kernel, RICH), lane_machine(ARCH, RICH))
+
+
+def caught(change: Callable[[Any], Any]) -> str:
+    """What finds a fault that ``change`` makes of some statement (None: it is left out): a code, or "results"."""
+    kernel, module = program()
+    changed = [0]
+
+    def edit(items: Any) -> Any:
+        out = []
+        for item in items:
+            bodies = {name: edit(getattr(item, name)) for name in getattr(type(item), "BODIES", ())}
+            whole = rebuilt(item, **bodies) if bodies else item
+            new = change(whole)
+            changed[0] += new is not whole
+            if new is not None:
+                out.append(new)
+        return tuple(out)
+
+    module = rebuilt(module, functions=tuple(rebuilt(f, body=edit(f.body)) for f in module.functions))
+    assert changed[0], "nothing was planted"
+    answers = set()
+    for seed in range(2):
+        arrays = operands(SIZES)
+        want = expected(arrays)
+        try:
+            run_module(kernel, module, arrays, seed=seed)
+        except LaunchError as error:
+            answers.add(error.code)
+            continue
+        answers.add("nothing" if np.array_equal(arrays[2], want) else "results")
+    return ", ".join(sorted(answers - {"nothing"})) or "nothing"
+
+
+def of(kind: Any, **changes: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Statements of a kind with fields changed."""
+    return lambda s: rebuilt(s, **{f: c(getattr(s, f)) for f, c in changes.items()}) if isinstance(s, kind) else s
+
+
+def without(kind: Any, where: Callable[[Any], bool] = lambda s: True) -> Callable[[Any], Any]:
+    return lambda s: None if isinstance(s, kind) and where(s) else s
+
+
+def is_of(state: str) -> Callable[[Any], bool]:
+    return lambda s: s.barriers.name.endswith(state)
+
+
+def never_flips(s: Any) -> Any:
+    """Parities that stay as they were."""
+    if isinstance(s, Assign) and "parity" in s.var.name:
+        return rebuilt(s, value=rewrite(s.value, lambda n: n.left if isinstance(n, Binary) and n.op == "bitxor" else n))
+    return s
+
+
+FAULTS = {
+    "who reads does not wait": without(ir.WaitBarrier, is_of("full")),
+    "who fills does not wait": without(ir.WaitBarrier, is_of("empty")),
+    "a slot is never given back": without(ir.Arrive),
+    "too few bytes are expected": of(ir.ExpectBytes, bytes=lambda b: Binary(op="sub", left=b, right=number(16))),
+    "too many bytes are expected": of(ir.ExpectBytes, bytes=lambda b: Binary(op="add", left=b, right=number(16))),
+    "parities never flip": never_flips,
+    "a wait leaves one group too many": of(ir.WaitProducts, leave=lambda n: n + 1),
+    "products are not waited for": without(ir.WaitProducts),
+    "boxes are swizzled otherwise than products read": of(ir.TensorCopy, box=lambda b: replace(b, swizzle_bytes=0)),
+    "products read without the swizzle": of(ir.AsyncProduct, a=lambda a: replace(a, swizzle_bytes=0)),
+    "the step of k is another": of(ir.AsyncProduct, b=lambda b: replace(b, advance=b.advance * 2)),
+    "groups of rows lie further apart": of(ir.AsyncProduct, a=lambda a: replace(a, row_group_bytes=a.row_group_bytes * 2)),
+    "the barriers are not made": without(ir.BarrierInit, is_of("empty")),
+    "one arrival too many is waited for": of(ir.BarrierInit, arrivals=lambda n: n + 1),
+    "a box comes to the slot before": of(ir.TensorCopy, memory_index=lambda i: Binary(op="sub", left=i, right=number(2048))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_caught(fault: str) -> None:
+    assert caught(FAULTS[fault]) != "nothing"
+
+
+def test_the_program_itself_is_right() -> None:
+    kernel, module = program()
+    for seed in range(3):
+        arrays = operands(SIZES)
+        want = expected(arrays)
+        run_module(kernel, module, arrays, seed=seed)
+        np.testing.assert_array_equal(arrays[2], want)
+
+
+def test_budgets_that_a_block_was_not_given_are_refused() -> None:
+    """The hardware would wait for ever for registers that nobody gives up."""
+    assert RICH is not None
+    kernel = run_passes(product(SIZES).kernel, PIPELINE)
+    planned = plan(kernel, RICH)
+    (launch,) = planned.launches
+    roles = tuple(replace(role, registers=255 if role.name == "consumer" else 56) for role in launch.roles)
+    wrong = rebuilt(planned, launches=(rebuilt(launch, roles=roles),))
+    lower(wrong, lane_machine(ARCH, RICH))
+    roles = tuple(replace(role, registers=255 if role.name == "consumer" else 264) for role in launch.roles)
+    wrong = rebuilt(planned, launches=(rebuilt(launch, roles=roles),))
+    with pytest.raises(InternalError, match="its budgets take"):
+        lower(wrong, lane_machine(ARCH, RICH))
