@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from zellige.plugin.choices import Insert, PassChange, PassStage
 from zellige.plugin.contract import (
     API,
     Answer,
@@ -129,7 +128,7 @@ class CudaBackend:
 
     @hookimpl
     def passes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
-        """Vectors expanded, since its vector types are no registers of their own; roles for launches that the architecture's engines serve."""
+        """Vectors expanded, since its vector types are no registers of their own; roles for launches that engines serve."""
         if stage == "legalise":
             from zellige.passes.expand_vectors import ExpandVectors
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.simt.distribution import Digit, Distribution
+from zellige.simt.distribution import Digit, Distribution, Source
 from zellige.simt.ir import ProductForm
 from zellige_cuda.architectures import ARCHITECTURES, Architecture
 from zellige_intrinsics import nvidia_rows
@@ -138,18 +138,18 @@ def group_forms_of(arch: Architecture) -> dict[str, ProductForm]:
 def _group_form(t: str, c: str) -> ProductForm:
     """m64n8k16 of a warpgroup: each of its four warps holds 16 rows of a and c as it does in m16n8k16. The least of the shapes: others
     have more columns, 8 by 8, each with the registers of this one (PTX ISA 8.8, 9.7.15.5.1)."""
-    lanes = (Digit(source="lane", divisor=1, radix=4, dimension=1, stride=2), Digit(source="lane", divisor=4, radix=8, dimension=0, stride=1))
-    warps = Digit(source="warp", divisor=1, radix=4, dimension=0, stride=16)
-    pairs, halves = _register(1, 2, 1, 1), _register(2, 2, 0, 8)
-    b_lanes = (Digit(source="lane", divisor=1, radix=4, dimension=0, stride=2), Digit(source="lane", divisor=4, radix=8, dimension=1, stride=1))
+    lanes = (_digit("lane", 1, 4, 1, 2), _digit("lane", 4, 8, 0, 1))
+    b_lanes = (_digit("lane", 1, 4, 0, 2), _digit("lane", 4, 8, 1, 1))
+    warps = _digit("warp", 1, 4, 0, 16)
+    pairs, halves = _digit("register", 1, 2, 1, 1), _digit("register", 2, 2, 0, 8)
     return ProductForm(
         name=f"wgmma.{_PTX[c]}.{_PTX[t]}.{_PTX[t]}", m=64, n=8, k=16, a=as_dtype(t), b=as_dtype(t), c=as_dtype(c),
-        a_layout=Distribution(shape=(64, 16), digits=(pairs, halves, _register(4, 2, 1, 8), *lanes, warps)),
-        b_layout=Distribution(shape=(16, 8), digits=(_register(1, 2, 0, 1), _register(2, 2, 0, 8), *b_lanes)),
+        a_layout=Distribution(shape=(64, 16), digits=(pairs, halves, _digit("register", 4, 2, 1, 8), *lanes, warps)),
+        b_layout=Distribution(shape=(16, 8), digits=(_digit("register", 1, 2, 0, 1), _digit("register", 2, 2, 0, 8), *b_lanes)),
         c_layout=Distribution(shape=(64, 8), digits=(pairs, halves, *lanes, warps)),
         accumulates_in=as_dtype(c), warps=4, is_asynchronous=True,
     )  # fmt: skip
 
 
-def _register(divisor: int, radix: int, dimension: int, stride: int) -> Digit:
-    return Digit(source="register", divisor=divisor, radix=radix, dimension=dimension, stride=stride)
+def _digit(source: Source, divisor: int, radix: int, dimension: int, stride: int) -> Digit:
+    return Digit(source=source, divisor=divisor, radix=radix, dimension=dimension, stride=stride)

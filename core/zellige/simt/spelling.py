@@ -14,6 +14,7 @@ from zellige.diagnostics import InternalError, Span, catalogue
 from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Cast, Math
 from zellige.simt.functions import plain_function
+from zellige.simt.ir import BoxMap
 from zellige.simt.printer import Printer, is_narrow
 
 MATH32: Final = {
@@ -51,6 +52,10 @@ class PlainSpelling:
 
     def reserved(self) -> frozenset[str]:
         return frozenset((*MATH32, *MATH32.values(), "APART", "TENSORS_MEET", "ELEMENTWISE"))
+
+    def map_parameter(self, printer: Printer, param: BoxMap) -> str:
+        """Refused: plain C++ has no copies of boxes, and programs for it hold none."""
+        raise self.refuse("a copy of boxes", param.box.tensor.span)
 
     def helper(self, name: str) -> tuple[str, tuple[str, ...]]:
         """The definition of a function and the names it uses. Raises InternalError for a name that is none."""
