@@ -6,7 +6,7 @@ step of k, and the end of the group. Groups finish in the order in which they we
 
 from __future__ import annotations
 
-from zellige.diagnostics import InternalError
+from zellige.diagnostics import InternalError, Span
 from zellige.ir.expr import BOOL, Binary, Buffer, Const, Expr, Region
 from zellige.ir.stmt import Gemm
 from zellige.simt import elements
@@ -56,11 +56,16 @@ def start(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
                     )
                 )  # fmt: skip
     ctx.code.emit(CommitProducts(span=gemm.span))
+    ctx.products_begun.append(home.memory)
 
 
-def wait(ctx: Context, leave: int, sums: tuple[Buffer, ...], span: object) -> None:
-    """Until at most ``leave`` groups are unfinished; with none left, ``sums`` hold their values."""
-    ctx.code.emit(WaitProducts(leave=leave, settled=() if leave else sums, span=span))  # type: ignore[arg-type]
+def wait(ctx: Context, leave: int, span: Span | None) -> None:
+    """Until at most ``leave`` groups are unfinished, of whatever token: they finish in the order in which they began, so this is no less
+    than what one token asks for. The sums of all but those are settled then."""
+    begun = ctx.products_begun
+    in_flight = begun[-leave:] if leave else []
+    settled = tuple(dict.fromkeys(sums for sums in begun if not any(sums is other for other in in_flight)))
+    ctx.code.emit(WaitProducts(leave=leave, settled=settled, span=span))
 
 
 class _Operand:

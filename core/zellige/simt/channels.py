@@ -41,8 +41,8 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
             ctx.code.mark(("free", channel))
         case Issue(operation=operation):
             _issue(ctx, operation)
-        case Wait(token=token, leave_in_flight=leave) if token in ctx.sums_of:
-            async_products.wait(ctx, leave, ctx.sums_of[token], statement.span)
+        case Wait(token=token, leave_in_flight=leave) if token in ctx.product_tokens:
+            async_products.wait(ctx, leave, statement.span)
         case Wait(leave_in_flight=leave):
             ctx.code.emit(WaitCopies(leave=leave, span=statement.span))
             ctx.code.mark(*(("landed", channel) for channel in ctx.channels))

@@ -68,8 +68,8 @@ class ChannelState:
 class Context:
     """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity. In a role among several
     ``threads`` are the role's, ``boxes`` its copies by boxes, ``bytes_a_slot`` what they bring to each slot of a channel,
-    ``read_by_engines`` the channels that only engines read, ``sums_of`` the registers of the products of each token,
-    ``is_one_lane`` whether one lane runs it alone."""
+    ``read_by_engines`` the channels that only engines read, ``product_tokens`` the tokens of its products,
+    ``products_begun`` the registers to which those begun so far add, ``is_one_lane`` whether one lane runs it alone."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -90,7 +90,8 @@ class Context:
     boxes: dict[int, Boxes] = field(default_factory=dict)
     bytes_a_slot: dict[Channel, int] = field(default_factory=dict)
     read_by_engines: frozenset[Channel] = frozenset()
-    sums_of: dict[Token, tuple[Buffer, ...]] = field(default_factory=dict)
+    product_tokens: frozenset[Token] = frozenset()
+    products_begun: list[Buffer] = field(default_factory=list)
     is_one_lane: bool = False
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)

@@ -125,8 +125,7 @@ def emit_operation(ctx: Context, statement: Stmt) -> None:
             tiling = ctx.tilings.get(id(statement))
             if tiling is not None and tiling.form.is_asynchronous:
                 async_products.start(ctx, statement, tiling)
-                home = ctx.homes[statement.c.buffer.root]
-                async_products.wait(ctx, 0, (home.memory,), statement.span)
+                async_products.wait(ctx, 0, statement.span)
                 return
             if tiling is not None:
                 emit_product = lane_products.emit_gemm if tiling.form.name == lane_products.MULTIPLY_ADD else products.emit_gemm

@@ -17,13 +17,12 @@ from zellige.diagnostics import InternalError
 from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
 from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
-from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role
+from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role, Token
 from zellige.simt import channels, control, role_channels
 from zellige.simt.code import Code, with_barriers
 from zellige.simt.context import ChannelBarriers, Context
 from zellige.simt.distribution import number
 from zellige.simt.engine_tiles import EngineTiles, NotLowered, engine_tiles, operations_of
-from zellige.simt.homes import RegisterHome
 from zellige.simt.ir import THREAD, WARP, BoxMap, Budget, Comment, Fence, Function, NamedBarrier, TensorCopy, WaitBarrier
 from zellige.simt.solve import Solution, Solver
 
@@ -165,13 +164,13 @@ def _body(
         base, threads=part.lanes, homes=dict(base.homes), maps=dict(part.solution.maps), code=Code(), scope=base.scope.inner(),
         tilings=part.tilings, as_maps=dict(part.solution.as_maps), channels={}, slots={}, boxes=tiles.boxes,
         bytes_a_slot=_bytes_a_slot(planned, tiles), read_by_engines=_read_by_engines(planned, part), is_one_lane=part.is_one_lane,
+        product_tokens=_product_tokens(role), products_begun=[],
     )  # fmt: skip
     lowering.head(ctx)
     role_channels.declare(ctx, role, [c for c in planned.channels if c.scope != "role"], barriers)
     channels.declare(ctx, tuple(c for c in planned.channels if c.scope == "role" and role.name in c.producers))
     lowering.fragments(ctx, part.solution)
     _declare_tiles(lowering, ctx, role)
-    ctx.sums_of.update(_sums(ctx, role))
     with ctx.code.nested() as inner:
         control.emit_body(ctx, role.body)
     if part.is_one_lane:
@@ -223,16 +222,9 @@ def _in_block(statement: Any, part: _Part, lanes: int) -> Any:
     return substitute(changed, places)
 
 
-def _sums(ctx: Context, role: Role) -> dict[Any, tuple[Buffer, ...]]:
-    """The registers in which the products of each token add up."""
-    found: dict[Any, dict[Buffer, None]] = {}
-    for statement in role.body:
-        for node in walk(statement):
-            if isinstance(node, Issue) and isinstance(node.operation, Gemm):
-                home = ctx.homes[node.operation.c.buffer.root]
-                assert isinstance(home, RegisterHome)
-                found.setdefault(node.token, {})[home.memory] = None
-    return {token: tuple(buffers) for token, buffers in found.items()}
+def _product_tokens(role: Role) -> frozenset[Token]:
+    nodes = (node for statement in role.body for node in walk(statement))
+    return frozenset(node.token for node in nodes if isinstance(node, Issue) and isinstance(node.operation, Gemm))
 
 
 def _bytes_a_slot(planned: PlannedLaunch, tiles: EngineTiles) -> dict[Channel, int]:
