@@ -261,6 +261,8 @@ def binary(op: BinaryOp, left: Any, right: Any, span: Span | None = None) -> Exp
     if a.dtype.is_float and (op in _BITWISE or op in ("shl", "shr")):
         raise catalogue.E204.error(span, operation=_WORDS[op], dtype=a.dtype)
     if a.dtype.is_integer:
+        if isinstance(b, Const):
+            _check_meaning(op, int(b.value), b.dtype, span)
         folded = _fold(op, a, b)
         if folded is not None:
             return const(folded, a.dtype, span)
@@ -271,14 +273,21 @@ def binary(op: BinaryOp, left: Any, right: Any, span: Span | None = None) -> Exp
 
 
 _WORDS: Final = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
+_DIVISIONS: Final = ("floordiv", "floormod", "truncdiv", "truncmod")
+
+
+def _check_meaning(op: BinaryOp, right: int, dtype: DType, span: Span | None) -> None:
+    """E231: a division by the constant 0; E288: a shift by a constant that is no number of a bit."""
+    if op in _DIVISIONS and right == 0:
+        raise catalogue.E231.error(span)
+    if op in ("shl", "shr") and not 0 <= right < dtype.bits:
+        raise catalogue.E288.error(span, value=right, dtype=dtype, bits=dtype.bits)
 
 
 def _fold(op: BinaryOp, a: Expr, b: Expr) -> int | None:
     if not (isinstance(a, Const) and isinstance(b, Const)) or op not in INTEGER_OPS:
         return None
     left, right = int(a.value), int(b.value)
-    if (op in ("floordiv", "floormod", "truncdiv", "truncmod") and right == 0) or (op in ("shl", "shr") and not 0 <= right < a.dtype.bits):
-        return None
     value = exact(op, left, right)
     return value if a.dtype.min <= value <= a.dtype.max else None
 

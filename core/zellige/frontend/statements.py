@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from contextlib import AbstractContextManager
 from typing import Any
 
 from zellige.diagnostics import catalogue
@@ -21,7 +22,9 @@ from zellige.ir.stmt import Assert, Break, Continue, Return
 @executes(ast.Expr)
 def _expression(frame: Frame, node: ast.Expr) -> Signal:
     if not isinstance(node.value, ast.Constant):
-        evaluate(frame, node.value)
+        value = evaluate(frame, node.value)
+        if isinstance(value, AbstractContextManager):
+            raise catalogue.E163.error(frame.here(node))
     return Signal.NEXT
 
 

@@ -185,3 +185,7 @@ E149 = code(
     "E149", "kernel ends the process", "{what} would end the process while the kernel is compiled",
     hint="raise an ordinary exception such as ValueError for a mistake; T.device_assert checks when the kernel runs",
 )
+E163 = code(
+    "E163", "block without with", "a block such as T.Kernel is opened by a with statement, and this one is not",
+    hint="write `with T.Kernel(...) as bx:` and put the statements of the block below it, indented",
+)

@@ -186,6 +186,10 @@ E254 = code(
     "E254", "number does not fit the type", "{value} is not a value of {dtype}, whose values go from {least} to {greatest}",
     hint="use another dtype, or cast a run-time value where wrapping is meant",
 )
+E288 = code(
+    "E288", "shift by a number that is none of a bit", "a shift by {value} of {dtype}, which has {bits} bits",
+    hint="shift by 0 or more, and by less than the number of bits; a cast makes the operand wider",
+)
 E255 = code(
     "E255", "random numbers before rng_init", "T.rng_rand was called before T.rng_init in this block",
     hint="call T.rng_init(seed) at the start of the block",

@@ -1,0 +1,9 @@
+import zellige.language as T
+
+
+def program() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32")):
+        with T.Kernel(4) as bx:
+            A[bx] = A[bx] % 0
+#                   ^ E231
