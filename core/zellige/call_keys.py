@@ -6,6 +6,7 @@ type and value.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
+from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import Same
 from zellige.frontend.parameters import GivenTensor
 from zellige.frontend.specs import PointerSpec, TensorSpec
@@ -56,6 +58,18 @@ def given_tensor(value: Any) -> GivenTensor | None:
     if view is None:
         return None
     return GivenTensor(shape=tuple(view.shape), dtype=view.dtype, strides=tuple(view.strides), packing=view.packing)
+
+
+def check_tensor(name: str, value: Any) -> None:
+    """E603, E616 for what stands in a tensor's place and is none; None and specifications stand for tensors that are not there."""
+    if value is None or value is inspect.Parameter.empty or isinstance(value, (TensorSpec, PointerSpec)):
+        return
+    try:
+        view = view_of(value)
+    except UnusableArray as error:
+        raise catalogue.E616.error(name=name, reason=str(error)) from error
+    if view is None:
+        raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value))
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:

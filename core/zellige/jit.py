@@ -20,7 +20,7 @@ from functools import partial
 from operator import is_
 from typing import Any, Final
 
-from zellige.call_keys import call_key, freeze, given_tensor
+from zellige.call_keys import call_key, check_tensor, freeze, given_tensor
 from zellige.diagnostics import CompileError, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import Dependencies, plain_function
@@ -336,6 +336,8 @@ class JITFunction:
                 given[name] = None
                 continue
             tensor = given_tensor(value)
+            if kind == "tensor" and tensor is None:
+                check_tensor(name, value)
             if kind == "tensor" or (kind == "open" and tensor is not None):
                 given[name] = tensor
                 passed[name] = value

@@ -729,3 +729,28 @@ def test_a_number_that_is_no_size_is_named_as_the_user_wrote_it(size: Any, code:
         make(size)
     assert (caught.value.code, caught.value.diagnostics[0].message) == (code, says)
     assert "literal" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "value, code, words",
+    [
+        ([1.0], "E603", "argument B: expected a tensor here, got list"),
+        (3, "E603", "got int 3"),
+        (np.ones(4, ">f4"), "E616", "byte order"),
+        (np.array([object()] * 4), "E616", "object"),
+    ],
+)
+def test_what_is_no_tensor_is_named(value: Any, code: str, words: str) -> None:
+    @jit(target="interp")
+    def total(A, B):  # type: ignore[no-untyped-def]
+        N = T.const("N")
+        A: T.Tensor((N,), "float32")
+        B: T.Tensor((N,), "float32")
+        with T.Kernel(N) as bx:
+            A[bx] = B[bx]
+
+    for arguments in ((np.ones(4, np.float32), value), (value, value)):
+        with pytest.raises(ZelligeError) as caught:
+            total(*arguments)
+        assert caught.value.code == code
+        assert words.replace("argument B", "argument A" if arguments[0] is value else "argument B") in str(caught.value)
