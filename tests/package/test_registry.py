@@ -195,6 +195,21 @@ def test_an_alias_keeps_the_options_and_the_architecture_moves_to_its_place() ->
     assert one.resolve("good -march=v3 -x=1") == Target(name="good", arch="v3", options=(("x", "1"),))
 
 
+def test_options_that_nobody_reads_are_refused() -> None:
+    one = made(Good("good", aliases=(("fine", "good:v1"),), arch_options=("march",), options=("quick",)), Good("plain", options=()))
+    assert one.resolve("fine,quick") == Target(name="good", arch="v1", options=(("quick", None),))
+    assert one.resolve("good -march=v3 -quick") == Target(name="good", arch="v3", options=(("quick", None),))
+    for text, what, hint in (
+        ("good:v1,quik", "the target good has no option 'quik'", "it has: march, quick"),
+        ("fine -x=1", "the target good has no option 'x'", "it has: march, quick"),
+        ("plain:v1", "the target plain has no architecture 'v1'", "it has none"),
+        ("plain -quick", "the target plain has no option 'quick'", "it has none"),
+    ):
+        with pytest.raises(CompileError) as raised:
+            one.resolve(text)
+        assert (raised.value.code, what in str(raised.value), hint in raised.value.hint) == ("E719", True, True), str(raised.value)
+
+
 def test_an_unavailable_backend_is_listed_and_refused_with_its_reason() -> None:
     one = made(Good("asleep", state=Unavailable(code="not-built", reason="it is not built yet")))
     target = one.resolve("asleep")

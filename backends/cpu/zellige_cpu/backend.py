@@ -88,6 +88,7 @@ class CpuBackend:
             kind="host",
             targets=("cpu",),
             aliases=(("c", "cpu"), ("llvm", "cpu")),
+            options=(),
             framework_devices=("cpu",),
             dlpack_devices=(1,),
             requirements=("llvmlite",),

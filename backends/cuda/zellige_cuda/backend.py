@@ -59,6 +59,7 @@ class CudaBackend:
             version=__version__,
             kind="accelerator",
             targets=("cuda",),
+            options=("simulate",),
             arch_options=("arch",),
             framework_devices=("cuda",),
             dlpack_devices=(2, 3, 13),  # kDLCUDA, kDLCUDAHost, kDLCUDAManaged

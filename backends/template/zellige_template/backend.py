@@ -55,6 +55,7 @@ class TemplateBackend:
             version="0.1",
             kind="reference",  # "accelerator" when it drives a device: then `auto` may choose it
             targets=(NAME,),
+            options=(),  # nothing but the name
             framework_devices=("cpu",),
             dlpack_devices=(1,),
             summary="a small machine played by NumPy, to grow a backend from",

@@ -37,6 +37,7 @@ class InterpreterBackend:
             version=__version__,
             kind="reference",
             targets=(TARGET,),
+            options=(),
             framework_devices=("cpu",),
             summary="the meaning of the tile IR on NumPy; finds races, undefined reads and accesses out of bounds",
         )

@@ -147,7 +147,9 @@ class Manifest:
     """What a backend says about itself without loading anything.
 
     ``targets`` are the target names it serves, the first its main one; ``aliases`` maps other spellings to a target's text.
-    ``arch_options`` are option keys that mean the architecture (``name -key=value``). ``framework_devices`` are the device names that
+    ``arch_options`` are option keys that mean the architecture (``name -key=value``). ``options`` are the other options of a target that
+    the backend reads: core refuses the rest (E719), and an architecture where there are no ``arch_options``; None leaves what is written
+    behind a target's name to the backend. ``framework_devices`` are the device names that
     array frameworks use for its memory, ``dlpack_devices`` the device-type numbers of the DLPack protocol: ``auto`` follows them.
     ``requirements`` are distributions it needs beside its own; code kept on disk is used again only with the same versions of them, and
     while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``dialect`` lists names
@@ -166,6 +168,7 @@ class Manifest:
     api: tuple[int, int] = API
     aliases: tuple[tuple[str, str], ...] = ()
     arch_options: tuple[str, ...] = ()
+    options: tuple[str, ...] | None = None
     framework_devices: tuple[str, ...] = ()
     dlpack_devices: tuple[int, ...] = ()
     requirements: tuple[str, ...] = ()

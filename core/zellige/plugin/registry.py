@@ -11,7 +11,7 @@ distribution come first: a name or target of theirs cannot be taken by another p
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import Final
@@ -32,6 +32,23 @@ BUILTIN: Final = (("interp", "zellige.interp.backend:backend"),)
 """Backends of core itself: name and ``module:attribute``."""
 
 OWN_DISTRIBUTION: Final = "zellige"
+
+
+
+def _check_options(written: Target, manifest: Manifest) -> None:
+    """E719 for an architecture or an option that the backend says it does not read."""
+    if manifest.options is None:
+        return
+    known = (*manifest.arch_options, *manifest.options)
+    if written.arch and not manifest.arch_options:
+        raise catalogue.E719.error(target=written.name, what=f"architecture {written.arch!r}", known=_listed(known))
+    for key, _ in written.options:
+        if key not in known:
+            raise catalogue.E719.error(target=written.name, what=f"option {key!r}", known=_listed(known))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"it has: {', '.join(names)}" if names else "it has none: write the name alone"
 
 
 class Registry:
@@ -100,7 +117,7 @@ class Registry:
         """The target that ``text`` means: aliases and architecture options replaced, ``auto`` decided.
 
         ``device`` is where the arguments live, for ``auto``: a framework's device name or a DLPack device type. The process's own
-        choice (``ZELLIGE_TARGET``) stands in for ``auto``. Raises E704, E705, E707 or E708, or a quarantined backend's own error.
+        choice (``ZELLIGE_TARGET``) stands in for ``auto``. Raises E704, E705, E707, E708 or E719, or a quarantined backend's own error.
         """
         written = parse_target(text)
         if written.name == AUTO:
@@ -111,7 +128,9 @@ class Registry:
         alias = None if self._own(written.name) is not None else self._alias(written.name)
         if alias is not None:
             written = Target(name=alias.name, arch=written.arch or alias.arch, options=alias.options + written.options)
-        keys = self._handle(written).manifest.arch_options
+        manifest = self._handle(written).manifest
+        keys = manifest.arch_options
+        _check_options(written, manifest)
         arch = written.arch or next((value for key, value in written.options if key in keys and value is not None), "")
         return Target(name=written.name, arch=arch, options=tuple(o for o in written.options if o[0] not in keys or o[1] is None))
 

@@ -96,6 +96,9 @@ E718 = code(
     "E718", "pass failed", "the pass {name} of {who} failed: {reason}",
     hint="the pass is at fault, not the kernel: leave it out, or report it to who wrote it",
 )
+E719 = code(
+    "E719", "target without that option", "the target {target} has no {what}", hint="{known}",
+)
 E741 = code(
     "E741",
     "environment variable has a wrong value",
