@@ -256,3 +256,23 @@ def test_a_dtype_without_argument_is_a_variable(run):
             A[1] = v
 
     assert run(k, np.full(2, -1, np.int32)).tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("dtype", ["int4x2", "float4_e2m1fnx4"])
+def test_vectors_of_elements_that_share_a_byte_are_refused(refused, dtype):
+    with pytest.raises(ValueError, match="E217"):
+        T.Tensor((4,), dtype)
+
+    def tile(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            T.alloc_shared((4,), dtype)
+
+    def output():
+        A = T.empty((4,), dtype)
+        with T.Kernel(1):
+            T.clear(A)
+        return A
+
+    for kernel in (tile, output):
+        error = refused("E217", kernel)
+        assert dtype[:-2] in error.hint and "last dimension" in error.hint

@@ -209,3 +209,12 @@ def test_the_wish_for_a_unit_of_a_device_changes_nothing(run):
             T.atomic_add(B, A, use_tma=True)
 
     assert run(k, np.arange(4, dtype=np.float32), np.ones(4, np.float32)).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("order", ["release", "acq_rel", "strong"])
+def test_an_order_that_a_load_does_not_have(refused, order):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            A[0] = T.atomic_load(A[1], memory_order=order)
+
+    assert f"T.atomic_load does not support memory_order '{order}'" in str(refused("E238", k))

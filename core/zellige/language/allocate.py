@@ -12,7 +12,7 @@ from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import Buffer, Const, Expr
 from zellige.ir.stmt import TensorParam
 from zellige.language.keywords import without
-from zellige.language.tensors import element_type, shape_tuple
+from zellige.language.tensors import element_type, shape_tuple, stored_type
 
 _SPACES: Final = {"shared.dyn": "shared", "local.fragment": "fragment", "local.var": "var", "local.reducer": "fragment"}
 
@@ -46,7 +46,7 @@ def allocate(shape: Any, dtype: Any, space: str, default_name: str) -> Tile:
     operation = f"T.alloc_{default_name}"
     builder = current_builder(operation)
     builder.require_body(operation)
-    return Tile(builder.allocate(default_name, element_type(dtype), constant_shape(shape, operation), space_of(space)))
+    return Tile(builder.allocate(default_name, stored_type(dtype), constant_shape(shape, operation), space_of(space)))
 
 
 def alloc_shared(shape: Any, dtype: Any, scope: str = "shared") -> Tile:
@@ -123,7 +123,8 @@ def alloc_barrier(arrive_count: int | list[int]) -> Barriers:
     counts = tuple(arrive_count) if isinstance(arrive_count, (list, tuple)) else (arrive_count,)
     for count in counts:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise catalogue.E245.error(builder.span, given=f"{arithmetic.describe(count)} as number of arrivals")
+            hint = "arrive_count must be at least 1, for each barrier"
+            raise catalogue.E245.error(builder.span, given=f"{arithmetic.describe(count)} as number of arrivals", hint=hint)
     return Barriers(counts)
 
 
@@ -131,6 +132,6 @@ def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Tile:
     """Global memory that all blocks of the call share; made by the runtime, undefined until written. Sizes follow from the arguments."""
     builder = current_builder("T.alloc_global")
     name = builder.unique(builder.name_for("workspace"))
-    buffer = Buffer(name=name, dtype=element_type(dtype), shape=tile_shape(shape), space="global", span=builder.span)
+    buffer = Buffer(name=name, dtype=stored_type(dtype), shape=tile_shape(shape), space="global", span=builder.span)
     builder.params.append(TensorParam(buffer=buffer, role="workspace"))
     return Tile(buffer)

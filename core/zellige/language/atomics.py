@@ -23,12 +23,12 @@ _STORES: Final = ("relaxed", "release", "seq_cst")
 _KEYWORDS: Final = ("dst", "value", "memory_order", "return_prev")
 
 
-def order_of(value: Any, known: tuple[str, ...] = tuple(_ORDERS)) -> MemoryOrder:
-    """A memory order by name, relaxed for None; E238 for one that is unknown or has no meaning here."""
+def order_of(value: Any, operation: str, known: tuple[str, ...] = tuple(_ORDERS)) -> MemoryOrder:
+    """A memory order by name, relaxed for None; E238 for one that is unknown or has no meaning for the operation."""
     if value is None:
         return "relaxed"
     if value not in known:
-        raise catalogue.E238.error(here(), given=repr(value), known=", ".join(known))
+        raise catalogue.E238.error(here(), operation=operation, given=repr(value), known=", ".join(known))
     return _ORDERS[value]
 
 
@@ -67,7 +67,7 @@ def _atomic(op: AtomicOp, dst: Any, value: Any, order: Any, return_prev: Any) ->
     operation = f"T.atomic_{op}"
     dst, source = place_of(dst), place_of(value)
     wants_result = flag(return_prev, f"return_prev of {operation}")
-    memory_order = order_of(order)
+    memory_order = order_of(order, operation)
     is_tile = isinstance(source, (Tile, TileRegion))
     if isinstance(dst, Element) and not is_tile:
         return _emit(op, dst, value, memory_order, wants_result=wants_result)
@@ -126,14 +126,14 @@ def atomic_or(dst: Any, value: Any, memory_order: str | None = None, return_prev
 
 def atomic_load(src: Any, memory_order: str = "seq_cst") -> Scalar:
     """The value of one element, read indivisibly. E258: no single element; E238: order (relaxed, consume, acquire, seq_cst)."""
-    result = _emit("load", _element(src, "T.atomic_load"), None, order_of(memory_order, _LOADS), wants_result=True)
+    result = _emit("load", _element(src, "T.atomic_load"), None, order_of(memory_order, "T.atomic_load", _LOADS), wants_result=True)
     assert result is not None
     return result
 
 
 def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
     """One element written indivisibly. E258: no single element; E238: order (relaxed, release, seq_cst)."""
-    _emit("store", _element(dst, "T.atomic_store"), src, order_of(memory_order, _STORES), wants_result=False)
+    _emit("store", _element(dst, "T.atomic_store"), src, order_of(memory_order, "T.atomic_store", _STORES), wants_result=False)
 
 
 def _run(place: Any, count: int, operation: str) -> list[tuple[Expr, ...]]:

@@ -12,7 +12,7 @@ from zellige.frontend.parameters import PendingTensor, place
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import Var
-from zellige.language.tensors import element_type, shape_tuple
+from zellige.language.tensors import element_type, shape_tuple, stored_type
 
 
 def empty(*shape: Any, dtype: Any = None, name: str = "output") -> Tile:
@@ -32,7 +32,7 @@ def empty(*shape: Any, dtype: Any = None, name: str = "output") -> Tile:
     elif sizes and dtype is None and not isinstance(sizes[-1], (int, Scalar)):
         dtype = sizes.pop()
     extents = tuple(arithmetic.index(size, here()) for size in sizes)
-    element = element_type("float32" if dtype is None else dtype)
+    element = stored_type("float32" if dtype is None else dtype)
     return Tile(builder.empty(builder.name_for(name), as_dtype(element.name), extents))
 
 
@@ -69,6 +69,6 @@ def make_tensor(pointer: Any, shape: Any, dtype: Any = None, strides: Any = None
     if not isinstance(pointer, PendingTensor):
         hint = "an address that is loaded says neither size nor owner: pass each tensor of a table as a parameter"
         raise catalogue.E126.error(builder.span, name=arithmetic.describe(pointer), reason="is no T.ptr parameter", hint=hint)
-    element = element_type("float32" if dtype is None else dtype)
+    element = stored_type("float32" if dtype is None else dtype)
     layout = None if strides is None else shape_tuple(strides)
     return place(pointer, TensorSpec(shape=shape_tuple(shape), dtype=as_dtype(element.name), strides=layout))

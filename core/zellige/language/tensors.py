@@ -26,6 +26,18 @@ def element_type(value: Any) -> DType:
         raise catalogue.E217.error(here(), given=repr(value)) from error
 
 
+def stored_type(value: Any) -> DType:
+    """``value`` as the type of a tensor's or a tile's elements. E217, also for vectors of elements that share a byte."""
+    dtype = element_type(value)
+    if dtype.lanes > 1 and dtype.scalar.storage_bits < 8:
+        hint = (
+            f"elements that share a byte lie side by side already: write {dtype.scalar} and a last dimension that is {dtype.lanes} "
+            "times as long"
+        )
+        raise catalogue.E217.error(here(), given=repr(str(value)), hint=hint)
+    return dtype
+
+
 def shape_tuple(shape: Any) -> tuple[Any, ...]:
     """A shape given as one size, a tuple or a list."""
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -73,7 +85,7 @@ class TensorFactory:
             data = items.pop(0)
         if items:
             raise catalogue.E218.error(here(), reason=f"T.{self._name} takes a shape and a dtype, {len(rest) + 1} arguments are given")
-        element = element_type("float32" if dtype is None else dtype)
+        element = stored_type("float32" if dtype is None else dtype)
         sizes = None if shape is None else shape_tuple(shape)
         if self._strided and shape is None and strides is None:
             strides = ()

@@ -123,7 +123,7 @@ E237 = code(
     "E237", "view of strided storage", "{name} has declared strides and cannot be viewed under another shape or dtype",
     hint="copy it to a tile first",
 )
-E238 = code("E238", "unknown memory order", "{given} is not a memory order", hint="one of: {known}")
+E238 = code("E238", "unknown memory order", "{operation} does not support memory_order {given}", hint="one of: {known}")
 E239 = code(
     "E239", "value of a tile operation is neither tile nor number",
     "{operation} on a tile needs a tile, a slice or a number as value, not {given}",
