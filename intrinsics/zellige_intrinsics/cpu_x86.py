@@ -106,6 +106,7 @@ COPIES: Final = (
     ),
     _move("vmovups ymm", "store <8 x float> {source}, ptr {destination}, align 4", 8, "avx", "VMOVUPS", past_caches=False),
     _move("vmovntps ymm", "store <8 x float> {source}, ptr {destination}, align 32, !nontemporal", 8, "avx", "MOVNTPS", past_caches=True),
+    _move("movntps xmm", "store <4 x float> {source}, ptr {destination}, align 16, !nontemporal", 4, "sse2", "MOVNTPS", past_caches=True),
 )
 
 FENCES: Final = (

@@ -71,5 +71,8 @@ PRODUCTS: Final = (
     _pairs("pmaddwd xmm", "llvm.x86.sse2.pmadd.wd", 4, ("sse2",)),
 )
 
-COPIES: Final[tuple[CopyRow, ...]] = ()
-"""Copies that a planner chooses among: vector moves are the code generator's."""
+COPIES: Final = tuple(
+    CopyRow(name=name, source="register", destination="global", bytes_each=size, requires=(feature,), is_asynchronous=True)
+    for name, size, feature in (("vmovntps zmm", 64, "avx512f"), ("vmovntps ymm", 32, "avx"), ("movntps xmm", 16, "sse2"))
+)
+"""Stores past the caches, seen by others after a fence. Other moves are the code generator's."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,7 @@ from zellige.explain import explain
 from zellige_cpu.host import running_host
 from zellige_cpu.leaf.units import family_of, units
 from zellige_intrinsics import Product, add, changed, family, intrinsic, product_rows, remove
-from zellige_intrinsics.tables import row_of, stamp
+from zellige_intrinsics.tables import copy_row_of, copy_rows, row_of, stamp
 
 FAMILY = family_of(running_host())
 
@@ -209,3 +213,39 @@ def test_rows_are_what_the_specifications_say(name: str) -> None:
     own = {value.name: value for value in family(name) if isinstance(value, Product)}
     assert {row.name for row in product_rows(name)} == set(own)
     assert all(row == row_of(own[row.name]) for row in product_rows(name))
+    every = {value.name: value for value in family(name)}
+    assert all(row == copy_row_of(every[row.name]) for row in copy_rows(name))
+
+
+WARM = """
+import sys
+import numpy as np
+import zellige as zl
+import zellige.language as T
+
+@zl.jit(target="cpu")
+def doubled():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as _:
+            for i in T.Parallel(64):
+                B[i] = A[i] * 2.0
+    return main
+
+a, b = np.ones(64, np.float32), np.zeros(64, np.float32)
+doubled()(a, b)
+assert b.sum() == 128
+print(*(name for name in sys.modules if name.startswith(("zellige_intrinsics", "zellige.layouts"))))
+"""
+
+
+def test_a_warm_start_reads_rows_and_makes_no_layout(tmp_path: Path) -> None:
+    """A kernel found on the disk needs the state of the tables for its key, and nothing else of them."""
+    file = tmp_path / "warm.py"
+    file.write_text(WARM)
+    for _ in range(2):
+        environment = {**os.environ, "ZELLIGE_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True, env=environment)
+    loaded = set(done.stdout.split())
+    assert "zellige_intrinsics.tables" in loaded
+    assert loaded <= {"zellige_intrinsics", *(f"zellige_intrinsics.{name}" for name in ("tables", "rows", "x86_rows", "arm_rows"))}

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from zellige_cpu.host import Host, running_host
+from zellige_intrinsics import changed
+from zellige_intrinsics.tables import copy_rows
 
 pytestmark = pytest.mark.skipif(not running_host().is_x86, reason="only there")
 
@@ -54,6 +56,22 @@ def test_whole_vectors_of_large_results_pass_by(tools):
     text = tools["compile_for"](kernel(tools), small_cache()).source()
     assert "!nontemporal" in text
     assert text.count("sfence()") == 2  # declared, and called once at the end
+
+
+def test_without_the_entry_stores_are_plain_and_results_the_same(tools, random):
+    """The table of instructions decides, and with it the machine code; not one bit of the result."""
+    program, x = kernel(tools), random.standard_normal((64, 128)).astype(np.float32)
+    names = tuple(row.name for row in copy_rows("cpu_x86"))
+    results, codes = [], []
+    for without in ((), names):
+        with changed("cpu_x86", without=without):
+            compiled = tools["compile_for"](program, small_cache())
+        y = at_address((64, 128), 0)
+        tools["run_on"](compiled, program, [64, 128, x, y])
+        results.append(y)
+        codes.append(compiled.assembly())
+    np.testing.assert_array_equal(*results)
+    assert ["movntps" in code or "movntpd" in code or "movntdq" in code for code in codes] == [True, False]
 
 
 @pytest.mark.parametrize(

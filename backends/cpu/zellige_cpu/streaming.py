@@ -16,8 +16,11 @@ from zellige.ir.stmt import Atomic, AtomicTile, Barrier, Launch, While
 from zellige.ir.traverse import walk
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, Storage
+from zellige_cpu.host import Host
 from zellige_cpu.indexes import conjunction, i64, is_stable, pointer, uniform
+from zellige_cpu.leaf.units import family_of
 from zellige_cpu.text import Value
+from zellige_intrinsics.tables import copy_rows
 
 
 def may_stream(launch: Launch) -> bool:
@@ -26,12 +29,18 @@ def may_stream(launch: Launch) -> bool:
     return not any(isinstance(n, speaks) or (isinstance(n, Barrier) and n.scope not in ("warp", "block")) for n in walk(launch))
 
 
+def passes_caches(host: Host) -> bool:
+    """Whether the machine has a store of its whole vectors that passes the caches by, and the table of instructions holds it."""
+    stores = (row for row in copy_rows(family_of(host)) if row.is_asynchronous and row.destination == "global")
+    return host.is_x86 and any(row.bytes_each == host.vector_bytes and host.features.issuperset(row.requires) for row in stores)
+
+
 def condition(ctx: Context, buffer: Buffer, forms: tuple[Form, ...], axes: tuple[Var, ...], vector_axis: Var, lanes: int) -> Value | None:
     """The test under which a store at these indices, ``lanes`` adjacent elements at a time along ``vector_axis``, may pass the caches by;
     None where it never may."""
     storage = ctx.storage(buffer)
     width = ctx.host.vector_bytes
-    if not storage.is_global or storage.is_packed or not ctx.host.is_x86 or lanes * storage.element_bytes % width:
+    if not storage.is_global or storage.is_packed or lanes * storage.element_bytes % width or not passes_caches(ctx.host):
         return None
     offset = element_offset(storage, forms).scaled(storage.element_bytes)
     steps: list[Form] = []
