@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from typing import Any
@@ -12,6 +13,7 @@ import zellige
 import zellige.language as T
 from zellige.driver import dump, plan_kernel
 from zellige.target import parse_target
+from zellige_cuda import boxes, kernel as cuda_kernel
 
 TARGET = "cuda:sm_90a"
 
@@ -111,3 +113,22 @@ def test_the_text_says_which_role_does_what() -> None:
     assert "// producer: 128 of 384 lanes" in text
     assert text.count("const __grid_constant__ TensorMap") == 2
     assert "__launch_bounds__(384, 1)" in text
+
+
+def test_a_program_without_boxes_stands_beside_it() -> None:
+    """Tensors that do not begin at 16 bytes are multiplied by the program that other architectures have; it is compiled when needed."""
+    compiled = zellige.compile(product(), target=TARGET)._default.compiled
+    facts = json.loads(json.loads(compiled._source.facts)["otherwise"])
+    assert facts["maps"] == []
+    assert facts["functions"][0]["threads"] == 128
+    found = instructions(cuda_kernel.disassembled(compiled._ordinary()._binary.data))
+    assert found["HMMA"] > 0
+    assert found["LDGSTS"] > 0
+    assert found["HGMMA"] == found["UTMALDG"] == 0
+
+
+def test_tensors_that_begin_elsewhere_are_told() -> None:
+    maps = boxes.Maps([{"tensor": 1, "box": [64, 64], "swizzle": 128}], [])
+    assert not maps.are_unfit((8, 256))
+    assert maps.are_unfit((0, 264))
+

@@ -106,6 +106,43 @@ def test_operands_in_every_order_and_tiles_of_any_width(transpose_a: bool, trans
     assert "producer:" in kernel.get_kernel_source()
 
 
+def masked() -> Any:
+    """A product's operand that the consumers compute in shared memory, beside one that boxes bring."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 32), "float16"), C: T.Tensor((64, 32), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            w = T.alloc_shared((64, 32), "float16")
+            c = T.alloc_fragment((64, 32), "float32")
+            T.clear(c)
+            for s in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, s * 32], a)
+                T.copy(B[s * 32, 0], b)
+                for i, j in T.Parallel(64, 32):
+                    w[i, j] = T.if_then_else(j <= i, a[i, j], 0)
+                T.gemm(w, b, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+def test_what_lanes_write_is_shown_to_engines_and_not_written_while_they_read() -> None:
+    """A fence and a barrier before the product; a barrier after its wait, before the lanes write again."""
+    a, b = whole_numbers((64, 128), np.float16, 1), whole_numbers((128, 32), np.float16, 2)
+    kernel = zellige.compile(masked(), target=TARGET)
+    c = np.zeros((64, 32), np.float32)
+    kernel(a, b, c)
+    keep = np.arange(128)[None, :] % 32 <= np.arange(64)[:, None]
+    np.testing.assert_array_equal(c, np.where(keep, a, 0).astype(np.float32) @ b.astype(np.float32))
+    text = kernel.get_kernel_source()
+    assert "producer:" in text
+    before, after = text.index("fence_engines();"), text.index("products_wait<0>")
+    assert "bar.sync" in text[before : text.index("group_product_n", before)]
+    assert after > before
+
+
 # ---- planted faults ----
 
 SIZES = (64, 32, 160)

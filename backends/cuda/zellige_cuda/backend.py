@@ -34,6 +34,7 @@ from zellige.version import __version__
 
 if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel
+    from zellige.simt.ir import Module
 
 _CONFIG_KEYS: Final = (
     ConfigKey(name="CUDA_KERNELS_OUTPUT_DIR", key="cuda.kernels_output_dir"),
@@ -158,25 +159,34 @@ class CudaBackend:
 
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+        from zellige.plan.planner import plan
         from zellige.simt.lower import lower
         from zellige.simt.printer import print_module
         from zellige.simt.simulate.kernel import simulated
         from zellige_cuda.architectures import architecture
         from zellige_cuda.describe import lane_machine, role_capabilities
-        from zellige_cuda.kernel import facts_of
+        from zellige_cuda.kernel import either, facts_of
         from zellige_cuda.spelling import CudaSpelling
 
         arch = architecture(self._with_arch(ctx.target))
         has_roles = any(len(launch.roles) > 1 for launch in planned.launches)
         richer = role_capabilities(arch, ctx.capabilities) if has_roles else None
-        module = lower(planned, lane_machine(arch, richer or ctx.capabilities), synchronises=ctx.options.synchronise_shared)
         spelling = CudaSpelling(arch.number, is_fast=ctx.options.fast_math)
-        text = print_module(module, spelling)
-        facts, spans = (
-            facts_of(module, planned.kernel, spelling.sites, arch.name, ctx.options.compile_flags),
-            tuple(site.span for site in spelling.sites),
-        )
-        emitted = Emitted(text=text, format="CUDA C++", facts=facts, spans=spans)
+
+        def printed(plan: PlannedKernel, capabilities: Capabilities) -> tuple[Module, str]:
+            made = lower(plan, lane_machine(arch, capabilities), synchronises=ctx.options.synchronise_shared)
+            return made, print_module(made, spelling)
+
+        def facts(made: Module, otherwise: str = "") -> str:
+            return facts_of(made, planned.kernel, spelling.sites, arch.name, ctx.options.compile_flags, otherwise)
+
+        module, text = printed(planned, richer or ctx.capabilities)
+        otherwise = ""
+        if richer is not None and not ctx.target.is_simulated:
+            ordinary, other = printed(plan(planned.kernel, ctx.capabilities), ctx.capabilities)
+            text, otherwise = either(text, other), facts(ordinary)
+        spans = tuple(site.span for site in spelling.sites)
+        emitted = Emitted(text=text, format="CUDA C++", facts=facts(module, otherwise), spans=spans)
         return simulated(emitted, module, planned.kernel) if ctx.target.is_simulated else emitted
 
     @hookimpl

@@ -22,6 +22,7 @@ from zellige_cuda import device
 
 MAP_BYTES: Final = 128
 MAP_ALIGNMENT: Final = 64
+ADDRESS_ALIGNMENT: Final = 16
 KEPT: Final = 64
 """Calls whose maps are kept."""
 
@@ -48,6 +49,10 @@ class Maps:
 
     def __bool__(self) -> bool:
         return bool(self._wanted)
+
+    def are_unfit(self, pointers: Sequence[int]) -> bool:
+        """Whether a tensor begins where the copy engine cannot read from."""
+        return any(pointers[wanted["tensor"]] % ADDRESS_ALIGNMENT for wanted in self._wanted)
 
     def addresses(self, pointers: Sequence[int], values: Mapping[Any, int]) -> list[int]:
         """Where each map lies in memory of the host, for tensors at ``pointers`` and sizes of these values."""

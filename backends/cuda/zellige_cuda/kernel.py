@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,10 +42,19 @@ TENSORS_MEET = "-DTENSORS_MEET"
 """Defined where a tensor that is only read is also written under another name."""
 
 
-def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, flags: Sequence[str] = ()) -> str:
+WITHOUT_BOXES = "WITHOUT_BOXES"
+"""Defined where a tensor does not suit the engine that copies boxes: another program does the same without it."""
+
+
+def either(text: str, ordinary: str) -> str:
+    """The text of a program with copies of boxes and of one without, for the compiler to choose from."""
+    return f"#ifndef {WITHOUT_BOXES}\n{text}\n#else\n{ordinary}\n#endif\n"
+
+
+def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, flags: Sequence[str] = (), otherwise: str = "") -> str:
     """What a launch must know beside the code: names, lanes, shared memory, which argument each parameter is, how wide the widest access
-    to each tensor is (and the widest that cannot be made in parts), which tensors are written, what the places that report say, and the
-    compiler's ``flags``."""
+    to each tensor is (and the widest that cannot be made in parts), which tensors are written, what the places that report say, the
+    compiler's ``flags``, and ``otherwise`` the same of the program without copies of boxes (empty: there is none)."""
     tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
     scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
     sizes = list(size_vars(kernel))
@@ -77,7 +86,7 @@ def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, f
     return json.dumps(
         {
             "functions": functions, "alignments": alignments, "needed": needed, "written": sorted(written), "sites": places, "arch": arch,
-            "flags": list(flags), "maps": maps,
+            "flags": list(flags), "maps": maps, "otherwise": otherwise,
         }
     )  # fmt: skip
 
@@ -118,6 +127,9 @@ class CudaKernel:
         self._names = [*self._scalars, *self._sizes]
         self._records = any(f["records"] for f in self._functions)
         self._maps = Maps(facts["maps"], self._tensors)
+        self._source = source
+        self._otherwise: str = facts["otherwise"]
+        self._without_boxes: CudaKernel | None = None
         self._loaded: dict[tuple[int, tuple[str, ...]], _Loaded] = {}
         self._variants: dict[tuple[str, ...], bytes] = {(): binary.data}
         self._entries: list[LoadedCode] = []
@@ -203,6 +215,9 @@ class CudaKernel:
         """Put every launch into the caller's stream, in order."""
         values = dict(zip(self._sizes, sizes))
         values.update({v: int(x) for v, x in zip(self._scalars, scalars) if not v.dtype.is_float})
+        if self._otherwise and self._maps.are_unfit(pointers):
+            self._ordinary().launch(pointers, scalars, sizes)
+            return
         defines = self._defines(tuple(pointers))
         api = device.required()
         with device.entered(api, pointers):
@@ -240,6 +255,9 @@ class CudaKernel:
             return
         values = self._packed.unpack_from(words)
         pointers = values[: len(self._alignments)]
+        if self._otherwise and self._maps.are_unfit(pointers):
+            self._ordinary().launch_packed(words)
+            return
         defines = self._defines(pointers)
         boxes = self._maps.addresses(pointers, dict(zip(self._names, values[len(pointers) :]))) if self._maps else []
         base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
@@ -252,6 +270,16 @@ class CudaKernel:
                 assert grid is not None
                 given = [*(base + p for p in places), *(boxes[index] for index in self._boxed[number])]
                 self._start(loaded, number, grid, (ctypes.c_void_p * len(given))(*given), stream)
+
+    def _ordinary(self) -> CudaKernel:
+        """The kernel of the program without copies of boxes, compiled when it is first needed."""
+        with self._lock:
+            if self._without_boxes is None:
+                flags = (*self._flags, f"-D{WITHOUT_BOXES}")
+                cubin, log = compile_cubin(self._text, "kernel", self._arch, flags)
+                source = replace(self._source, facts=json.dumps({**json.loads(self._otherwise), "flags": flags}))
+                self._without_boxes = CudaKernel(MachineCode(data=cubin, format="cubin", log=log), self._kernel, source)
+            return self._without_boxes
 
     def _start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
         if min(grid) <= 0:

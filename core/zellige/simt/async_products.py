@@ -66,6 +66,8 @@ def wait(ctx: Context, leave: int, span: Span | None) -> None:
     in_flight = begun[-leave:] if leave else []
     settled = tuple(dict.fromkeys(sums for sums in begun if not any(sums is other for other in in_flight)))
     ctx.code.emit(WaitProducts(leave=leave, settled=settled, span=span))
+    # engines may have read until now, whatever barriers stand between the beginning and here
+    ctx.code.touch(reads=[root for root in ctx.engine_operands if ctx.is_shared_by_lanes(root)], span=span)
 
 
 class _Operand:

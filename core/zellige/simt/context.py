@@ -69,7 +69,8 @@ class Context:
     """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity. In a role among several
     ``threads`` are the role's, ``boxes`` its copies by boxes, ``bytes_a_slot`` what they bring to each slot of a channel,
     ``read_by_engines`` the channels that only engines read, ``product_tokens`` the tokens of its products,
-    ``products_begun`` the registers to which those begun so far add, ``is_one_lane`` whether one lane runs it alone."""
+    ``products_begun`` the registers to which those begun so far add, ``engine_operands`` the tiles in shared memory that they read,
+    ``is_one_lane`` whether one lane runs it alone."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -92,6 +93,7 @@ class Context:
     read_by_engines: frozenset[Channel] = frozenset()
     product_tokens: frozenset[Token] = frozenset()
     products_begun: list[Buffer] = field(default_factory=list)
+    engine_operands: tuple[Buffer, ...] = ()
     is_one_lane: bool = False
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)

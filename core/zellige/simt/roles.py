@@ -164,7 +164,7 @@ def _body(
         base, threads=part.lanes, homes=dict(base.homes), maps=dict(part.solution.maps), code=Code(), scope=base.scope.inner(),
         tilings=part.tilings, as_maps=dict(part.solution.as_maps), channels={}, slots={}, boxes=tiles.boxes,
         bytes_a_slot=_bytes_a_slot(planned, tiles), read_by_engines=_read_by_engines(planned, part), is_one_lane=part.is_one_lane,
-        product_tokens=_product_tokens(role), products_begun=[],
+        product_tokens=_product_tokens(role), products_begun=[], engine_operands=_engine_operands(part),
     )  # fmt: skip
     lowering.head(ctx)
     role_channels.declare(ctx, role, [c for c in planned.channels if c.scope != "role"], barriers)
@@ -225,6 +225,16 @@ def _in_block(statement: Any, part: _Part, lanes: int) -> Any:
 def _product_tokens(role: Role) -> frozenset[Token]:
     nodes = (node for statement in role.body for node in walk(statement))
     return frozenset(node.token for node in nodes if isinstance(node, Issue) and isinstance(node.operation, Gemm))
+
+
+def _engine_operands(part: _Part) -> tuple[Buffer, ...]:
+    """The tiles that the role's asynchronous products read, in the order of the program."""
+    found: dict[Buffer, None] = {}
+    for statement in operations_of(part.role.body):
+        tiling = part.tilings.get(id(statement))
+        if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
+            found.update(dict.fromkeys((statement.a.buffer.root, statement.b.buffer.root)))
+    return tuple(found)
 
 
 def _bytes_a_slot(planned: PlannedLaunch, tiles: EngineTiles) -> dict[Channel, int]:
