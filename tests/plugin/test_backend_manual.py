@@ -1,0 +1,94 @@
+"""The code in docs/write-a-backend.md runs: the object of section 2 with the hooks of sections 5 and 7 is a backend that is used."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import zellige as zl
+import zellige.language as T
+from zellige.diagnostics import ZelligeError
+from zellige.plugin.contract import Unavailable
+from zellige.plugin.registry import Registry
+
+PAGE = (Path(__file__).parents[2] / "docs" / "write-a-backend.md").read_text(encoding="utf-8")
+
+
+def blocks(section: str) -> list[str]:
+    """The Python of a section, whose title begins so."""
+    (text,) = re.findall(rf"^## {re.escape(section)}.*?\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.fixture
+def found(install: Callable[..., Registry]) -> Registry:
+    """The manual's backend, with capabilities and the last steps of the machine of the tests."""
+    (whole,), (chosen,), (words,) = blocks("2."), blocks("5."), blocks("7.")
+    function, method = words.split("    # Manifest(")
+    entry = re.findall(r"Manifest\(\.\.\., (dialect=.*)\)\n", words)[0]
+    object_, made = whole.split("backend = AcmeBackend()")
+    hooks = f"{textwrap.dedent(chosen)}\n{textwrap.dedent(method.split(chr(10), 1)[1])}"
+    assert "targets=" in object_
+    manifest = object_.replace("targets=", f"{entry}, targets=")
+    source = "\n".join([
+        "from acme_machine import AcmeBackend as Machine",
+        "from zellige.plugin.contract import Candidate, DialectName, Rejection",
+        function, manifest, textwrap.indent(hooks, "    "),
+        "class Whole(AcmeBackend):",
+        "    @hookimpl\n    def describe(self, target): return Machine('acme').describe(target)",
+        "    @hookimpl\n    def emit(self, planned, ctx): return Machine('acme').emit(planned, ctx)",
+        "    @hookimpl\n    def compile(self, emitted): return Machine('acme').compile(emitted)",
+        "    @hookimpl\n    def runtime(self): return Machine('acme').runtime()",
+        f"backend = Whole(){made}",
+    ])  # fmt: skip
+    return install({"acme": source})
+
+
+@T.prim_func
+def product(A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")):
+    with T.Kernel(1) as _:
+        a = T.alloc_shared((16, 16), "float16")
+        b = T.alloc_shared((16, 16), "float16")
+        c = T.alloc_fragment((16, 16), "float32")
+        T.copy(A, a)
+        T.copy(B, b)
+        T.gemm(a, b, c, clear_accum=True)
+        T.copy(c, C)
+
+
+def test_the_object_is_a_backend_whose_driver_is_missing(found: Registry) -> None:
+    assert not [entry for entry in found.quarantined if entry.origin.name == "acme"], [str(e.error) for e in found.quarantined]
+    handle = found.named("acme")
+    assert handle.manifest.vendor == "Acme"
+    assert handle.devices == Unavailable(code="missing-package", reason="acme-driver is not installed")
+
+
+def test_its_choices_and_words_are_used(found: Registry) -> None:
+    assert "takes float16" in str(zl.explain(product, target="acme"))
+    a = np.eye(16, dtype=np.float16)
+    c = np.zeros((16, 16), np.float32)
+    zl.compile(product, target="acme")(a, a, c)
+    assert (c == a).all()
+    assert T.acme_dma.__name__ == "acme_dma"
+
+
+@T.prim_func
+def moved(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32")):
+    with T.Kernel(1) as _:
+        tile = T.alloc_shared((16,), "float32")
+        T.copy(A, tile)
+        T.copy(tile, B)
+
+
+def test_without_it_its_words_are_refused(install: Callable[..., Registry]) -> None:
+    install({})
+    with pytest.raises((ZelligeError, AttributeError)):
+        T.acme_dma  # noqa: B018
+    a, b = np.ones(16, np.float32), np.zeros(16, np.float32)
+    zl.compile(moved, target="cpu")(a, b)
+    assert (b == 1).all()
