@@ -93,12 +93,14 @@ def test_without_an_entry_another_instruction_is_taken_and_no_result_changes(ope
         stem, register = names[count].split()[:2]
         stem = stem[:-5] if stem.startswith("vfmadd") else stem
         assert re.search(rf"{stem}\w*\s.*%{register}" if FAMILY == "cpu_x86" else stem, code), names[count]
-        assert code not in seen
+        assert code not in seen or intrinsic(names[count]).spelling == intrinsic(names[count - 1]).spelling
         seen.append(code)
 
 
 @pytest.mark.parametrize(("operand", "total"), CASES)
 def test_without_all_entries_a_labelled_emulation_is_right(operand: str, total: str) -> None:
+    if not serving(operand, total):
+        pytest.skip(f"{running_host().cpu} has no product of {operand}")
     kernel = product(operand, total)
     _, before = run(kernel, operand, total)
     with without([row.name for row in product_rows(FAMILY)]):
@@ -110,9 +112,8 @@ def test_without_all_entries_a_labelled_emulation_is_right(operand: str, total: 
     assert "(emulated)" in answer
     assert "emulated by the engine vector" in because
     for name in serving(operand, total):
-        if intrinsic(name).operand("a").types[0] == operand:
-            assert f"putting {name} back into the table of instructions" in because
-            assert rejected[name] == "it was taken out of the table of instructions"
+        assert f"putting {name} back into the table of instructions" in because
+        assert rejected[name] == "it was taken out of the table of instructions"
     assert chosen(kernel)[0].startswith(serving(operand, total)[0])
 
 
@@ -235,7 +236,7 @@ def doubled():
 a, b = np.ones(64, np.float32), np.zeros(64, np.float32)
 doubled()(a, b)
 assert b.sum() == 128
-print(*(name for name in sys.modules if name.startswith(("zellige_intrinsics", "zellige.layouts"))))
+print(*(name for name in sys.modules if name.startswith(("zellige_intrinsics", "zellige.layouts", "zellige.plan.products"))))
 """
 
 

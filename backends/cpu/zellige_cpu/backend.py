@@ -118,13 +118,14 @@ class CpuBackend:
         if operation.kind != "gemm":
             return None
         from zellige.ir.stmt import Gemm
-        from zellige.plan.products import offers
+        from zellige.plan.products import accumulator_of, offers
         from zellige_cpu.host import running_host
         from zellige_cpu.leaf.units import refusals
 
         gemm = operation.statement
         assert isinstance(gemm, Gemm), "an operation of the kind gemm is a product"
-        return offers(gemm, ctx.capabilities, refusals(running_host(), gemm.a.buffer.dtype, gemm.b.buffer.dtype))
+        types = gemm.a.buffer.dtype, gemm.b.buffer.dtype, accumulator_of(gemm)
+        return offers(gemm, ctx.capabilities, refusals(running_host(), *types))
 
     @hookimpl
     def cache_key(self, ctx: CompileContext) -> str:

@@ -135,14 +135,21 @@ def refusal(host: Host, row: ProductRow) -> Refusal | None:
     return None
 
 
-def refusals(host: Host, a: DType, b: DType) -> tuple[Refusal, ...]:
-    """The instructions that take these operands and do not serve here; also those that would, and were taken out of the table."""
+def refusals(host: Host, a: DType, b: DType, accumulator: DType) -> tuple[Refusal, ...]:
+    """The instructions that could multiply these operands, widened where need be, and do not serve here; also those that would, and were
+    taken out of the table."""
+    from zellige.plan.products import holds  # not on a warm start
+
     family = family_of(host)
     if not family:
         return ()
 
     def takes(row: ProductRow) -> bool:
-        return any((a.name, b.name) == types[:2] for types in row.types)
+        given = {(a.name, b.name), ("uint8", b.name)} if a.name == b.name == "int8" else {(a.name, b.name)}  # with a bias
+        return any(
+            types[2] == accumulator.name and (types[:2] in given or (holds(dtype(types[0]), a) and holds(dtype(types[1]), b)))
+            for types in row.types
+        )
 
     found = [refusal(host, row) for row in product_rows(family) if takes(row)]
     found += [
