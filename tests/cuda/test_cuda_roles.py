@@ -50,20 +50,23 @@ def instructions(sass: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    ("options", "products", "boxes"),
+    ("options", "products", "loads", "stores"),
     [
-        ({"transposed": True}, 4, 2),
-        ({"columns": 256, "stages": 4}, 4, 1 + 4),
-        ({"columns": 176, "transposed": True, "dtype": "float16"}, 4, 2),
-        ({"columns": 192, "depth": 32}, 2, 1 + 3),
+        ({"transposed": True}, 4, 2, 2),
+        ({"columns": 256, "stages": 4}, 4, 1 + 4, 4),
+        ({"columns": 176, "transposed": True, "dtype": "float16"}, 4, 2, 11),
+        ({"columns": 192, "depth": 32}, 2, 1 + 3, 3),
     ],
 )
-def test_a_pipelined_product_runs_on_the_engines(options: dict[str, Any], products: int, boxes: int) -> None:
+def test_a_pipelined_product_runs_on_the_engines(options: dict[str, Any], products: int, loads: int, stores: int) -> None:
     """The k loop stands twice, its first step apart; copies are as many as slabs; budgets are taken; nothing serialises or spills."""
     compiled = zellige.compile(product(**options), target=TARGET)
     found = instructions(compiled.get_asm())
     assert found["HGMMA"] == 2 * products
-    assert found["UTMALDG"] == boxes
+    assert found["UTMALDG"] == loads
+    assert found["UTMASTG"] == stores
+    assert found["STG"] == 0
+    assert "MEMBAR.ALL.GPU" not in compiled.get_asm()
     assert found["USETMAXREG"] == 2
     assert found["HMMA"] == found["LDGSTS"] == found["LDL"] == found["STL"] == 0
     assert found["R2UR"] <= 2
@@ -111,7 +114,7 @@ def test_the_text_says_which_role_does_what() -> None:
     text = dump(product().kernel, TARGET, "source")
     assert "// consumer: 256 of 384 lanes" in text
     assert "// producer: 128 of 384 lanes" in text
-    assert text.count("const __grid_constant__ TensorMap") == 2
+    assert text.count("const __grid_constant__ TensorMap") == 3
     assert "__launch_bounds__(384, 1)" in text
 
 

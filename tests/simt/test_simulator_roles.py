@@ -17,7 +17,7 @@ import zellige.language as T
 from zellige.diagnostics import InternalError, LaunchError
 from zellige.driver import PIPELINE
 from zellige.ir.expr import Binary
-from zellige.ir.stmt import Assign
+from zellige.ir.stmt import Assign, Barrier
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.passes.runner import run_passes
 from zellige.plan.planner import plan
@@ -145,12 +145,13 @@ def test_what_lanes_write_is_shown_to_engines_and_not_written_while_they_read() 
 
 # ---- planted faults ----
 
-SIZES = (64, 32, 160)
+SIZES = (64, 48, 160)
 
 
 def program() -> tuple[Any, Any]:
+    """A product with every engine at work: 5 steps through 3 slots, three boxes of sums a warp through 2 slots."""
     assert RICH is not None
-    kernel = run_passes(product(SIZES).kernel, PIPELINE)
+    kernel = run_passes(product(SIZES, (64, 48, 32)).kernel, PIPELINE)
     return kernel, lower(plan(kernel, RICH), lane_machine(ARCH, RICH))
 
 
@@ -205,6 +206,10 @@ def never_flips(s: Any) -> Any:
     return s
 
 
+def unswizzled(node: Any) -> Any:
+    return node.left if isinstance(node, Binary) and node.op == "bitxor" else node
+
+
 FAULTS = {
     "who reads does not wait": without(ir.WaitBarrier, is_of("full")),
     "who fills does not wait": without(ir.WaitBarrier, is_of("empty")),
@@ -220,6 +225,12 @@ FAULTS = {
     "groups of rows lie further apart": of(ir.AsyncProduct, a=lambda a: replace(a, row_group_bytes=a.row_group_bytes * 2)),
     "the barriers are not made": without(ir.BarrierInit, is_of("empty")),
     "one arrival too many is waited for": of(ir.BarrierInit, arrivals=lambda n: n + 1),
+    "rows are not shown to the engine that stores them": without(ir.Fence, lambda s: s.to == "engines"),
+    "slots of rows are not waited for": without(ir.WaitStores, lambda s: s.of_reading),
+    "a wait for stores leaves two too many": of(ir.WaitStores, leave=lambda n: n + 2),
+    "rows are laid out otherwise than they are stored": of(ir.MatrixStore, target=lambda t: rewrite(t, unswizzled)),
+    "matrices are turned": of(ir.MatrixStore, is_transposed=lambda _: True),
+    "the warp does not wait for all of its rows": without(Barrier, lambda s: s.scope == "warp"),
     "a box comes to the slot before": of(ir.TensorCopy, memory_index=lambda i: Binary(op="sub", left=i, right=number(2048))),
 }  # fmt: skip
 

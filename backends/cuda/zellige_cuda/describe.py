@@ -87,6 +87,7 @@ def role_capabilities(arch: Architecture, caps: Capabilities) -> Capabilities | 
         source="global", destination="shared", mechanism=BOX_COPY, engine="box copies", is_asynchronous=True, alignment=16, granule=16,
         fills_out_of_bounds=True, casts=False, ranks=(1, 5),
     )  # fmt: skip
+    store = replace(box, source="registers", destination="global", is_asynchronous=False, casts=True)  # lanes lay the rows out for it
     spaces = tuple(replace(s, alignment=1024) if s.role == "shared" else s for s in caps.spaces)
     return replace(
         caps,
@@ -97,7 +98,7 @@ def role_capabilities(arch: Architecture, caps: Capabilities) -> Capabilities | 
             Engine(name="products", kind="matmul", count=4, is_asynchronous=True),
             Engine(name="box copies", kind="copy", is_asynchronous=True),
         ),
-        copies=(box, *(p for p in caps.copies if not p.is_asynchronous)),
+        copies=(box, store, *(p for p in caps.copies if not p.is_asynchronous)),
         synchronisation=(
             Synchronisation(mechanism="mbarrier", scope="block", count=64, counts_bytes=True),
             Synchronisation(mechanism="wgmma groups", scope="token"),

@@ -17,6 +17,7 @@ from zellige.simt.ir import (
     BoxMap,
     Budget,
     CommitProducts,
+    CommitStores,
     ExpectBytes,
     Fence,
     FenceProducts,
@@ -25,6 +26,7 @@ from zellige.simt.ir import (
     TensorCopy,
     WaitBarrier,
     WaitProducts,
+    WaitStores,
 )
 from zellige.simt.printer import Printer
 
@@ -55,6 +57,9 @@ FIXED: dict[str, str] = {
     "products_wait": "template <int leave> " + _asm("products_wait", "", "wgmma.wait_group.sync.aligned %0;", '"n"(leave)'),
     "more_registers": "template <int count> " + _asm("more_registers", "", "setmaxnreg.inc.sync.aligned.u32 %0;", '"n"(count)'),
     "fewer_registers": "template <int count> " + _asm("fewer_registers", "", "setmaxnreg.dec.sync.aligned.u32 %0;", '"n"(count)'),
+    "box_stores_commit": _asm("box_stores_commit", "", "cp.async.bulk.commit_group;"),
+    "box_stores_wait": "template <int leave> " + _asm("box_stores_wait", "", "cp.async.bulk.wait_group %0;", '"n"(leave)'),
+    "box_stores_wait_read": "template <int leave> " + _asm("box_stores_wait_read", "", "cp.async.bulk.wait_group.read %0;", '"n"(leave)'),
     "settled": (
         f"template <int count, class T> {_D} void settled(T* r) {{\n  #pragma unroll\n"
         '  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i]) :: "memory");\n}'
@@ -90,6 +95,20 @@ def box_load(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     )
 
 
+def box_store(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    """A box of so many dimensions from shared memory; coordinates of the innermost dimension first."""
+    rank = int(match[1])
+    params = ", ".join(f"int x{i}" for i in range(rank))
+    places = ", ".join(f"%{i + 1}" for i in range(rank))
+    given = ", ".join(f'"r"(x{i})' for i in range(rank))
+    return (
+        f"{_D} void {match[0]}(const TensorMap& map, unsigned int from, {params}) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{places}}}], [%{rank + 1}];"\n'
+        f'    :: "l"((unsigned long long)&map), {given}, "r"(from) : "memory");\n}}',
+        (),
+    )
+
+
 def group_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     """wgmma with both operands in shared memory: columns, types of c, a and b, which of a and b have k outermost."""
     n, c, a, b, trans_a, trans_b = int(match[1]), match[2], match[3], match[4], match[5], match[6]
@@ -105,7 +124,11 @@ def group_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]
     )
 
 
-PATTERNS = ((r"box_load_(\d)d", box_load), (r"group_product_n(\d+)_(\w+?)_(\w+?)_(\w+?)_([01])([01])", group_product))
+PATTERNS = (
+    (r"box_load_(\d)d", box_load),
+    (r"box_store_(\d)d", box_store),
+    (r"group_product_n(\d+)_(\w+?)_(\w+?)_(\w+?)_([01])([01])", group_product),
+)
 
 
 def map_name(box: TensorBox) -> str:
@@ -135,6 +158,12 @@ def engine_statement(printer: Printer, statement: Any) -> str | None:
             return f"{printer.need('barrier_wait')}({barrier(statement.barriers, statement.index)}, {printer.value(statement.parity)});"
         case TensorCopy(is_store=False):
             return _box_load(printer, statement)
+        case TensorCopy():
+            return _box_store(printer, statement)
+        case CommitStores():
+            return f"{printer.need('box_stores_commit')}();"
+        case WaitStores(leave=leave, of_reading=of_reading):
+            return f"{printer.need('box_stores_wait_read' if of_reading else 'box_stores_wait')}<{leave}>();"
         case AsyncProduct():
             return _group_product(printer, statement)
         case FenceProducts():
@@ -164,6 +193,13 @@ def _box_load(printer: Printer, node: TensorCopy) -> str:
     barrier = f"shared_at + {printer.shared_offset(node.barriers, node.index)}"
     origin = ", ".join(printer.value(o) for o in reversed(node.origin))
     return f"{name}({to}, {printer.own_name(node.box, map_name(node.box))}, {barrier}, {origin});"
+
+
+def _box_store(printer: Printer, node: TensorCopy) -> str:
+    name = printer.need(f"box_store_{len(node.origin)}d")
+    source = f"shared_at + {printer.shared_offset(node.memory, node.memory_index)}"
+    origin = ", ".join(printer.value(o) for o in reversed(node.origin))
+    return f"{name}({printer.own_name(node.box, map_name(node.box))}, {source}, {origin});"
 
 
 def _group_product(printer: Printer, node: AsyncProduct) -> str:

@@ -18,7 +18,7 @@ from zellige.ir.stmt import Alloc, Bind, For, If, Kernel, Map, Serial, Stmt, Unr
 from zellige.plan.nodes import Channel, PlannedLaunch, Token
 from zellige.simt.code import Code
 from zellige.simt.distribution import Distribution, digit_value, number
-from zellige.simt.engine_tiles import Boxes
+from zellige.simt.engine_tiles import SLOT_ALIGNMENT, Boxes
 from zellige.simt.homes import GlobalHome, Home, SharedHome
 from zellige.simt.ir import LANE, THREAD, WARP, Memory
 from zellige.simt.machine import LaneMachine
@@ -70,7 +70,8 @@ class Context:
     ``threads`` are the role's, ``boxes`` its copies by boxes, ``bytes_a_slot`` what they bring to each slot of a channel,
     ``read_by_engines`` the channels that only engines read, ``product_tokens`` the tokens of its products,
     ``products_begun`` the registers to which those begun so far add, ``engine_operands`` the tiles in shared memory that they read,
-    ``is_one_lane`` whether one lane runs it alone."""
+    ``box_stores`` the copies to tensors that boxes may make, ``stores_by_boxes`` whether one did, ``is_one_lane`` whether one lane runs the
+    role alone."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -95,6 +96,8 @@ class Context:
     products_begun: list[Buffer] = field(default_factory=list)
     engine_operands: tuple[Buffer, ...] = ()
     is_one_lane: bool = False
+    box_stores: frozenset[int] = frozenset()
+    stores_by_boxes: bool = False
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)
     shared_bytes: int = 0
@@ -168,6 +171,11 @@ class Context:
         self.memories.append(Memory(buffer=memory, offset=self.shared_bytes))
         self.shared_bytes += -(-elements * max(1, dtype.bytes) // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
         return memory
+
+    def engine_memory(self, name: str, dtype: DType, elements: int) -> Buffer:
+        """The same, beginning where the widest swizzle of an engine does."""
+        self.shared_bytes = -(-self.shared_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
+        return self.kept_memory(name, dtype, elements)
 
     # ---- structure ----
 

@@ -52,7 +52,7 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes import tile_operations
 from zellige.plan.nodes import Acquire, Get, Issue, Put, Release, Slotted, Turn, Wait
-from zellige.simt import async_products, channels, copies, elements, lane_products, lanes, maps, products, reductions
+from zellige.simt import async_products, box_stores, channels, copies, elements, lane_products, lanes, maps, products, reductions
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, LaneHome, SharedHome
@@ -147,6 +147,8 @@ def emit_operation(ctx: Context, statement: Stmt) -> None:
             written = tile_operations.fill_as_map(fill)
             emit_body(ctx, written[:-1])
             _collective(ctx, ctx.as_maps.get(id(statement), written[-1]), statement, values=written[-1])
+        case Copy() if id(statement) in ctx.box_stores and box_stores.emit(ctx, statement):
+            return
         case Copy():
             if not copies.emit_copy(ctx, statement, is_async=False):
                 _collective(ctx, ctx.as_maps.get(id(statement)) or tile_operations.copy_as_map(statement), statement)

@@ -62,11 +62,12 @@ class Boxes:
 
 @dataclass(slots=True, kw_only=True)
 class EngineTiles:
-    """``tilings`` and ``boxes`` by the identity of the operation."""
+    """``tilings`` and ``boxes`` by the identity of the operation; ``stores`` are the copies to tensors that boxes may make."""
 
     tilings: dict[int, WarpTiling] = field(default_factory=dict)
     boxes: dict[int, Boxes] = field(default_factory=dict)
     storage: dict[Buffer, EngineStorage] = field(default_factory=dict)
+    stores: frozenset[int] = frozenset()
 
 
 def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
@@ -97,6 +98,10 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
             _store(found, copy.dst)
             found.boxes[id(copy)] = _boxes(copy, found.storage[copy.dst.buffer.root], machine)
         _check_puts(role)
+    found.stores = frozenset(
+        id(c.operation) for c in planned.choices
+        if isinstance(c.operation, Copy) and machine.box_copy and c.mechanism == machine.box_copy and id(c.operation) not in found.boxes
+    )  # fmt: skip
     for role in planned.roles:
         for statement in operations_of(role.body):
             if isinstance(statement, Copy) and statement.src.buffer.root.space == "global" and id(statement) not in found.boxes:

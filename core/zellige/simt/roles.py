@@ -18,7 +18,7 @@ from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
 from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
 from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role, Token
-from zellige.simt import channels, control, role_channels
+from zellige.simt import box_stores, channels, control, role_channels
 from zellige.simt.code import Code, with_barriers
 from zellige.simt.context import ChannelBarriers, Context
 from zellige.simt.distribution import number
@@ -165,6 +165,7 @@ def _body(
         tilings=part.tilings, as_maps=dict(part.solution.as_maps), channels={}, slots={}, boxes=tiles.boxes,
         bytes_a_slot=_bytes_a_slot(planned, tiles), read_by_engines=_read_by_engines(planned, part), is_one_lane=part.is_one_lane,
         product_tokens=_product_tokens(role), products_begun=[], engine_operands=_engine_operands(part),
+        box_stores=tiles.stores,
     )  # fmt: skip
     lowering.head(ctx)
     role_channels.declare(ctx, role, [c for c in planned.channels if c.scope != "role"], barriers)
@@ -173,6 +174,7 @@ def _body(
     _declare_tiles(lowering, ctx, role)
     with ctx.code.nested() as inner:
         control.emit_body(ctx, role.body)
+        box_stores.finish(ctx)
     if part.is_one_lane:
         ctx.code.emit(If(condition=Compare(op="eq", left=THREAD, right=number(0)), then=tuple(inner)))
     else:

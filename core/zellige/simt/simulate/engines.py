@@ -17,7 +17,7 @@ from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size
 from zellige.simt import ir
 from zellige.simt.simulate import faults
-from zellige.simt.simulate.memory import DEFINED, FLYING, Access, Memory, check_read, check_write
+from zellige.simt.simulate.memory import DEFINED, FLYING, NOBODY, Access, Memory, check_read, check_write
 from zellige.simt.simulate.products import added, multiplied, operand_of, places
 
 if TYPE_CHECKING:
@@ -60,14 +60,33 @@ class Engines:
         self._groups: dict[int, int] = {}
         self._products: dict[int, _Products] = {}
         self._fenced = np.zeros(block.threads, np.int32)
+        self._shown = np.zeros((block.threads, block.threads + 1), np.int32)
 
     @property
     def is_idle(self) -> bool:
         return not self._jobs
 
     def fence(self, threads: Array) -> None:
-        """What the lanes wrote is visible to engines that they ask from here on."""
-        self._fenced[threads] = self._block.clocks.epochs(threads)
+        """What the lanes wrote before, each by itself and others as far as it knows of it, is shown to engines."""
+        clocks = self._block.clocks
+        self._fenced[threads] = clocks.epochs(threads)
+        self._shown[threads] = clocks.known[threads]
+        clocks.advance(threads)
+
+    def check_shown(self, memory: Memory, cells: Array, asking: int, access: Access) -> None:
+        """That what an engine is about to read for a lane was shown to it: by who wrote it, or by the lane that asks."""
+        shadow, block = memory.shadow, self._block
+        if shadow is None or not shadow.write.is_used:
+            return
+        writer = shadow.write.thread[cells] - block.number * (block.threads + 1)
+        by_lanes = (shadow.write.thread[cells] != NOBODY) & (writer >= 0) & (writer < block.threads)
+        lane = np.where(by_lanes, writer, 0)
+        hidden = by_lanes & (shadow.write.epoch[cells] > np.maximum(self._fenced[lane], self._shown[asking, lane]))
+        if hidden.any():
+            at = int(np.argmax(hidden))
+            place = block.places[int(shadow.write.place[cells[at]])]
+            what = "gives an engine what was not shown to it and was written by"
+            raise faults.race(access.span, memory.name, int(cells[at]) * memory.cell_bytes, what, [asking], int(lane[at]), place)
 
     def ask(self, lane: int, land: Callable[[], None], *, is_store: bool) -> None:
         self._jobs.append(_Job(lane, land, None if is_store else -1))
@@ -260,6 +279,7 @@ def _ask(
     who = np.full(len(cells), lane)
     lanes = 32
     if is_store:
+        block.engines.check_shown(memory, cells, lane, access)
         check_read(memory, cells, who, block.clocks, block.number, access, lanes, block.places)
 
         def store() -> None:
@@ -364,6 +384,7 @@ def _shared_operand(compiler: Compiler, operand: ir.SharedOperand, outer: int, d
         def read() -> Array:
             cells = (where // memory.cell_bytes).ravel()
             who = np.full(len(cells), warp.threads[0])
+            block.engines.check_shown(memory, cells, int(warp.threads[0]), access)
             check_read(memory, cells, who, block.clocks, block.number, access, warp.lanes, block.places)
             return memory.view(operand.buffer.dtype)[where // size]
 
