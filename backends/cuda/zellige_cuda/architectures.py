@@ -15,6 +15,9 @@ from zellige.target import Target
 
 KIB: Final = 1024
 
+LANE_REGISTERS: Final = 255
+"""Registers that a lane can name (CUDA C++ Programming Guide, technical specifications: 32-bit registers per thread)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:

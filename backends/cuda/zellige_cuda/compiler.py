@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from zellige.diagnostics import catalogue
-from zellige_cuda.architectures import KIB, Architecture
+from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
 
 _OPTIONS = ("-default-device", "--std=c++17", "--ptxas-options=-v", "-diag-suppress=177,550", "-lineinfo")
 
@@ -89,27 +89,42 @@ def usage_of(log: str) -> dict[str, Usage]:
 def compile_for_occupancy(
     text: str, name: str, arch: Architecture, threads: int, shared_bytes: int, options: tuple[str, ...] = ()
 ) -> tuple[bytes, str]:
-    """(cubin, log) of a unit with one kernel. Where a few registers fewer let one more block run beside the others, it is compiled again
-    with that many, and that is kept if nothing spills."""
+    """(cubin, log) of a unit with one kernel.
+
+    Where a few registers fewer let one more block run beside the others, it is compiled again with that many, and that is kept if nothing
+    spills. Where the compiler spills with registers to spare, for the sake of more blocks than it was asked for, it is asked for as many
+    as fit with the registers taken, and then for one; what spills least is kept."""
     cubin, log = compile_cubin(text, name, arch.name, options)
     usage = usage_of(log)
     if len(usage) != 1:
         return cubin, log
     used = next(iter(usage.values()))
-    wanted = more_blocks(used.registers, arch, threads, shared_bytes)
-    if wanted is None or used.spilled_bytes:
-        return cubin, log
-    again, said = compile_cubin(text, name, arch.name, (*options, f"-DBLOCKS_BESIDE={wanted}"))
-    if any(u.spilled_bytes for u in usage_of(said).values()):
-        return cubin, log
-    return again, said
+    wanted: tuple[int, ...]
+    if used.spilled_bytes:
+        wanted = tuple(dict.fromkeys((_fitting(used.registers, arch, threads), 1))) if used.registers < LANE_REGISTERS else ()
+    else:
+        more = more_blocks(used.registers, arch, threads, shared_bytes)
+        wanted = () if more is None else (more,)
+    for blocks in wanted:
+        again, said = compile_cubin(text, name, arch.name, (*options, f"-DBLOCKS_BESIDE={blocks}"))
+        spilled = sum(u.spilled_bytes for u in usage_of(said).values())
+        if spilled < used.spilled_bytes or spilled == 0:
+            cubin, log, used = again, said, next(iter(usage_of(said).values()))
+        if spilled == 0:
+            break
+    return cubin, log
+
+
+def _fitting(registers: int, arch: Architecture, threads: int) -> int:
+    """The blocks that fit a processor by their registers, which are given out by eights."""
+    return max(1, arch.processor_registers // (-(-registers // 8) * 8 * threads))
 
 
 def more_blocks(registers: int, arch: Architecture, threads: int, shared_bytes: int) -> int | None:
     """The blocks that fit a processor with at most an eighth fewer registers a lane, where they are one more than now; None otherwise."""
     by_lanes = arch.processor_lanes // threads
     by_memory = arch.processor_shared_bytes // (shared_bytes + KIB) if shared_bytes else by_lanes
-    blocks = arch.processor_registers // (-(-registers // 8) * 8 * threads)
+    blocks = _fitting(registers, arch, threads)
     if blocks + 1 > min(by_lanes, by_memory):
         return None
     fitting = arch.processor_registers // ((blocks + 1) * threads) // 8 * 8

@@ -10,7 +10,7 @@ from dataclasses import replace
 from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
 from zellige.simt.machine import LaneMachine
-from zellige_cuda.architectures import KIB, Architecture
+from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
 from zellige_cuda.forms import MOST_COLUMNS, forms_of, group_forms_of, matrix_loads, units_of, word_copies
 
 WARP = 32
@@ -61,7 +61,7 @@ def capabilities(arch: Architecture, target: str) -> Capabilities:
         engines=tuple(engines),
         copies=tuple(copies),
         synchronisation=tuple(synchronisation),
-        registers=RegisterFile(per_lane=255),
+        registers=RegisterFile(per_lane=LANE_REGISTERS),
         block_lanes=1024,
     )
 
@@ -104,7 +104,7 @@ def role_capabilities(arch: Architecture, caps: Capabilities) -> Capabilities | 
             Synchronisation(mechanism="wgmma groups", scope="token"),
             *(s for s in caps.synchronisation if s.scope != "token"),
         ),
-        registers=RegisterFile(per_lane=255, per_block=65536, step=8),
+        registers=RegisterFile(per_lane=LANE_REGISTERS, per_block=65536, step=8),
         can_specialise_roles=True,
     )
 
@@ -118,4 +118,5 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
         async_copy_bytes=word_copies(arch),
         shared_bytes=arch.shared_bytes,
         box_copy=BOX_COPY if arch.has_group_products else "",
+        block_registers=arch.processor_registers,
     )

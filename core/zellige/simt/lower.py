@@ -92,12 +92,15 @@ class LaunchLowering:
         launch = self._launch
         has_lanes = bool(launch.lane_vars)
         threads = self._threads(has_lanes)
-        warps = -(-threads // self.machine.lanes)
-        is_whole = threads % self.machine.lanes == 0
-        tilings = self.tilings(self.planned.roles[0], warps, EngineTiles()) if is_whole else {}
-        solver = Solver(self.planned, tilings, lanes=self.machine.lanes, warps=warps, are_warps_whole=is_whole)
-        solution = solver.solve()
+        tilings, solution = self._solved(threads)
+        needed, wider = _registers(solution), None
+        while not has_lanes and self._are_too_few(solution, threads):
+            threads = wider = 2 * threads
+            tilings, solution = self._solved(threads)
         context = self.context(solution, tilings, threads, has_lanes=has_lanes)
+        if wider:
+            asked = self._threads(has_lanes)
+            context.notes.append(f"the block has {wider} lanes: with the {asked} asked for, fragments take {needed} registers of each")
         params = self.parameters(context)
         self.shared_tiles(context, solution.shared, {})
         role = self.planned.roles[0]
@@ -122,6 +125,20 @@ class LaunchLowering:
         )  # fmt: skip
 
     # ---- the block ----
+
+    def _solved(self, threads: int) -> tuple[dict[int, WarpTiling], Solution]:
+        """The warps of products, and who holds fragments, in a block of so many lanes."""
+        warps = -(-threads // self.machine.lanes)
+        is_whole = threads % self.machine.lanes == 0
+        tilings = self.tilings(self.planned.roles[0], warps, EngineTiles()) if is_whole else {}
+        solver = Solver(self.planned, tilings, lanes=self.machine.lanes, warps=warps, are_warps_whole=is_whole)
+        return tilings, solver.solve()
+
+    def _are_too_few(self, solution: Solution, threads: int) -> bool:
+        """Whether fragments do not fit the registers that a lane can name, and each lane of twice as many can have as many."""
+        machine, most = self.machine, self.machine.capabilities.registers.per_lane
+        may_double = 2 * threads <= machine.block_lanes and 2 * threads * most <= machine.block_registers
+        return 0 < most < _registers(solution) and may_double
 
     def _threads(self, has_lanes: bool) -> int:
         wanted = 1
@@ -376,6 +393,11 @@ class LaunchLowering:
         lines += [f"{buffer.name} lives in shared memory: {reason}" for buffer, reason in solution.shared.items()]
         lines += context.notes
         return tuple(lines)
+
+
+def _registers(solution: Solution) -> int:
+    """Registers of 4 bytes a lane that hold the fragments, were all of them needed at once."""
+    return sum(-(-d.registers * max(1, b.dtype.bytes) // 4) for b, d in solution.distributions.items())
 
 
 def _reduced_by_rows(statements: Sequence[StmtNode]) -> frozenset[int]:

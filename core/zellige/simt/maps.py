@@ -18,6 +18,7 @@ from zellige.ir.traverse import substitute, walk
 from zellige.simt import elements, shared_divisors
 from zellige.simt.context import Context, Point, conjunction
 from zellige.simt.distribution import Distribution, distribute, number, times
+from zellige.simt.exchange import Exchange, exchange_for, exchanged, held_apart
 from zellige.simt.homes import (
     TENSOR_ALIGNMENT,
     GlobalHome,
@@ -83,6 +84,11 @@ def _emit_distributed(ctx: Context, statement: Map, distribution: Distribution) 
     statement, before = shared_divisors.with_reciprocals(ctx, statement, distribution)
     for computed, held in before:
         _emit_distributed(ctx, computed, held)
+    if (exchange := _exchange(ctx, statement, distribution)) is not None:
+        tile, filling = held_apart(ctx, statement, distribution)
+        _emit_distributed(ctx, filling, distribution)
+        _emit_distributed(ctx, *exchanged(ctx, statement, tile, exchange))
+        return
     inner = len(distribution.shape) - 1
     vector = _neighbours(distribution, inner)
     wide = _wide_accesses(ctx, statement, distribution, vector) if vector > 1 else _Wide(1, (), ())
@@ -99,6 +105,19 @@ def _emit_distributed(ctx: Context, statement: Map, distribution: Distribution) 
             ctx.loop("r", groups, is_unrolled=is_unrolled, span=statement.span) as group,
         ):
             _emit_group(ctx, statement, distribution, wide, group, None if is_shared_out else owner)
+
+
+def _exchange(ctx: Context, statement: Map, distribution: Distribution) -> Exchange | None:
+    """How lanes make the store of a Map wider by giving each other words, where the tensor's rows allow stores so wide."""
+    found = exchange_for(ctx, statement, distribution)
+    if found is None:
+        return None
+    store = statement.body[0]
+    assert isinstance(store, Store)
+    with ctx.inner_scope() as scope:
+        for axis, extent in zip(statement.axes, distribution.shape):
+            scope.add_variable(axis, Form.of(0), Form.of(extent - 1))
+        return found if is_wide(ctx, store, statement.axes, found.neighbours()) else None
 
 
 def _emit_group(ctx: Context, statement: Map, distribution: Distribution, wide: _Wide, group: Expr, owner: Expr | None) -> None:

@@ -161,11 +161,25 @@ class Printer:
 
     def element(self, buffer: Buffer, index: Expr) -> str:
         """An element of a buffer, as something that can be read and assigned."""
-        return f"{self._memory(buffer)}[{self._index(index)}]"
+        first = self._first_of_wide(buffer, index)
+        if first is None:
+            return f"{self._memory(buffer)}[{self._index(index)}]"
+        const = "const " if self._is_read_only(buffer.root) else ""
+        return f"*({const}{self.type(buffer.dtype)}*){first}"
 
     def address(self, buffer: Buffer, index: Expr) -> str:
         """The address of an element."""
-        return f"({self._memory(buffer)} + {self._index(index)})"
+        return self._first_of_wide(buffer, index) or f"({self._memory(buffer)} + {self._index(index)})"
+
+    def _first_of_wide(self, buffer: Buffer, index: Expr) -> str | None:
+        """The address of the first of the elements that a wide access takes, where its index is theirs divided by their number: compilers
+        do not see that it divides, and would divide and multiply again."""
+        root, lanes = buffer.root, buffer.dtype.lanes
+        match index:
+            case Binary(op="truncdiv", left=first, right=Const(value=by)) if lanes == by > 1 and root.dtype == buffer.dtype.scalar:
+                return f"({self.name(root)} + {self._index(first)})"
+            case _:
+                return None
 
     def shared_offset(self, buffer: Buffer, index: Expr) -> str:
         """The place of an element of shared memory in bytes from the block's first."""
@@ -473,7 +487,7 @@ class Printer:
             case Load(buffer=buffer) if self._is_wide_global(buffer):
                 return f"{self.need(f'load{_parts(buffer)}')}({self.address(buffer, node.indices[0])})"
             case Load(buffer=buffer):
-                return f"{self._memory(buffer)}[{self._index(node.indices[0])}]"
+                return self.element(buffer, node.indices[0])
             case Unary():
                 return self._unary(node, below[0])
             case Binary():

@@ -1,4 +1,5 @@
-"""Reductions: over this lane's registers, then among the lanes that share a row, then among warps through shared memory.
+"""Reductions: over this lane's registers (several partial results at a time, so that one step need not wait for the step before), then
+among the lanes that share a row, then among warps through shared memory.
 
 In: a Reduce and the context. Out: its statements. Elements that lanes hold twice count once. The order is fixed by the distribution alone.
 """
@@ -18,6 +19,7 @@ from zellige.passes import tile_operations
 from zellige.simt import elements, maps
 from zellige.simt.context import Context, Point, conjunction
 from zellige.simt.distribution import (
+    Digit,
     Distribution,
     added,
     digit_value,
@@ -32,6 +34,9 @@ from zellige.simt.homes import (
     dense_strides,
 )
 from zellige.simt.ir import LANE, WARP
+
+CHAINS = 4
+"""Partial results that a lane works on at once: as many steps as an addition takes until its result can be used."""
 
 OWN_SCRATCH_BYTES = 512
 """Shared memory up to which a reduction has its own: the barrier that frees memory of all operations is then not waited for."""
@@ -48,10 +53,16 @@ def emit_reduce(ctx: Context, reduce: Reduce) -> None:
     sums = ctx.registers(f"{reduce.dst.buffer.name}_part", held, max(1, result.registers))
     combine = tile_operations.combiner(reduce.op, nan_propagate=reduce.nan_propagate)
     start = tile_operations.start_of(reduce.op, held, number(sizes[reduce.axis]), nan_propagate=reduce.nan_propagate)
-    with ctx.loop("r", result.registers, is_unrolled=True) as r:
-        ctx.code.emit(Store(buffer=sums, indices=(r,), value=start, span=reduce.span))
+    chains = _chains(ctx, reduce, source, result)
+    parts = sums if chains == 1 else ctx.registers(f"{reduce.dst.buffer.name}_chains", held, chains * result.registers)
+    with ctx.loop("r", chains * result.registers, is_unrolled=True) as r:
+        ctx.code.emit(Store(buffer=parts, indices=(r,), value=start, span=reduce.span))
     if all(size > 0 for size in sizes):
-        _own_elements(ctx, reduce, source, result, kept, sums, combine, dtype)
+        _own_elements(ctx, reduce, source, result, kept, parts, chains, combine, dtype)
+    if chains > 1:
+        with ctx.loop("r", result.registers, is_unrolled=True) as r:
+            ctx.code.emit(Store(buffer=sums, indices=(r,), value=_joined(parts, r, chains, combine), span=reduce.span))
+    if all(size > 0 for size in sizes):
         _among_lanes(ctx, source, result, reduce.axis, sums, combine)
         _among_warps(ctx, reduce, source, result, kept, sums, combine)
     _finish(ctx, reduce, result, [sizes[d] for d in kept], sums, combine, dtype)
@@ -66,9 +77,28 @@ def _source(ctx: Context, reduce: Reduce, sizes: Sequence[int]) -> Distribution:
     return distribute([max(1, s) for s in sizes], lanes=ctx.lanes, warps=ctx.warps, order=fastest)
 
 
+def _chains(ctx: Context, reduce: Reduce, source: Distribution, result: Distribution) -> int:
+    """How many partial results a row has: a power of two, with at least four elements each."""
+    if not isinstance(ctx.homes.get(reduce.src.buffer.root), RegisterHome):
+        return 1
+    rows = max(1, result.registers)
+    chains = 1
+    while 2 * chains * rows <= CHAINS and source.registers // rows >= 8 * chains:
+        chains *= 2
+    return chains
+
+
+def _joined(parts: Buffer, row: Expr, chains: int, combine: BinaryOp) -> Expr:
+    """The partial results of a row as one, in pairs."""
+    level: list[Expr] = [Load(buffer=parts, indices=(added((times(row, chains), number(c))),)) for c in range(chains)]
+    while len(level) > 1:
+        level = [Binary(op=combine, left=a, right=b) for a, b in zip(level[::2], level[1::2])]
+    return level[0]
+
+
 def _own_elements(
-    ctx: Context, reduce: Reduce, source: Distribution, result: Distribution, kept: Sequence[int], sums: Buffer, combine: BinaryOp,
-    dtype: DType,
+    ctx: Context, reduce: Reduce, source: Distribution, result: Distribution, kept: Sequence[int], sums: Buffer, chains: int,
+    combine: BinaryOp, dtype: DType,
 ) -> None:  # fmt: skip
     axes = tuple(Var(name=f"p{d}", dtype=INT32, kind="loop") for d in range(len(source.shape)))
     in_registers = isinstance(ctx.homes.get(reduce.src.buffer.root), RegisterHome)
@@ -82,6 +112,8 @@ def _own_elements(
             )
             given = tile_operations.contribution(reduce.op, tile_operations.converted(value, dtype))
             place = source.register_at(result, kept, r)
+            if chains > 1:
+                place = added((times(place, chains), digit_value(r, _ONE_OF[chains], source.registers)))
             total = Binary(op=combine, left=Load(buffer=sums, indices=(place,)), right=given)
             ctx.code.emit(Store(buffer=sums, indices=(place,), value=total, span=reduce.span))
 
@@ -144,6 +176,10 @@ def _among_warps(
         for p in range(1, parts):
             total = Binary(op=combine, left=total, right=Load(buffer=memory, indices=(added((row, number(p))),)))
         ctx.code.emit(Store(buffer=sums, indices=(r,), value=total))
+
+
+_ONE_OF = {n: Digit(source="register", divisor=1, radix=n, dimension=None) for n in (2, 4)}
+"""Which partial result a register belongs to: neighbours to different ones."""
 
 
 def _row(ctx: Context, result: Distribution, register: Expr) -> Expr:
