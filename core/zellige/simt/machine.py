@@ -16,9 +16,9 @@ class LaneMachine:
     """``products`` by the name of the capability's unit. ``matrix_loads`` counts of :class:`~zellige.simt.ir.MatrixLoad` that the target
     has (empty: none), ``async_copy_bytes`` sizes of :class:`~zellige.simt.ir.AsyncCopy` in bytes. ``access_bytes`` is the widest memory
     access of a lane; shared memory has ``banks`` of ``bank_bytes``. ``shared_bytes`` is what a block may have, ``block_lanes`` how many
-    lanes; all lanes of a block have ``block_registers`` of 4 bytes together. Asynchronous products stand in ``products`` with the least number of columns that they take. ``box_copy`` is the
-    mechanism of the capabilities' copy paths that are :class:`~zellige.simt.ir.TensorCopy` (empty: none), of boxes of at most
-    ``box_rank`` dimensions of at most ``box_extent`` elements."""
+    lanes; all lanes of a block have ``block_registers`` of 4 bytes together. Asynchronous products stand in ``products`` with the least
+    number of columns that they take. ``box_copy`` is the mechanism of the capabilities' copy paths that are
+    :class:`~zellige.simt.ir.TensorCopy` (empty: none), of boxes of at most ``box_rank`` dimensions of at most ``box_extent`` elements."""
 
     capabilities: Capabilities
     products: dict[str, ProductForm] = field(default_factory=dict)
