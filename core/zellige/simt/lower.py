@@ -136,7 +136,8 @@ class LaunchLowering:
 
     def _are_too_few(self, solution: Solution, threads: int) -> bool:
         """Whether fragments do not fit the registers that a lane can name, and each lane of twice as many can have as many."""
-        machine, most = self.machine, self.machine.capabilities.registers.per_lane
+        machine, registers = self.machine, self.machine.capabilities.registers
+        most = 0 if registers is None else registers.per_lane
         may_double = 2 * threads <= machine.block_lanes and 2 * threads * most <= machine.block_registers
         return 0 < most < _registers(solution) and may_double
 
