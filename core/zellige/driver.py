@@ -27,7 +27,7 @@ from zellige.cache import memo, program_key
 from zellige.cache.recall import build, recall
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
 from zellige.diagnostics.warn import warn
-from zellige.ir.printer import print_kernel
+from zellige.ir.printer import print_kernel, text_of
 from zellige.ir.stmt import Kernel
 from zellige.ir.traverse import deep_nesting
 from zellige.ir.verify import check
@@ -113,7 +113,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
 def _printed(kernel: Kernel) -> str:
     """The kernel's text. What was compiled earlier under the same text was checked then; what cannot be printed is checked now."""
     try:
-        return print_kernel(kernel)
+        return text_of(kernel)
     except Exception:
         check(kernel)
         raise
@@ -332,9 +332,9 @@ def _write_stages(root: Path, kernel: Kernel, planned: PlannedKernel, compiled: 
     (folder / f"1-tile-ir{SUFFIX}").write_text(print_kernel(kernel), encoding="utf-8")
     (folder / f"2-legal{SUFFIX}").write_text(print_kernel(planned.kernel), encoding="utf-8")
     (folder / "3-plan.txt").write_text(_plan_text(planned), encoding="utf-8")
-    for name, text_of in (("4-source.txt", compiled.source), ("5-asm.txt", compiled.assembly)):
+    for name, read in (("4-source.txt", compiled.source), ("5-asm.txt", compiled.assembly)):
         try:
-            text = text_of()
+            text = read()
         except ZelligeError as error:
             text = f"{error}\n"
         (folder / name).write_text(text, encoding="utf-8")

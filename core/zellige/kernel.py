@@ -34,6 +34,7 @@ from zellige.target import AUTO, Target, parse_target
 
 if TYPE_CHECKING:
     from zellige.profiler import Profiler
+    from zellige.runtime.native.link import Start
     from zellige.runtime.native.quick import QuickLaunch
     from zellige.runtime.supply import TensorSupplyType
 
@@ -125,6 +126,7 @@ class JITKernel:
         self._lock = threading.RLock()
         self._scratch = threading.local()
         self._quick: QuickLaunch | None = None
+        self._start: Start | None = None
         self._explained = 0
         self._default = self._compiled_for(registry().resolve(self._requested, device=device))
 
@@ -145,6 +147,15 @@ class JITKernel:
 
         The tensors that the kernel makes are not passed. Returns None, the one result, or a list of them.
         """
+        start = self._start
+        if start is not None and not keywords:  # the shortest way, which costs little more than what it calls
+            status = start(*args)
+            if status == 0:
+                return None
+            if status is not None:
+                assert self._quick is not None
+                self._quick.refuse(status)
+            return self._called_slowly(args, keywords)
         quick = self._quick
         if quick is not None and not keywords:
             try:
@@ -183,7 +194,8 @@ class JITKernel:
 
             kept = store() if memo.is_enabled else None
             with driver.internal_errors(self.kernel, variant.target):
-                self._quick = quick_launch(self.signature, variant.compiled, variant.place.devices, kept)
+                self._quick = quick = quick_launch(self.signature, variant.compiled, variant.place.devices, kept)
+            self._start = None if quick is None else quick.alone
 
     # ---- what it is --------------------------------------------------------------------------------------------------------------------
 

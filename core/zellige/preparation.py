@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zellige.analysis.lint import lint
+from zellige.cache.remarks import is_unremarkable, note_unremarkable
 from zellige.diagnostics import CompileError, catalogue
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
@@ -50,7 +51,11 @@ def prepare(func: Any, options: JITOptions, device: str | int | None = None) -> 
 
 def _report(kernel: Kernel) -> None:
     """Shows what published kernels get wrong: warnings where the kernel may be meant so, an error where it cannot."""
+    if is_unremarkable(kernel):
+        return
     found = lint(kernel)
+    if not found:
+        note_unremarkable(kernel)
     errors = [d for d in found if d.severity == "error"]
     if errors:
         raise CompileError(*errors)

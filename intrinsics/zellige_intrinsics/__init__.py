@@ -8,6 +8,7 @@ change the tables that backends choose from. Importing this loads no family.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ _HOMES: Final = {
     "tables": ("FAMILIES", "add", "changed", "product_rows", "remove"),
 }
 """The names of this package by the module they are from, loaded when one is asked for: a warm start reads rows only."""
+
+
+def stamp(*families: str) -> str:
+    """What the tables of these families differ by from those that the package has: empty where they do not, as before they are loaded."""
+    tables = sys.modules.get(f"{__name__}.tables")
+    return "" if tables is None else str(tables.stamp(*families))
 
 
 def __getattr__(name: str) -> Any:
@@ -68,4 +75,5 @@ __all__ = [
     "remove",
     "run",
     "scatter",
+    "stamp",
 ]

@@ -17,8 +17,10 @@ from zellige.cache import artifacts, cache_statistics, keys, memo, recall, store
 from zellige.cache.disk import DiskStore
 from zellige.diagnostics import InternalError
 from zellige.driver import compile_kernel
+from zellige.options import CompileOptions
 from zellige.plugin.contract import Binary, Emitted
-from zellige.plugin.registry import BackendHandle
+from zellige.plugin.registry import BackendHandle, registry
+from zellige.target import Target
 
 
 def forget() -> None:
@@ -130,17 +132,34 @@ def test_the_versions_of_compiler_and_tools_belong_to_the_key(
             forget()
             compiled(scaled(2.0))
             assert steps.taken[0] == 1, name
-    described = BackendHandle.describe
-    monkeypatch.setattr(BackendHandle, "describe", lambda self, target: zl_replace(described(self, target), features=("other",)))
+    monkeypatch.setattr(BackendHandle, "description", lambda self, ctx: "another machine")
     forget()
     compiled(scaled(2.0))
     assert steps.taken == (1, 1)
 
 
-def zl_replace(value: Any, **changes: Any) -> Any:
-    from dataclasses import replace
+def test_another_machine_has_another_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    from zellige_cpu import host
 
-    return replace(value, **changes)
+    handle = registry().named("cpu")
+    here = host.running_host()
+    ctx = handle.context(Target(name="cpu"), CompileOptions())
+    known = handle.description(ctx)
+    assert handle.description(ctx) == known
+    changes: list[dict[str, Any]] = [
+        {"cpu": "other"}, {"features": here.features | {"other"}}, {"cores": here.cores + 1}, {"triple": "aarch64-unknown-linux-gnu"},
+        {"disabled": here.disabled | {"other"}}, {"memory_bytes": here.memory_bytes + 1},
+    ]  # fmt: skip
+    for change in changes:
+        other = here._replace(**change)
+        monkeypatch.setattr(host, "running_host", lambda other=other: other)
+        assert handle.description(ctx) != known, change
+
+
+def test_capabilities_stand_for_a_backend_without_a_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = registry().named("interp")
+    ctx = handle.context(Target(name="interp"), CompileOptions())
+    assert handle.description(ctx) == repr(ctx.capabilities)
 
 
 def test_the_digest_of_a_packages_source_follows_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def test_a_tensor_at_an_odd_address_is_refused(driver: Driver) -> None:
 
 def test_a_failed_assertion_is_the_callers_error(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
     kernel = compiled(checked)
-    places = [s.is_assertion for s in kernel._sites]
+    places = [s.is_assertion for s in kernel.sites]
     assertion, line = places.index(True), places.index(False)
 
     def run(words: list[int]) -> None:

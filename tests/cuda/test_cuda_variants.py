@@ -15,7 +15,8 @@ from test_cuda_launches import Driver, compiled, driver  # noqa: E402, F401
 import zellige.language as T  # noqa: E402
 from zellige.diagnostics import LaunchError  # noqa: E402
 from zellige_cuda import kernel as cuda_kernel  # noqa: E402
-from zellige_cuda.kernel import ELEMENTWISE, TENSORS_MEET, CudaKernel, disassembled  # noqa: E402
+from zellige_cuda.disassembly import disassembled  # noqa: E402
+from zellige_cuda.kernel import ELEMENTWISE, TENSORS_MEET, CudaKernel  # noqa: E402
 
 
 @T.prim_func

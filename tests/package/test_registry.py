@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from zellige.diagnostics import CompileError
 from zellige.options import CompileOptions, options
 from zellige.plan.nodes import PlannedKernel
 from zellige.plugin import handle as handle_module
+from zellige.plugin.context import AskingContext
 from zellige.plugin.contract import (
     API,
     Binary,
@@ -381,3 +383,18 @@ def test_the_installed_backends_are_found() -> None:
     assert registry().resolve("hip -mcpu=gfx942") == Target(name="hip", arch="gfx942")
     with pytest.raises(CompileError, match="not built yet"):
         registry().backend(Target(name="hip"))
+
+
+def test_capabilities_are_put_together_when_they_are_looked_at() -> None:
+    asked: list[str] = []
+
+    def ask() -> Capabilities:
+        asked.append("")
+        return Capabilities(target="good")
+
+    ctx = AskingContext(target=Target(name="good"), capabilities=ask, options=CompileOptions())
+    assert not asked and isinstance(ctx, CompileContext)
+    assert ctx.capabilities is ctx.capabilities and len(asked) == 1
+    assert replace(ctx, ir_version=(1, 0)).capabilities is ctx.capabilities and len(asked) == 1
+    with pytest.raises(AttributeError):
+        ctx.target = Target(name="other")  # type: ignore[misc]

@@ -113,6 +113,13 @@ class CpuBackend:
         return capabilities_of(running_host(), str(target))
 
     @hookimpl
+    def describe_key(self, target: Target) -> str:
+        from zellige_cpu.host import running_host
+
+        host = running_host()
+        return repr((host.triple, host.cpu, sorted(host.features), sorted(host.disabled), host.cores, host.memory_bytes))
+
+    @hookimpl
     def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
         """For products what the capabilities offer, and why the other instructions of this family do not serve."""
         if operation.kind != "gemm":
@@ -130,7 +137,7 @@ class CpuBackend:
     @hookimpl
     def cache_key(self, ctx: CompileContext) -> str:
         """How the tables of instructions differ from those of the package."""
-        from zellige_intrinsics.tables import stamp
+        from zellige_intrinsics import stamp
 
         return stamp("cpu_x86", "cpu_arm")
 

@@ -88,6 +88,12 @@ class CudaBackend:
 
         return capabilities(architecture(self._with_arch(target)), str(target))
 
+    @hookimpl
+    def describe_key(self, target: Target) -> str:
+        from zellige_cuda.architectures import architecture
+
+        return architecture(self._with_arch(target)).name
+
     @staticmethod
     def _with_arch(target: Target) -> Target:
         """The target, with the architecture of the first device where it names none and there is one."""
@@ -124,7 +130,7 @@ class CudaBackend:
     @hookimpl
     def cache_key(self, ctx: CompileContext) -> str:
         """How the table of instructions differs from that of the package."""
-        from zellige_intrinsics.tables import stamp
+        from zellige_intrinsics import stamp
 
         return stamp("nvidia")
 
@@ -165,7 +171,7 @@ class CudaBackend:
         from zellige.simt.simulate.kernel import simulated
         from zellige_cuda.architectures import architecture
         from zellige_cuda.describe import lane_machine, role_capabilities
-        from zellige_cuda.kernel import either, facts_of
+        from zellige_cuda.facts import either, facts_of
         from zellige_cuda.spelling import CudaSpelling
 
         arch = architecture(self._with_arch(ctx.target))

@@ -12,13 +12,15 @@ import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.ir.expr import Buffer, Expr
 from zellige.ir.sizes import evaluate_size
-from zellige.simt.ir import TensorBox
 from zellige_cuda import device
+
+if TYPE_CHECKING:
+    from zellige.simt.ir import TensorBox
 
 MAP_BYTES: Final = 128
 MAP_ALIGNMENT: Final = 64

@@ -7,17 +7,12 @@ of a kernel which asserts or prints returns when it is done, so that the error i
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import json
-import shutil
 import struct
-import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
@@ -25,13 +20,12 @@ from zellige.ir.expr import Binary, Expr, const
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
-from zellige.simt.alignment import preferred, require, required
-from zellige.simt.ir import BoxMap, Module, Pointer
-from zellige.simt.printer import bits_of
+from zellige.simt.arguments import bits_of, require
 from zellige_cuda import device
-from zellige_cuda.boxes import Maps, facts_of_box
-from zellige_cuda.compiler import compile_cubin
-from zellige_cuda.records import Records, Site, uses_records
+from zellige_cuda.boxes import Maps
+
+if TYPE_CHECKING:
+    from zellige_cuda.records import Records, Site
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 
@@ -46,53 +40,7 @@ WITHOUT_BOXES = "WITHOUT_BOXES"
 """Defined where a tensor does not suit the engine that copies boxes: another program does the same without it."""
 
 
-def either(text: str, ordinary: str) -> str:
-    """The text of a program with copies of boxes and of one without, for the compiler to choose from."""
-    return f"#ifndef {WITHOUT_BOXES}\n{text}\n#else\n{ordinary}\n#endif\n"
-
-
-def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, flags: Sequence[str] = (), otherwise: str = "") -> str:
-    """What a launch must know beside the code: names, lanes, shared memory, which argument each parameter is, how wide the widest access
-    to each tensor is (and the widest that cannot be made in parts), which tensors are written, what the places that report say, the
-    compiler's ``flags``, and ``otherwise`` the same of the program without copies of boxes (empty: there is none)."""
-    tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
-    scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
-    sizes = list(size_vars(kernel))
-
-    maps: list[dict[str, Any]] = []
-
-    def place(param: Any) -> list[Any]:
-        if isinstance(param, BoxMap):
-            maps.append(facts_of_box(param.box, tensors))
-            return ["map", len(maps) - 1]
-        if isinstance(param, Pointer):
-            return ["tensor", tensors.index(param.tensor)]
-        if param.var in scalars:
-            return ["scalar", scalars.index(param.var)]
-        return ["size", sizes.index(param.var)]
-
-    alignments, needed = [1] * len(tensors), [1] * len(tensors)
-    written: set[int] = set()
-    functions = []
-    for f in module.functions:
-        for widths, found in ((alignments, preferred(f)), (needed, required(f))):
-            for tensor, bytes_of in found.items():
-                index = tensors.index(tensor)
-                widths[index] = max(widths[index], bytes_of)
-        written.update(tensors.index(p.tensor) for p in f.params if isinstance(p, Pointer) and p.is_written)
-        params = [place(p) for p in f.params]
-        functions.append({"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": params, "records": uses_records(f)})
-    places = [[*site.facts(), number] for number, site in enumerate(sites)]
-    return json.dumps(
-        {
-            "functions": functions, "alignments": alignments, "needed": needed, "written": sorted(written), "sites": places, "arch": arch,
-            "flags": list(flags), "maps": maps, "otherwise": otherwise,
-        }
-    )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Loaded:
+class _Loaded(NamedTuple):
     """The code in one context: its functions, the number of the device, and memory for what the kernel reports."""
 
     handles: list[int]
@@ -120,7 +68,7 @@ class CudaKernel:
         self._needed: list[int] = facts["needed"]
         self._written: list[int] = facts["written"]
         self._flags: list[str] = facts["flags"]
-        self._sites = [Site.of(site, source.spans) for site in facts["sites"]]
+        self._places_told = facts["sites"], source.spans
         self._sizes = list(size_vars(kernel))
         self._tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
         self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
@@ -160,6 +108,8 @@ class CudaKernel:
 
     def _load(self, api: Any, context: int, defines: tuple[str, ...]) -> _Loaded:
         if defines not in self._variants:
+            from zellige_cuda.compiler import compile_cubin  # code from the cache is loaded without
+
             self._variants[defines] = compile_cubin(self._text, "kernel", self._arch, (*self._flags, *defines))[0]
         module = device.call(api.cuModuleLoadData(self._variants[defines]))
         handles = []
@@ -169,13 +119,26 @@ class CudaKernel:
                 attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 device.call(api.cuFuncSetAttribute(handle, attribute, function["shared"]))
             handles.append(int(handle))
-        records = Records(api, self._sites) if self._records else None
+        records = self._memory_of_reports(api) if self._records else None
         index = int(device.call(api.cuCtxGetDevice()))
         self._loaded[context, defines] = found = _Loaded(handles, index, records)
         if not defines:
             is_shared = int(device.shared_context(index)) == context
             self._entries.append(LoadedCode(context=context, device=index, is_shared=is_shared, handles=tuple(handles)))
         return found
+
+    def _memory_of_reports(self, api: Any) -> Records:
+        from zellige_cuda.records import Records
+
+        return Records(api, self.sites)
+
+    @property
+    def sites(self) -> list[Site]:
+        """The places that assert or print."""
+        from zellige_cuda.records import Site  # few kernels report
+
+        told, spans = self._places_told
+        return [Site.of(site, spans) for site in told]
 
     # ---- launches by core's machine code ----
 
@@ -275,6 +238,8 @@ class CudaKernel:
         """The kernel of the program without copies of boxes, compiled when it is first needed."""
         with self._lock:
             if self._without_boxes is None:
+                from zellige_cuda.compiler import compile_cubin
+
                 flags = (*self._flags, f"-D{WITHOUT_BOXES}")
                 cubin, log = compile_cubin(self._text, "kernel", self._arch, flags)
                 source = replace(self._source, facts=json.dumps({**json.loads(self._otherwise), "flags": flags}))
@@ -326,6 +291,8 @@ class CudaKernel:
 
     def assembly(self) -> str:
         """SASS, by nvdisasm."""
+        from zellige_cuda.disassembly import disassembled
+
         return disassembled(self._binary.data)
 
 
@@ -354,31 +321,6 @@ def _three(grid: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
     for extent in extents[3:]:
         third = Binary(op="mul", left=third, right=extent)
     return extents[0], extents[1], third
-
-
-def disassembled(cubin: bytes) -> str:
-    """The machine code of a cubin as text. Raises E501 where nvdisasm is not installed."""
-    tool = _tool("nvdisasm")
-    if tool is None:
-        raise catalogue.E501.error(tool="nvdisasm", reason="it is not installed; nvidia-cuda-nvdisasm has it")
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode:
-        raise catalogue.E502.error(tool="nvdisasm", log=done.stderr.strip())
-    return done.stdout
-
-
-def _tool(name: str) -> str | None:
-    try:
-        files = importlib.metadata.files(f"nvidia-cuda-{name}") or ()
-    except importlib.metadata.PackageNotFoundError:
-        files = ()
-    for file in files:
-        if file.name == name:
-            return str(Path(str(file.locate())))
-    return shutil.which(name)
 
 
 class CudaRuntime:

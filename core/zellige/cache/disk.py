@@ -26,8 +26,9 @@ from zellige.diagnostics import catalogue
 from zellige.diagnostics.warn import warn
 from zellige.options import options
 
-KINDS: Final = ("artifacts", "binaries", "sources")
-"""artifacts: by program, what a backend made of it; binaries: by emitted text, machine code; sources: digests of packages' source."""
+KINDS: Final = ("artifacts", "binaries", "sources", "remarks")
+"""artifacts: by program, what a backend made of it; binaries: by emitted text, machine code; sources: digests of packages' source; remarks:
+by a kernel's text, that there is nothing to remark on it."""
 
 TUNING: Final = "tuning"
 """The folder, beside the entries, in which results of tuning lie."""

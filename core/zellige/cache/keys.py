@@ -27,15 +27,17 @@ from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Assert, Kernel
 from zellige.ir.traverse import walk
 from zellige.options import CompileOptions
-from zellige.plugin.contract import Capabilities, Emitted, Manifest
+from zellige.plugin.contract import Emitted, Manifest
 from zellige.plugin.installed import installed_version
 from zellige.target import Target
 from zellige.version import LOADED_NS, __version__
 
-_CORE: Final = "zellige"
+CORE: Final = "zellige"
 _OF_PASSES: Final = ("passes", "schedule")
-_WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "claims", "cli", "demo", "generate", "interp"})
-"""Parts of core that make no code for any backend's target."""
+WITHOUT_EFFECT: Final = frozenset(
+    {"autotune", "cache", "claims", "cli", "demo", "diagnostics", "frontend", "generate", "interp", "language", "tileop", "utils"}
+)
+"""Parts of core that make no code for any backend's target out of a kernel's text, which is a part of every key."""
 
 
 def program_key(kernel: Kernel, target: Target, options: CompileOptions, text: str | None = None, backend_key: str = "") -> str:
@@ -67,13 +69,13 @@ def binary_key(emitted: Emitted, conditions: str, options: CompileOptions) -> st
 
 
 def conditions(
-    manifest: Manifest, package: str, target: Target, capabilities: Capabilities, store: DiskStore, backend_key: str = ""
+    manifest: Manifest, package: str, target: Target, description: str, store: DiskStore, backend_key: str = ""
 ) -> str:
-    """Everything beside the program and its options that code depends on: target, capabilities, versions of compiler and tools, and what
-    the backend adds (``backend_key``)."""
-    sources = [f"{name} {source_digest(name, store)}" for name in (_CORE, package, *manifest.code_packages)]
+    """Everything beside the program and its options that code depends on: target, what it can do (``description``), versions of compiler
+    and tools, and what the backend adds (``backend_key``)."""
+    sources = [f"{name} {source_digest(name, store)}" for name in (CORE, package, *manifest.code_packages)]
     tools = [f"{name} {installed_version(name)}" for name in manifest.requirements]
-    return _digest(__version__, manifest.version, str(target), repr(capabilities), backend_key, *sources, *tools)
+    return _digest(__version__, manifest.version, str(target), description, backend_key, *sources, *tools)
 
 
 def source_digest(package: str, store: DiskStore) -> str:
@@ -91,7 +93,7 @@ def _source_digest(package: str, store: DiskStore) -> str:
     root = _root(package) if package else None
     if root is None:
         return package
-    left_out = _WITHOUT_EFFECT if package == _CORE else frozenset()
+    left_out = WITHOUT_EFFECT if package == CORE else frozenset()
     files = sorted(_source_files(root, left_out))
     if any(time >= LOADED_NS for _, _, time in files):
         return secrets.token_hex(32)
@@ -116,7 +118,8 @@ def _root(package: str) -> Path | None:
 
 
 def _source_files(root: Path, left_out: frozenset[str]) -> Iterator[tuple[str, int, int]]:
-    """Name under ``root``, size and time of change of each source file."""
+    """Name under ``root``, size and time of change of each source file. A name with a full stop is a file's, and one without a folder's or
+    a file's, which saves asking."""
     top = f"{root}/"
     pending = [""]
     while pending:
@@ -124,12 +127,14 @@ def _source_files(root: Path, left_out: frozenset[str]) -> Iterator[tuple[str, i
         with os.scandir(top + folder) as entries:
             for entry in entries:
                 name = folder + entry.name
-                if entry.is_dir():
+                if name.endswith((".pyc", ".md")):
+                    continue
+                if "." not in entry.name and entry.is_dir():
                     if entry.name != "__pycache__" and name not in left_out:
                         pending.append(f"{name}/")
-                elif not name.endswith((".pyc", ".md")):
-                    status = entry.stat()
-                    yield name, status.st_size, status.st_mtime_ns
+                    continue
+                status = entry.stat()
+                yield name, status.st_size, status.st_mtime_ns
 
 
 def _digest(*parts: str) -> str:

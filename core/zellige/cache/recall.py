@@ -16,7 +16,7 @@ from zellige.cache.keys import artifact_key, binary_key, conditions
 from zellige.diagnostics import InternalError, ZelligeError, catalogue
 from zellige.ir.stmt import Kernel
 from zellige.log import logger
-from zellige.plugin.contract import Binary, Capabilities, CompileContext, CompiledKernel, Emitted
+from zellige.plugin.contract import Binary, CompileContext, CompiledKernel, Emitted
 from zellige.plugin.registry import BackendHandle
 from zellige.target import Target
 
@@ -24,7 +24,7 @@ from zellige.target import Target
 def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext) -> CompiledKernel | None:
     """The kernel as an earlier process compiled it, or None."""
     disk = store()
-    known = _conditions(handle, ctx.target, ctx.capabilities, disk.folder, handle.cache_key(ctx))
+    known = _conditions(handle, ctx.target, handle.description(ctx), disk.folder, handle.cache_key(ctx))
     data = disk.find("artifacts", artifact_key(text, known, ctx.options))
     if data is None:
         return None
@@ -44,7 +44,7 @@ def build(
 ) -> CompiledKernel:
     """Compile and load ``emitted``, and keep both; ``kernel`` is what it was made from and what ``text`` prints."""
     disk = store()
-    known = _conditions(handle, ctx.target, ctx.capabilities, disk.folder, handle.cache_key(ctx))
+    known = _conditions(handle, ctx.target, handle.description(ctx), disk.folder, handle.cache_key(ctx))
     binary = _binary(handle, emitted, ctx, known)
     compiled = handle.load(binary, kernel, emitted, ctx)
     artifact = Artifact(
@@ -87,5 +87,5 @@ def _runs_here(handle: BackendHandle, binary: Binary, ctx: CompileContext) -> bo
 
 
 @lru_cache(maxsize=64)
-def _conditions(handle: BackendHandle, target: Target, capabilities: Capabilities, folder: Path, backend_key: str) -> str:
-    return conditions(handle.manifest, handle.package, target, capabilities, DiskStore(folder), backend_key)
+def _conditions(handle: BackendHandle, target: Target, description: str, folder: Path, backend_key: str) -> str:
+    return conditions(handle.manifest, handle.package, target, description, DiskStore(folder), backend_key)

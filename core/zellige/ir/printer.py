@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
@@ -46,6 +47,12 @@ from zellige.ir.traverse import walk
 from zellige.ir.view_placement import KERNEL, Place, view_placement
 
 _INDENT: Final = "    "
+
+
+@lru_cache(maxsize=16)
+def text_of(kernel: Kernel) -> str:
+    """The text form of a kernel that several steps ask for one after the other: kept for the last few."""
+    return print_kernel(kernel)
 
 
 def print_kernel(kernel: Kernel, *, version: tuple[int, int] | None = None) -> str:

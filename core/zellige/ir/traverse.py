@@ -47,6 +47,10 @@ def children(node: Node, *, bodies: bool = True) -> Iterator[Node]:
 
 def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
     """``node`` and everything under it, parents before children, left to right; a shared sub-expression once."""
+    kind: Any = type(node)
+    if not _fields(kind, bodies):  # most walks are over a variable or a number
+        yield node
+        return
     seen: set[int] = set()
     pending: list[Node] = [node]
     while pending:
@@ -55,7 +59,8 @@ def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
             continue
         seen.add(id(top))
         yield top
-        names = _child_fields(top, bodies=bodies)
+        kind = type(top)
+        names = _fields(kind, bodies)
         if not names:
             continue
         below: list[Node] = []

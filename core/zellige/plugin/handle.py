@@ -6,11 +6,10 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -20,6 +19,7 @@ import pluggy
 from zellige.diagnostics import InternalError, ZelligeError, catalogue
 from zellige.options import options
 from zellige.plugin.choices import Ask
+from zellige.plugin.context import AskingContext
 from zellige.plugin.contract import (
     Answer,
     BackendReport,
@@ -50,7 +50,7 @@ from zellige.plugin.manifest import MOST_PROBLEMS, validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, within_seconds
 from zellige.plugin.schema import problems
-from zellige.plugin.signatures import STEPS, hook_parameters, shape_problems
+from zellige.plugin.signatures import STEPS, as_written, hook_parameters, shape_problems
 
 if TYPE_CHECKING:
     from zellige.ir.stmt import Kernel
@@ -70,7 +70,7 @@ class _Hooks(pluggy.PluginManager):
 
     def __init__(self, plugin: object) -> None:
         super().__init__(PROJECT)
-        self._offered = frozenset(name for name in hook_parameters() if inspect.getattr_static(plugin, name, None) is not None)
+        self._offered = frozenset(name for name in hook_parameters() if as_written(plugin, name) is not None)
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
         return super().parse_hookimpl_opts(plugin, name) if name in self._offered else None
@@ -124,6 +124,10 @@ class BackendHandle:
         """The capabilities of ``target``, without a device."""
         return self._typed(Capabilities, "describe", target=target)
 
+    def description(self, ctx: CompileContext) -> str:
+        """What stands for the capabilities of a context in keys."""
+        return self._typed(str, "describe_key", target=ctx.target) if self._has("describe_key") else repr(ctx.capabilities)
+
     def dialect(self) -> Mapping[str, object]:
         """The objects behind the backend's dialect names; empty where it has none."""
         return self._typed(Mapping, "dialect") if self._has("dialect") else {}
@@ -142,10 +146,12 @@ class BackendHandle:
 
     def context(self, target: Target, options: CompileOptions) -> CompileContext:
         """What the steps of one compilation may ask."""
+        return AskingContext(target=target, capabilities=partial(self._stated, target), options=options, ir_version=self.manifest.ir)
+
+    def _stated(self, target: Target) -> Capabilities:
+        """What ``target`` can do; another package's backend is checked at once, since caches look before the planner does."""
         stated = self.describe(target)
-        if not self.origin.is_own:  # caches look at them before the planner, which checks everybody's
-            self.checked_capabilities(target, stated)
-        return CompileContext(target=target, capabilities=stated, options=options, ir_version=self.manifest.ir)
+        return stated if self.origin.is_own else self.checked_capabilities(target, stated)
 
     def checked_capabilities(self, target: Target, capabilities: Capabilities) -> Capabilities:
         """``capabilities`` of ``target``, or E703 that says which fields are wrong or contradict each other."""

@@ -60,6 +60,11 @@ class BackendHooks:
         """What ``target`` can do, also for an architecture that is not in this machine. Required."""
 
     @_hookspec(firstresult=True)
+    def describe_key(self, target: Target) -> str:  # type: ignore[empty-body]
+        """What the answer of ``describe`` depends on beside the target, ``cache_key``, and the versions and source of packages: a kernel
+        found in the cache is found by it, and the capabilities are not put together. Optional: the capabilities themselves."""
+
+    @_hookspec(firstresult=True)
     def dialect(self) -> Mapping[str, object]:  # type: ignore[empty-body]
         """The objects behind the manifest's dialect names, as the kernel language finds them under ``T.<name>``. Optional."""
 

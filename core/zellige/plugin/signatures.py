@@ -10,7 +10,8 @@ import difflib
 import inspect
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 from zellige.plugin.hooks import PROJECT, BackendHooks
 
@@ -33,13 +34,26 @@ def shape_problems(plugin: object) -> tuple[str, ...]:
     return tuple(_problems(plugin))
 
 
+def as_written(plugin: object, name: str) -> Any:
+    """What stands under a name in an object or its classes, without running anything; None where nothing does.
+
+    ``inspect.getattr_static`` does the same for every kind of object, and takes ten times as long.
+    """
+    if isinstance(plugin, (type, ModuleType)):
+        return inspect.getattr_static(plugin, name, None)
+    own = getattr(plugin, "__dict__", None)
+    if type(own) is dict and name in own:
+        return own[name]
+    return next((vars(kind)[name] for kind in type(plugin).__mro__ if name in vars(kind)), None)
+
+
 def _problems(plugin: object) -> Iterator[str]:
     hooks = hook_parameters()
     marked: set[str] = set()
     for name in dir(plugin):
         if name.startswith("__"):
             continue
-        member = inspect.getattr_static(plugin, name)
+        member = as_written(plugin, name)
         function = getattr(member, "__func__", member)
         if not hasattr(function, _MARK):
             continue
@@ -54,7 +68,7 @@ def _problems(plugin: object) -> Iterator[str]:
             unmarked = " (a method of that name is there, but is not marked with @hookimpl)" if hasattr(plugin, name) else ""
             yield f"it lacks the hook {name}{unmarked}"
     for name in hooks:
-        if name not in marked and name not in REQUIRED and callable(inspect.getattr_static(plugin, name, None)):
+        if name not in marked and name not in REQUIRED and callable(as_written(plugin, name)):
             yield f"its method {name} has the name of a hook, but is not marked with @hookimpl"
 
 

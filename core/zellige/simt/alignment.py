@@ -2,13 +2,12 @@
 
 In: a :class:`~zellige.simt.ir.Function`. Out: for each tensor the widest access that a lane makes to it in bytes (:func:`preferred`), of
 which its address should be a multiple: where it is not, the same text is compiled once more with accesses of single elements; and the
-widest that cannot be taken apart (:func:`required`), which is the element's, or that of a wide atomic operation. :func:`require` refuses an
-address that is no multiple of the latter (E610).
+widest that cannot be taken apart (:func:`required`), which is the element's, or that of a wide atomic operation. An address that is no
+multiple of the latter is refused (:func:`zellige.simt.arguments.require`).
 """
 
 from __future__ import annotations
 
-from zellige.diagnostics import catalogue
 from zellige.ir.expr import Buffer, Load
 from zellige.ir.stmt import Atomic, Store
 from zellige.ir.traverse import walk
@@ -39,10 +38,3 @@ def _widest(function: Function, *, are_parts_enough: bool) -> dict[Buffer, int]:
                 pass
     boxes = {p.box.tensor: p.alignment for p in function.params if isinstance(p, BoxMap)}
     return {p.tensor: max(found[p.buffer], boxes.get(p.tensor, 1)) for p in function.params if isinstance(p, Pointer)}
-
-
-def require(name: str, dtype: str, alignment: int, address: int, element_bytes: int) -> None:
-    """Raise E610 where a tensor does not begin at a multiple of ``alignment`` bytes."""
-    if address % alignment:
-        wide = dtype if alignment <= element_bytes else f"{alignment // element_bytes} elements of {dtype} that are moved together"
-        raise catalogue.E610.error(name=name, alignment=alignment, dtype=wide, address=address)

@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import numpy as np
-
 from zellige.analysis.intervals import Interval, interval
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
@@ -54,6 +52,7 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
+from zellige.simt.arguments import bits_of
 from zellige.simt.ir import LANE, THREAD, WARP, BoxMap, Comment, Function, Module, Parameter, Pointer, Scalar
 
 FLOAT32 = as_dtype("float32")
@@ -693,12 +692,6 @@ def _widened_node(node: Expr) -> Expr:
 def is_narrow(t: DType) -> bool:
     """Whether values of a float dtype are carried as their bits."""
     return t.is_float and t.bits <= 16
-
-
-def bits_of(value: float, t: DType) -> int:
-    """The bits of a value of a float dtype."""
-    array = np.array([value], dtype=np.float64).astype(t.numpy)
-    return int(array.view(f"u{array.dtype.itemsize}")[0])
 
 
 def float_of_bits(bits: int) -> float:

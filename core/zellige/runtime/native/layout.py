@@ -54,7 +54,8 @@ NO_DTYPE: Final = -1
 
 
 class Head(IntEnum):
-    """Words at the start of a table."""
+    """Words at the start of a table. ``IS_NEGATED`` is the name of a method that a tensor which describes itself is asked for (0: none):
+    one that answers other than False has values that its description does not tell."""
 
     ARGUMENTS = 0
     RESULT_BYTES = 1
@@ -72,7 +73,9 @@ class Head(IntEnum):
     HAS_HOST = 13
     NONE = 14
     LAUNCHING = 15
-    WORDS = 16
+    IS_NEGATED = 16
+    FALSE = 17
+    WORDS = 18
 
 
 class Kind(IntEnum):

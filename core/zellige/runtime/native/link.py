@@ -179,7 +179,8 @@ def _is_right(linked: _Linked) -> bool:
 
 
 def fill_types(head: list[int]) -> None:
-    """The types that arguments are compared with, and None."""
+    """The types that arguments are compared with, None and False."""
     head[Head.NONE] = id(None)
     head[Head.ARRAY_TYPE], head[Head.INT_TYPE] = id(np.ndarray), id(int)
     head[Head.BOOL_TYPE], head[Head.FLOAT_TYPE] = id(bool), id(float)
+    head[Head.FALSE] = id(False)

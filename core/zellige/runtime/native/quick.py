@@ -45,7 +45,7 @@ class QuickLaunch:
 
     __slots__ = (
         "_changing", "_dtypes", "_first", "_launch", "_made", "_pack", "_results", "_shapes", "_sizes_of", "_sizes_pack", "_start",
-        "_tensors", "_torch", "knows_torch", "native",
+        "_torch", "knows_torch", "native",
     )  # fmt: skip
 
     def __init__(
@@ -64,8 +64,7 @@ class QuickLaunch:
         self._start = None if native is None else native.start
         self._torch: Any = sys.modules.get("torch")
         self.knows_torch = self._torch is not None
-        self._tensors = [place for place, p in enumerate(signature.parameters) if isinstance(p, TensorArgument)]
-        self._first = self._tensors[0] if self._tensors else -1
+        self._first = next((place for place, p in enumerate(signature.parameters) if isinstance(p, TensorArgument)), -1)
         self._made = len(signature.made)
         self._dtypes = [tensor.buffer.dtype for tensor in signature.made]
         self._changing: list[tuple[Expr, ...]] = [tensor.buffer.shape for tensor in signature.made]
@@ -74,6 +73,11 @@ class QuickLaunch:
         made = {tensor.index: place for place, tensor in enumerate(signature.made)}
         given = {p.index: place for place, p in enumerate(signature.parameters)}
         self._results = [(True, made[i]) if i in made else (False, given[i]) for i in signature.kernel.results]
+
+    @property
+    def alone(self) -> Start | None:
+        """What launches a call whose arguments are all it takes and that returns nothing; None where there is more to do."""
+        return None if self._made or self._results else self._start
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """What the call returns, or SLOW."""
@@ -85,23 +89,22 @@ class QuickLaunch:
         start = self._start
         if start is None:
             words = self._pack(*args, *outputs)
-            if words is None or (self.knows_torch and self._is_odd(args)):
+            if words is None:
                 return SLOW
             self._launch(words)
         else:
-            if self.knows_torch and self._is_odd(args):
-                return SLOW
             status = start(*args, *outputs)
             if status is None:
                 return SLOW
             if status:
-                self._refuse(status)
+                self.refuse(status)
         if not self._results:
             return None
         returned = [outputs[place] if is_made else args[place] for is_made, place in self._results]
         return returned[0] if len(returned) == 1 else returned
 
-    def _refuse(self, status: int) -> NoReturn:
+    def refuse(self, status: int) -> NoReturn:
+        """Raise what the driver's answer means."""
         assert self.native is not None, "a driver answered"
         self.native.kernel.refuse(status)
 
@@ -136,17 +139,6 @@ class QuickLaunch:
             return [cell_shape(d, _evaluated(shape, values)) for d, shape in zip(self._dtypes, self._changing)]
         except (SizeError, NoSuchArray):
             return None
-
-    def _is_odd(self, args: tuple[Any, ...]) -> bool:
-        """Whether a tensor of torch is lazily negated, which its description does not tell, or there is something else in its place."""
-        try:
-            for place in self._tensors:
-                value = args[place]
-                if type(value) is not np.ndarray and value.is_neg():
-                    return True
-        except (AttributeError, IndexError):
-            return True
-        return False
 
 
 def _evaluated(shape: tuple[Expr, ...], values: dict[Var, int]) -> tuple[int, ...]:

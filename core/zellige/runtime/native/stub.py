@@ -23,6 +23,8 @@ WORDS: Final = "zellige_words"
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _PTR: Final = ir.PointerType()
+_ONE_ARGUMENT: Final = 1 | 1 << 63
+"""One argument, and the word before it may be overwritten (``PY_VECTORCALL_ARGUMENTS_OFFSET``)."""
 
 
 def module_text(triple: str) -> str:
@@ -52,6 +54,7 @@ class Outside:
         self.decrease = outside("Py_DecRef", ir.VoidType(), _PTR)
         self.as_long = outside("PyLong_AsLongLongAndOverflow", _I64, _PTR, _PTR)
         self.clear_error = outside("PyErr_Clear", ir.VoidType())
+        self.call_method = outside("PyObject_VectorcallMethod", _PTR, _PTR, _PTR, _I64, _PTR)
         self.let_others_run = outside("PyEval_SaveThread", _PTR)
         self.run_again = outside("PyEval_RestoreThread", ir.VoidType(), _PTR)
 
@@ -149,6 +152,7 @@ class _Words(Function):
         self.extents, self.strides = (b.alloca(_PTR, most) for _ in range(2))
         self.units = b.alloca(_I64, most)
         self.tensors = b.alloca(ir.ArrayType(_I8, layout.TENSOR_BYTES), most)
+        self.asked = b.alloca(_I64, 2)
         self.step = b.alloca(_I64)
         self.overflow = b.alloca(_I32)
         b.store(_I64(-1), self.device)
@@ -238,6 +242,7 @@ class _Words(Function):
         b.call(self.outside.clear_error, [])
         b.branch(self.fail)
         b.position_at_end(readable)
+        self.see_negation(value)
         device = self.load(tensor, layout.TENSOR_DEVICE)
         type_of_device = b.and_(device, _I64(0xFFFF_FFFF))
         is_known = self.is_equal(type_of_device, self.word(self.table, Head.DEVICE))
@@ -250,6 +255,25 @@ class _Words(Function):
         self.dense(record, extents, strides)
         self.note(number, extents, strides, _I64(1))
         return b.add(self.load(tensor, layout.TENSOR_DATA), self.load(tensor, layout.TENSOR_OFFSET))
+
+    def see_negation(self, value: Any) -> None:
+        """Leave a tensor to Python whose values are the negatives of those in memory."""
+        b = self.b
+        name = self.word(self.table, Head.IS_NEGATED, _PTR)
+        asking, answered, failed, plain = (self.function.append_basic_block(n) for n in ("asking", "answered", "failed", "plain"))
+        b.cbranch(self.is_equal(name, _PTR(None)), plain, asking)
+        b.position_at_end(asking)
+        b.store(b.ptrtoint(value, _I64), self.at(self.asked, 8))
+        answer = b.call(self.outside.call_method, [name, self.at(self.asked, 8), _I64(_ONE_ARGUMENT), _PTR(None)])
+        b.cbranch(self.is_equal(answer, _PTR(None)), failed, answered)
+        b.position_at_end(failed)
+        b.call(self.outside.clear_error, [])
+        b.branch(self.fail)
+        b.position_at_end(answered)
+        b.call(self.outside.decrease, [answer])
+        self.require(self.is_equal(answer, self.word(self.table, Head.FALSE, _PTR)))
+        b.branch(plain)
+        b.position_at_end(plain)
 
     def read(self, value: Any, tensor: Any) -> Any:
         """Ask the tensor's framework to describe it."""

@@ -25,6 +25,8 @@ from zellige.runtime.native.link import fill_types
 
 _LARGEST: Final = 2**63 - 1
 _DTYPES: Final = 3
+_IS_NEGATED: Final = sys.intern("is_neg")
+"""What torch calls its question whether a tensor is lazily negated; the object lives as long as the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,7 @@ def table_of(
     if known is not None:
         head[Head.FOREIGN_TYPE], head[Head.OTHER_FOREIGN_TYPE] = (id(kind) for kind in known.types)
         head[Head.FOREIGN_READ] = known.read
+        head[Head.IS_NEGATED] = id(_IS_NEGATED)
     listed = [*head, *(word for record in (*records, *equations) for word in record or ())]
     return b"".join((word & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little") for word in listed)
 

@@ -19,7 +19,8 @@ from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary, Emitted
-from zellige.simt.alignment import preferred, require, required
+from zellige.simt.alignment import preferred, required
+from zellige.simt.arguments import require
 from zellige.simt.homes import TENSOR_ALIGNMENT
 from zellige.simt.ir import Module, Pointer
 from zellige.simt.simulate.run import simulate

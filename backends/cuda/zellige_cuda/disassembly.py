@@ -1,0 +1,39 @@
+"""Machine code as text, by nvdisasm.
+
+In: a cubin. Out: SASS. Raises E501 where the tool is not installed, E502 with what it says where it refuses.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from zellige.diagnostics import catalogue
+
+
+def disassembled(cubin: bytes) -> str:
+    """The machine code of a cubin as text. Raises E501 where nvdisasm is not installed."""
+    tool = _tool("nvdisasm")
+    if tool is None:
+        raise catalogue.E501.error(tool="nvdisasm", reason="it is not installed; nvidia-cuda-nvdisasm has it")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        raise catalogue.E502.error(tool="nvdisasm", log=done.stderr.strip())
+    return done.stdout
+
+
+def _tool(name: str) -> str | None:
+    try:
+        files = importlib.metadata.files(f"nvidia-cuda-{name}") or ()
+    except importlib.metadata.PackageNotFoundError:
+        files = ()
+    for file in files:
+        if file.name == name:
+            return str(Path(str(file.locate())))
+    return shutil.which(name)

@@ -1,0 +1,63 @@
+"""What a launch must know beside the code, written down when the code is made.
+
+In: a thread-level module and the kernel it is from. Out: text, which :class:`zellige_cuda.kernel.CudaKernel` reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from zellige.ir.sizes import size_vars
+from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
+from zellige.simt.alignment import preferred, required
+from zellige.simt.ir import BoxMap, Module, Pointer
+from zellige_cuda.boxes import facts_of_box
+from zellige_cuda.kernel import WITHOUT_BOXES
+from zellige_cuda.records import Site, uses_records
+
+
+def either(text: str, ordinary: str) -> str:
+    """The text of a program with copies of boxes and of one without, for the compiler to choose from."""
+    return f"#ifndef {WITHOUT_BOXES}\n{text}\n#else\n{ordinary}\n#endif\n"
+
+
+def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, flags: Sequence[str] = (), otherwise: str = "") -> str:
+    """What a launch must know beside the code: names, lanes, shared memory, which argument each parameter is, how wide the widest access
+    to each tensor is (and the widest that cannot be made in parts), which tensors are written, what the places that report say, the
+    compiler's ``flags``, and ``otherwise`` the same of the program without copies of boxes (empty: there is none)."""
+    tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
+    scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
+    sizes = list(size_vars(kernel))
+
+    maps: list[dict[str, Any]] = []
+
+    def place(param: Any) -> list[Any]:
+        if isinstance(param, BoxMap):
+            maps.append(facts_of_box(param.box, tensors))
+            return ["map", len(maps) - 1]
+        if isinstance(param, Pointer):
+            return ["tensor", tensors.index(param.tensor)]
+        if param.var in scalars:
+            return ["scalar", scalars.index(param.var)]
+        return ["size", sizes.index(param.var)]
+
+    alignments, needed = [1] * len(tensors), [1] * len(tensors)
+    written: set[int] = set()
+    functions = []
+    for f in module.functions:
+        for widths, found in ((alignments, preferred(f)), (needed, required(f))):
+            for tensor, bytes_of in found.items():
+                index = tensors.index(tensor)
+                widths[index] = max(widths[index], bytes_of)
+        written.update(tensors.index(p.tensor) for p in f.params if isinstance(p, Pointer) and p.is_written)
+        params = [place(p) for p in f.params]
+        functions.append({"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": params, "records": uses_records(f)})
+    places = [[*site.facts(), number] for number, site in enumerate(sites)]
+    return json.dumps(
+        {
+            "functions": functions, "alignments": alignments, "needed": needed, "written": sorted(written), "sites": places, "arch": arch,
+            "flags": list(flags), "maps": maps, "otherwise": otherwise,
+        }
+    )  # fmt: skip
