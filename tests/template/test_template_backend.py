@@ -71,7 +71,7 @@ def test_it_stays_small_and_says_what_a_vendor_replaces() -> None:
     assert all("vendor" in text.split('"""')[1] for text in texts)
 
 
-LINES = 926
+LINES = 881
 """Lines that are not empty, comments and docstrings counted."""
 
 

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from zellige.diagnostics import Span
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir import stmt as ir
-from zellige.ir.expr import INT64, Buffer, Const, Load, Region, Var, constant_value
-from zellige.ir.lanes import PRIVATE, has_lane_code
+from zellige.ir.expr import Buffer, Load, Region, Var, constant_value
+from zellige.ir.lanes import has_lane_code
 from zellige.ir.sizes import size_vars
-from zellige.ir.traverse import buffers_in, rebuilt, walk
+from zellige.ir.traverse import buffers_in, walk
 from zellige.passes import tile_operations as tiles
+from zellige.passes.tile_blocks import as_maps, gemm_in_blocks, map_as_loops, private_changes
 from zellige.plan import nodes as plan
 from zellige_template.expressions import Writer
 from zellige_template.instructions import PRODUCT
@@ -50,6 +51,7 @@ class _Launch:
         self.write, self.planned = write, planned
         self.choices = {id(choice.operation): choice for choice in planned.choices}
         self.placements = {placement.buffer.root: placement for placement in planned.placements}
+        self.units: dict[int, str] = {}  # of blocks of products
         self.hoisted: set[Buffer] = set()
         self.in_map = False
 
@@ -131,11 +133,14 @@ class _Launch:
     def _control(self, statement: ir.Map | ir.For | ir.While | ir.If | ir.Break | ir.Continue | ir.Return) -> None:
         write = self.write
         match statement:
-            case ir.Map() if self.in_map:
-                self._nested_map(statement)
+            case ir.Map() if self.in_map:  # each point runs the inner points one after the other
+                loops = map_as_loops(statement)
+                if loops is None:
+                    raise write.refuse("points of points with values of their own", statement.span)
+                self.body(loops)
             case ir.Map():
                 axes = [x for v, e in zip(statement.axes, write.values(statement.extents)) for x in (write.register(v), v.dtype, e)]
-                own = [write.register(one) if isinstance(one, Var) else write.access(one) for one in _private(statement)]
+                own = [write.register(one) if isinstance(one, Var) else write.access(one) for one in private_changes(statement)]
                 write.open("map", len(statement.axes), *axes, *own)
                 self.in_map = True
                 self.body(statement.body)
@@ -164,41 +169,29 @@ class _Launch:
             case ir.Break() | ir.Continue() | ir.Return():
                 write.line(type(statement).__name__.lower())
 
-    def _nested_map(self, statement: ir.Map) -> None:
-        """A map within a map: each point runs the inner points one after the other, which nobody may see."""
-        read = {load.buffer.root for load in walk(statement) if isinstance(load, (Load, Region))}
-        if any(isinstance(one, Var) or one in read for one in _private(statement)):
-            raise self.write.refuse("points of points with values of their own", statement.span)
-        for var, extent in zip(statement.axes, self.write.values(statement.extents)):
-            self.write.open("loop", self.write.register(var), var.dtype, "0:int64", extent, "1:int64")
-        self.body(statement.body)
-        for _ in statement.axes:
-            self.write.close()
-
     def _tile_operation(self, statement: ir.Stmt | plan.PlanStmt) -> None:
         """By the instruction that the plan chose, else as a map over the elements."""
         choice = None if self.in_map else self.choices.get(id(statement))
         match statement:
+            case ir.Gemm() if id(statement) in self.units:
+                self._product(statement, self.units[id(statement)])
+                return
             case ir.Copy() if choice is not None and choice.executor == "dma":
                 self._transfer(statement, "dma")
+                return
             case ir.Gemm() if choice is not None and choice.unit:
-                self._product(statement, choice.unit)
-            case ir.Gemm():
-                self.body(tiles.gemm_as_map(statement))
+                body, block = gemm_in_blocks(statement, PRODUCT, as_dtype(choice.unit.split(".")[2]))
+                self.units[id(block)] = choice.unit
+                self.body(body)
+                del self.units[id(block)]
+                return
             case ir.Copy() | ir.Transpose() | ir.AtomicTile():
                 for left, right in tiles.agreeing_extents(statement):
                     self.write.line("same", self.write.value(left), self.write.value(right), self.write.site(statement.span))
-                self.body((tiles.atomic_as_map(statement) if isinstance(statement, ir.AtomicTile) else tiles.copy_as_map(statement),))
-            case ir.Fill():
-                self.body(tiles.fill_as_map(statement))
-            case ir.ReducerInit():
-                self.body(tiles.fill_as_map(tiles.reducer_fill(statement)))
-            case ir.Reduce():
-                self.body((tiles.reduce_as_map(statement),))
-            case ir.Scan():
-                self.body((tiles.scan_as_map(statement),))
-            case _:
-                raise self.write.refuse(getattr(statement, "op", type(statement).__name__), statement.span)
+        maps = as_maps(statement)
+        if maps is None:
+            raise self.write.refuse(getattr(statement, "op", type(statement).__name__), statement.span)
+        self.body(maps)
 
     def _box(self, region: Region) -> list[str]:
         return [self.write.access(region.buffer), *self.write.values(region.offsets), *self.write.values(region.extents)]
@@ -209,50 +202,11 @@ class _Launch:
         self.write.line(*opcode, self.write.site(copy.span), *self._box(copy.src), *self._box(copy.dst), note=note)
 
     def _product(self, gemm: ir.Gemm, unit: str) -> None:
-        """A product as blocks of the product instruction. Where c is narrower than the sum, that has a tile of its own and rounds once."""
-        write, c = self.write, gemm.c
-        total = as_dtype(unit.split(".")[2])
-        if c.buffer.dtype != total:
-            sums = ir.whole(Buffer(name="sums", dtype=total, shape=c.extents, space="local"))
-            inner = rebuilt(gemm, c=sums)
-            self.body((ir.Alloc(buffer=sums.buffer), ir.Copy(src=c, dst=sums)))
-            self._product(inner, unit)
-            self.body((ir.Copy(src=sums, dst=c),))
-            return
-        clear, fill = constant_value(gemm.clear), ir.Fill(dst=c, value=Const(value=0, dtype=total))
-        if clear is not False:
-            self.body((fill if clear else ir.If(condition=gemm.clear, then=(fill,)),))
-        rows, columns, steps = (Var(name=name, dtype=INT64, kind="loop") for name in ("row", "column", "step"))
-        a = (steps, rows) if gemm.transpose_a else (rows, steps)
-        b = (columns, steps) if gemm.transpose_b else (steps, columns)
-        ends = write.values((c.extents[-2], c.extents[-1], gemm.a.extents[-2 if gemm.transpose_a else -1]))
-        for var, end, size in zip((rows, columns, steps), ends, PRODUCT):
-            write.open("loop", write.register(var), var.dtype, "0:int64", end, f"{size}:int64")
-        sides = []
-        for side, at in ((gemm.a, a), (gemm.b, b), (c, (rows, columns))):
-            places = [tiles.added(offset, place) for offset, place in zip(side.offsets[-2:], at)]
-            sides += [write.access(side.buffer), *write.values((*side.offsets[:-2], *places))]
-        flags = f"{'t' if gemm.transpose_a else 'n'}{'t' if gemm.transpose_b else 'n'}"
-        write.line(f"{unit}.{flags}", *(write.register(var) for var in (rows, columns, steps)), *ends, *sides)
-        for _ in PRODUCT:
-            write.close()
-
-
-def _private(statement: ir.Map) -> list[Var | Buffer]:
-    """Outer variables and private buffers that the points change: each point works on a copy."""
-    made: set[Var | Buffer] = set()
-    changed: dict[Var | Buffer, None] = {}
-    for node in walk(statement):
-        match node:
-            case ir.Alloc():
-                made.add(node.buffer)
-            case ir.Bind():
-                made.add(node.var)
-            case ir.Assign():
-                changed[node.var] = None
-            case ir.StmtNode() if not isinstance(node, (ir.Atomic, ir.AtomicTile, ir.ReducerInit, ir.ReducerUpdate)):
-                changed.update((region.buffer.root, None) for region in node.writes() if region.buffer.root.space in PRIVATE)
-    return [one for one in changed if one not in made]
+        """One block by the product instruction: m, n and k, then a, b and c with offsets."""
+        write, flags = self.write, "".join("t" if is_transposed else "n" for is_transposed in (gemm.transpose_a, gemm.transpose_b))
+        extents = (*gemm.c.extents[-2:], gemm.a.extents[-2 if gemm.transpose_a else -1])
+        sides = [x for side in (gemm.a, gemm.b, gemm.c) for x in (write.access(side.buffer), *write.values(side.offsets))]
+        write.line(f"{unit}.{flags}", *write.values(extents), *sides)
 
 
 def _quoted(message: str) -> str:

@@ -258,9 +258,10 @@ class _Processor:
             raise InternalError(f"the channel {name} would wait for ever: {it.suffixes[0]} of {counts}")
 
     def op_product(self, frame: Frame, it: Instruction, *operands: str) -> None:
-        """Row, column and step, ends of m, n and k, then a, b and c, each a tile with offsets. Beyond the ends nothing is touched."""
-        numbers, (_, total, flags) = frame.integers(operands[:6]), it.suffixes
-        m, n, k = (min(size, end - at) for size, at, end in zip(PRODUCT, numbers[:3], numbers[3:]))
+        """m, n and k, at most those of PRODUCT, then a, b and c, each a tile with offsets."""
+        (m, n, k), (_, total, flags) = frame.integers(operands[:3]), it.suffixes
+        if any(given > most for given, most in zip((m, n, k), PRODUCT)):
+            raise InternalError(f"a product of {m}x{n}x{k} is more than the instruction takes")
         shapes = ((k, m) if flags[0] == "t" else (m, k), (n, k) if flags[1] == "t" else (k, n), (m, n))
         held = np.dtype(np.int64) if as_dtype(total).is_integer else as_dtype(total).numpy
         values = []
