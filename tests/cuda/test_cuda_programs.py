@@ -13,7 +13,7 @@ from zellige.diagnostics import CompileError, LaunchError
 from zellige.driver import dump
 from zellige.plan.planner import plan
 from zellige.simt.lower import lower
-from zellige_cuda import compiler, device, kernel as cuda_kernel
+from zellige_cuda import compiler, device, disassembly
 from zellige_cuda.architectures import ARCHITECTURES
 from zellige_cuda.describe import capabilities, lane_machine
 from zellige_cuda.helpers import helper_text
@@ -86,9 +86,9 @@ def test_what_the_compiler_refuses_is_said() -> None:
 
 
 def test_a_missing_tool_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_kernel, "_tool", lambda name: None)
+    monkeypatch.setattr(disassembly, "_tool", lambda name: None)
     with pytest.raises(CompileError) as raised:
-        cuda_kernel.disassembled(b"")
+        disassembly.disassembled(b"")
     assert raised.value.code == "E501"
 
 

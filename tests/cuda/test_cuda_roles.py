@@ -13,7 +13,8 @@ import zellige
 import zellige.language as T
 from zellige.driver import dump, plan_kernel
 from zellige.target import parse_target
-from zellige_cuda import boxes, kernel as cuda_kernel
+from zellige_cuda import boxes
+from zellige_cuda.disassembly import disassembled
 
 TARGET = "cuda:sm_90a"
 
@@ -124,7 +125,7 @@ def test_a_program_without_boxes_stands_beside_it() -> None:
     facts = json.loads(json.loads(compiled._source.facts)["otherwise"])
     assert facts["maps"] == []
     assert facts["functions"][0]["threads"] == 128
-    found = instructions(cuda_kernel.disassembled(compiled._ordinary()._binary.data))
+    found = instructions(disassembled(compiled._ordinary()._binary.data))
     assert found["HMMA"] > 0
     assert found["LDGSTS"] > 0
     assert found["HGMMA"] == found["UTMALDG"] == 0

@@ -14,7 +14,7 @@ from test_cuda_launches import Driver, compiled, driver  # noqa: E402, F401
 
 import zellige.language as T  # noqa: E402
 from zellige.diagnostics import LaunchError  # noqa: E402
-from zellige_cuda import kernel as cuda_kernel  # noqa: E402
+from zellige_cuda import compiler  # noqa: E402
 from zellige_cuda.disassembly import disassembled  # noqa: E402
 from zellige_cuda.kernel import ELEMENTWISE, TENSORS_MEET, CudaKernel  # noqa: E402
 
@@ -98,13 +98,13 @@ def test_a_tensor_between_its_elements_is_refused(loaded: list[bytes]) -> None:
 
 def test_an_array_under_two_names_takes_code_without_the_promise(loaded: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     flags: list[tuple[str, ...]] = []
-    compile_cubin = cuda_kernel.compile_cubin
+    compile_cubin = compiler.compile_cubin
 
     def noted(text: str, name: str, arch: str, options: tuple[str, ...] = ()) -> Any:
         flags.append(options)
         return compile_cubin(text, name, arch, options)
 
-    monkeypatch.setattr(cuda_kernel, "compile_cubin", noted)
+    monkeypatch.setattr(compiler, "compile_cubin", noted)
     kernel = fresh(doubled)
     assert "APART A" in kernel.source()
     assert "APART B" not in kernel.source()
