@@ -1,8 +1,9 @@
 """How fast kernels are on the CPU beside NumPy and torch.
 
 ``python benchmarks/cpu.py [--only WORDS] [--threads 1,2] [--seconds 3] [--write]`` measures the rows of :mod:`cpu_rows` whose name holds
-WORDS. For each, ours and the others take turns in one process: a call that is not timed, so that no thread of another library still
-spins and caches are as they leave them, then timed ones. A figure is the median of all timed calls, a ratio that of the fastest
+WORDS. For each, ours and the others take turns in one process: a pause in which the threads of the library before go to sleep (OpenBLAS's
+spin for a tenth of a second, and whoever comes next has half of their core), a call that is not timed, so that caches are as it leaves
+them, then timed ones. A figure is the median of all timed calls, a ratio that of the fastest
 other's median to ours. ``--write`` merges what was measured into ``benchmarks/results/cpu.json`` and writes the table ``cpu.md`` anew, so
 that the rows may be measured a few at a time.
 
@@ -37,6 +38,9 @@ STEERING = (
     "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "ZELLIGE_TARGET",
 )  # fmt: skip
 """Variables that make a library choose other code than it would for this machine."""
+
+SETTLE = 0.2
+"""Seconds without work before a contender's turn."""
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ZELLIGE_NUM_THREADS")
 
@@ -89,6 +93,7 @@ def _measured(row: Row, seconds: float) -> dict[str, Any]:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or any(len(taken) < 3 for taken in times.values()):
         for name, call in contenders.items():
+            time.sleep(SETTLE)
             call()
             times[name].extend(_time(call) for _ in range(calls[name]))
     medians = {name: median(taken) for name, taken in times.items()}
