@@ -199,12 +199,23 @@ class _Packer:
                                 constant("i64", step * size))  # fmt: skip
             need = rounded
         reach_bytes = _times(fn, reach, size)
-        found = []
+        end = fn.binary("add", first, constant("i64", count))
+        is_whole = fn.binary("and", fn.compare("sle", end, lines), fn.compare("sge", reach_bytes, need))
+        whole, edge, join = fn.fresh_label("whole"), fn.fresh_label("edge"), fn.fresh_label("lines")
+        fn.branch_if(is_whole, whole, edge)
+        fn.label(whole)  # without calls, which take as long as copying a line does
+        inside = [fn.offset(source, fn.binary("mul", first, pitch))]
+        for _ in range(1, count):
+            inside.append(fn.offset(inside[-1], pitch))
+        fn.branch(join)
+        fn.label(edge)
+        at_edge = []
         for i in range(count):
             number = fn.binary("add", first, constant("i64", i)) if i else first
             place = fn.offset(spare, i * round_up(spec.line_bytes, 64))
-            found.append(fn.call(self.line, source, pitch, number, lines, reach_bytes, need, self.zeros, place))
-        return found
+            at_edge.append(fn.call(self.line, source, pitch, number, lines, reach_bytes, need, self.zeros, place))
+        fn.label(join)
+        return [fn.phi((one, whole), (other, edge)) for one, other in zip(inside, at_edge)]
 
     def _prefetch(self, number: Value, ahead: int, count: int) -> None:
         """Asks for ``count`` lines that come ``ahead`` lines later: each may lie in a page of its own, where no hardware looks ahead."""
