@@ -21,6 +21,7 @@ from zellige.simt.ir import (
     ExpectBytes,
     Fence,
     FenceProducts,
+    Registers,
     SharedOperand,
     TensorBox,
     TensorCopy,
@@ -63,6 +64,10 @@ FIXED: dict[str, str] = {
     "settled": (
         f"template <int count, class T> {_D} void settled(T* r) {{\n  #pragma unroll\n"
         '  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i]) :: "memory");\n}'
+    ),
+    "settled_words": (
+        f"template <int count> {_D} void settled_words(void* at) {{\n  unsigned int* const r = (unsigned int*)at;\n  #pragma unroll\n"
+        '  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(r[i]) :: "memory");\n}'
     ),
     "matrix": (
         f"{_D} unsigned long long matrix(unsigned int at, unsigned long long layout) {{\n"
@@ -124,7 +129,26 @@ def group_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]
     )
 
 
+def held_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    """wgmma with a in registers: columns, types of c, a and b, whether b has k outermost."""
+    n, c, a, b, trans_b = int(match[1]), match[2], match[3], match[4], match[5]
+    count = n // 2
+    sums = ", ".join(f"%{i}" for i in range(count))
+    outs = ", ".join(f'"+f"(c[{i}])' for i in range(count))
+    words = ", ".join(f"%{count + i}" for i in range(4))
+    given = ", ".join(f'"r"(a[{i}])' for i in range(4))
+    return (
+        f"{_D} void {match[0]}(float* c, const void* held, unsigned long long b, int adds) {{\n"
+        f"  const unsigned int* const a = (const unsigned int*)held;\n"
+        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{count + 5}, 0; wgmma.mma_async.sync.aligned.m64n{n}k16.{c}.{a}.{b} '
+        f'{{{sums}}}, {{{words}}}, %{count + 4}, p, 1, 1, {trans_b}; }}"\n'
+        f'    : {outs} : {given}, "l"(b), "r"(adds));\n}}',
+        (),
+    )
+
+
 PATTERNS = (
+    (r"held_product_n(\d+)_(\w+?)_(\w+?)_(\w+?)_([01])", held_product),
     (r"box_load_(\d)d", box_load),
     (r"box_store_(\d)d", box_store),
     (r"group_product_n(\d+)_(\w+?)_(\w+?)_(\w+?)_([01])([01])", group_product),
@@ -173,7 +197,11 @@ def engine_statement(printer: Printer, statement: Any) -> str | None:
         case WaitProducts():
             lines = [f"{printer.need('products_wait')}<{statement.leave}>();"]
             for buffer in statement.settled:
-                lines.append(f"{printer.need('settled')}<{constant_value(buffer.shape[0])}>({printer.name(buffer)});")
+                count = int(constant_value(buffer.shape[0]) or 0)
+                if buffer.dtype.name == "float32":
+                    lines.append(f"{printer.need('settled')}<{count}>({printer.name(buffer)});")
+                else:
+                    lines.append(f"{printer.need('settled_words')}<{count * buffer.dtype.bytes // 4}>({printer.name(buffer)});")
             return "\n".join(lines)
         case Budget(registers=registers, is_larger=is_larger):
             return f"{printer.need('more_registers' if is_larger else 'fewer_registers')}<{registers}>();"
@@ -204,12 +232,15 @@ def _box_store(printer: Printer, node: TensorCopy) -> str:
 
 def _group_product(printer: Printer, node: AsyncProduct) -> str:
     form, a, b = node.form, node.a, node.b
-    assert isinstance(a, SharedOperand)
-    kinds = form.name.split(".")[1:]
-    name = printer.need(f"group_product_n{form.n}_{'_'.join(kinds)}_{int(not a.is_k_contiguous)}{int(not b.is_k_contiguous)}")
+    kinds = "_".join(form.name.split(".")[1:])
     sums = f"{printer.name(node.c.buffer.root)} + {printer.value(node.c.start)}"
     is_cleared = constant_value(node.clear)
     adds = f"!({printer.value(node.clear)})" if is_cleared is None else str(int(not is_cleared))
+    if isinstance(a, Registers):
+        name = printer.need(f"held_product_n{form.n}_{kinds}_{int(not b.is_k_contiguous)}")
+        held = f"{printer.name(a.buffer.root)} + {printer.value(a.start)}"
+        return f"{name}({sums}, {held}, {_descriptor(printer, b)}, {adds});"
+    name = printer.need(f"group_product_n{form.n}_{kinds}_{int(not a.is_k_contiguous)}{int(not b.is_k_contiguous)}")
     return f"{name}({sums}, {_descriptor(printer, a)}, {_descriptor(printer, b)}, {adds});"
 
 

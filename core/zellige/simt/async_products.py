@@ -12,6 +12,7 @@ from zellige.ir.stmt import Gemm
 from zellige.simt import elements
 from zellige.simt.context import Context
 from zellige.simt.distribution import added, number, times
+from zellige.simt.engine_tiles import held_digits
 from zellige.simt.homes import RegisterHome, SharedHome
 from zellige.simt.ir import (
     WARP,
@@ -35,12 +36,16 @@ def start(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
     home = ctx.homes.get(gemm.c.buffer.root)
     if not isinstance(home, RegisterHome) or home.distribution.digits != tiling.accumulator.digits:
         raise InternalError(f"the sums of {gemm.c.buffer.name} are not where the product keeps them")
-    reads = [r.buffer.root for r in (gemm.a, gemm.b) if ctx.is_shared_by_lanes(r.buffer.root)]
-    ctx.code.touch(reads=reads, engine_reads=[r.buffer.root for r in (gemm.a, gemm.b)], span=gemm.span)
+    held = ctx.homes.get(gemm.a.buffer.root)
+    in_memory = [r.buffer.root for r in (gemm.a, gemm.b) if isinstance(ctx.homes.get(r.buffer.root), SharedHome)]
+    ctx.code.touch(reads=[root for root in in_memory if ctx.is_shared_by_lanes(root)], engine_reads=in_memory, span=gemm.span)
     group = WARP if tiling.form.warps == 1 else Binary(op="truncdiv", left=WARP, right=number(form.warps))
     first_row = times(group, tiling.row_tiles * form.m)
     a_is_k_inner, b_is_k_inner = not gemm.transpose_a, gemm.transpose_b
-    a = _operand(ctx, gemm.a, first_row if tiling.rows > 1 else number(0), is_k_inner=a_is_k_inner)
+    a: _Operand | _Held = (
+        _Held(held, tiling, k) if isinstance(held, RegisterHome)
+        else _operand(ctx, gemm.a, first_row if tiling.rows > 1 else number(0), is_k_inner=a_is_k_inner)
+    )  # fmt: skip
     b = _operand(ctx, gemm.b, number(0), is_k_inner=b_is_k_inner)
     clear = elements.value_of(ctx, gemm.clear)
     ctx.code.emit(FenceProducts(span=gemm.span))
@@ -56,7 +61,7 @@ def start(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
                     )
                 )  # fmt: skip
     ctx.code.emit(CommitProducts(span=gemm.span))
-    ctx.products_begun.append(home.memory)
+    ctx.products_begun.append((home.memory, *((held.memory,) if isinstance(held, RegisterHome) else ())))
 
 
 def wait(ctx: Context, leave: int, span: Span | None) -> None:
@@ -64,10 +69,26 @@ def wait(ctx: Context, leave: int, span: Span | None) -> None:
     than what one token asks for. The sums of all but those are settled then."""
     begun = ctx.products_begun
     in_flight = begun[-leave:] if leave else []
-    settled = tuple(dict.fromkeys(sums for sums in begun if not any(sums is other for other in in_flight)))
+    busy = [registers for product in in_flight for registers in product]
+    settled = tuple(dict.fromkeys(r for product in begun for r in product if not any(r is other for other in busy)))
     ctx.code.emit(WaitProducts(leave=leave, settled=settled, span=span))
     # engines may have read until now, whatever barriers stand between the beginning and here
     ctx.code.touch(reads=[root for root in ctx.engine_operands if ctx.is_shared_by_lanes(root)], span=span)
+
+
+class _Held:
+    """a in registers: each step of k follows the one before, each block of rows after all steps of the one before."""
+
+    def __init__(self, home: RegisterHome, tiling: WarpTiling, depth: int) -> None:
+        self._memory, self._form, self._depth = home.memory, tiling.form, depth
+        if home.distribution.digits != held_digits(tiling, depth):
+            raise InternalError(f"{home.memory.name} is not held as the product takes it")
+
+    def part(self, outer: int, k: int) -> Registers:
+        """From row ``outer`` of m and step ``k`` on."""
+        a = self._form.a_layout.registers
+        step = outer // self._form.m * (self._depth // self._form.k) + k // self._form.k
+        return Registers(buffer=self._memory, start=number(step * a))
 
 
 class _Operand:

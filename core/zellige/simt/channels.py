@@ -8,17 +8,22 @@ needs one before its slot is filled again, and one barrier may serve several of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from zellige.diagnostics import InternalError
-from zellige.ir.expr import INT32, Binary, Compare, Expr, Select, Var
-from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm
+from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Load, Select, Var
+from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm, Store
 from zellige.ir.traverse import rebuilt
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
 from zellige.simt import async_products, copies, role_channels, tensor_copies
 from zellige.simt.context import ChannelState, Context
 from zellige.simt.distribution import number
+from zellige.simt.homes import RegisterHome
 from zellige.simt.ir import CommitCopies, WaitCopies
+
+VERSIONS = 2
+"""Of a tile in registers: one that is made, one that is used."""
 
 
 def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait | Turn | Slotted) -> None:
@@ -31,8 +36,8 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
             ctx.code.wait(("free", channel), span=statement.span)
             _advance(ctx, state.acquired_slot, channel)
             _use_slot(ctx, channel, state.acquired_slot)
-        case Put():
-            return
+        case Put(channel=channel):
+            _move(ctx, channel)
         case Get(channel=channel):
             state = _state(ctx, channel)
             ctx.code.wait(("landed", channel), span=statement.span)
@@ -93,8 +98,29 @@ def declare(ctx: Context, channels: tuple[Channel, ...]) -> None:
         got = Var(name=ctx.fresh("holding"), dtype=INT32, kind="mutable")
         for var in (acquired, got):
             ctx.code.emit(Bind(var=var, value=number(channel.depth - 1)))
-        ctx.channels[channel] = ChannelState(acquired_slot=acquired, got_slot=got)
+        ctx.channels[channel] = ChannelState(acquired_slot=acquired, got_slot=got, held=_held(ctx, channel))
         _use_slot(ctx, channel, acquired)
+
+
+def _held(ctx: Context, channel: Channel) -> dict[Buffer, RegisterHome]:
+    """Registers for the version that is used while the next one is made."""
+    found: dict[Buffer, RegisterHome] = {}
+    for buffer in channel.buffers:
+        home = ctx.homes.get(buffer.root)
+        if isinstance(home, RegisterHome) and channel.depth > 1:
+            if channel.depth != VERSIONS:
+                raise InternalError(f"{buffer.name} has {channel.depth} versions in registers")
+            memory = ctx.registers(f"{buffer.name}_held", home.memory.dtype, home.distribution.registers)
+            found[buffer.root] = replace(home, memory=memory)
+    return found
+
+
+def _move(ctx: Context, channel: Channel) -> None:
+    """What was made becomes what is used: its last version has been released."""
+    for root, held in _state(ctx, channel).held.items():
+        made = ctx.homes[root]
+        with ctx.loop("r", held.distribution.registers, is_unrolled=True) as r:
+            ctx.code.emit(Store(buffer=held.memory, indices=(r,), value=Load(buffer=made.memory, indices=(r,))))
 
 
 def _state(ctx: Context, channel: Channel) -> ChannelState:
@@ -134,9 +160,13 @@ def _issue(ctx: Context, operation: Any) -> None:
 
 def _slotted(ctx: Context, operation: Any, lags: tuple[tuple[Channel, int], ...]) -> None:
     """The operation on slots that were got earlier."""
-    before = dict(ctx.slots)
+    before, homes = dict(ctx.slots), dict(ctx.homes)
     for channel, lag in lags:
         state = _state(ctx, channel)
+        if state.held:
+            if lag:
+                raise InternalError(f"{channel.name} is used {lag} versions later in registers")
+            ctx.homes.update(state.held)
         slot: Expr = state.got_slot
         if lag:
             moved = Binary(op="add", left=slot, right=number(channel.depth - lag))
@@ -145,3 +175,5 @@ def _slotted(ctx: Context, operation: Any, lags: tuple[tuple[Channel, int], ...]
     ctx.emit_body(ctx, (operation,))
     ctx.slots.clear()
     ctx.slots.update(before)
+    for channel, _ in lags:
+        ctx.homes.update({root: homes[root] for root in _state(ctx, channel).held})

@@ -19,7 +19,7 @@ from zellige.plan.nodes import Channel, PlannedLaunch, Token
 from zellige.simt.code import Code
 from zellige.simt.distribution import Distribution, digit_value, number
 from zellige.simt.engine_tiles import SLOT_ALIGNMENT, Boxes
-from zellige.simt.homes import GlobalHome, Home, SharedHome
+from zellige.simt.homes import GlobalHome, Home, RegisterHome, SharedHome
 from zellige.simt.ir import LANE, THREAD, WARP, Memory
 from zellige.simt.machine import LaneMachine
 from zellige.simt.warps import WarpTiling
@@ -53,7 +53,8 @@ class ChannelBarriers:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelState:
     """The slot acquired last and the slot got last of a channel in one role; of a channel between roles also its barriers, the parity of
-    each slot's phase, and the slots put and released last."""
+    each slot's phase, and the slots put and released last. ``held`` are the versions in registers that have been put: registers have no
+    numbers that could change, so what was made moves there."""
 
     acquired_slot: Var
     got_slot: Var
@@ -62,6 +63,7 @@ class ChannelState:
     got_parity: Var | None = None
     put_slot: Var | None = None
     freed_slot: Var | None = None
+    held: dict[Buffer, RegisterHome] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +71,8 @@ class Context:
     """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity. In a role among several
     ``threads`` are the role's, ``boxes`` its copies by boxes, ``bytes_a_slot`` what they bring to each slot of a channel,
     ``read_by_engines`` the channels that only engines read, ``product_tokens`` the tokens of its products,
-    ``products_begun`` the registers to which those begun so far add, ``engine_operands`` the tiles in shared memory that they read,
+    ``products_begun`` the registers that each of those begun so far
+    uses, ``engine_operands`` the tiles in shared memory that they read,
     ``box_stores`` the copies to tensors that boxes may make, ``stores_by_boxes`` whether one did, ``is_one_lane`` whether one lane runs the
     role alone."""
 
@@ -93,7 +96,7 @@ class Context:
     bytes_a_slot: dict[Channel, int] = field(default_factory=dict)
     read_by_engines: frozenset[Channel] = frozenset()
     product_tokens: frozenset[Token] = frozenset()
-    products_begun: list[Buffer] = field(default_factory=list)
+    products_begun: list[tuple[Buffer, ...]] = field(default_factory=list)
     engine_operands: tuple[Buffer, ...] = ()
     is_one_lane: bool = False
     box_stores: frozenset[int] = frozenset()

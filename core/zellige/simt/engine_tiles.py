@@ -84,7 +84,8 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
                     if form.is_asynchronous:
                         found.tilings[id(statement)] = _tiling(statement, form, warps)
                         for region in (statement.a, statement.b):
-                            _store(found, region)
+                            if region is statement.b or not is_held(statement):
+                                _store(found, region)
                 case Turn():
                     raise NotLowered("turns between its roles are not lowered")
                 case _:
@@ -151,6 +152,21 @@ def _check_puts(role: Role) -> None:
                     pending.extend(getattr(statement, name) for name in type(statement).BODIES)
                 case _:
                     pass
+
+
+def is_held(gemm: Gemm) -> bool:
+    """Whether a product takes a from registers: a whole tile of them, as it is."""
+    if gemm.a.buffer.root.space != "fragment":
+        return False
+    _whole(gemm.a)
+    if gemm.transpose_a:
+        raise NotLowered(f"{gemm.a.buffer.name} is an operand in registers and turned")
+    return True
+
+
+def held_digits(tiling: WarpTiling, depth: int) -> tuple[Digit, ...]:
+    """How the warps of a product must hold a of ``depth`` columns: as they would hold sums of so many."""
+    return replace(tiling, form=widened(tiling.form, depth), column_tiles=1).accumulator.digits
 
 
 # ---- storage ----
@@ -237,20 +253,31 @@ def _column_tiles(n: int, dtype: DType, *, is_k_inner: bool) -> int:
 
 
 def widened(form: ProductForm, n: int) -> ProductForm:
-    """The asynchronous product of ``n`` columns: more registers of sums, each 8 columns as those of the least form."""
-    c = form.c_layout
-    more = Digit(source="register", divisor=c.registers, radix=n // form.n, dimension=1, stride=form.n)
-    digits = (*c.digits, more) if n > form.n else c.digits
-    order = {"register": 0, "lane": 1, "warp": 2}
-    ordered = tuple(sorted(digits, key=lambda d: (order[d.source], d.divisor)))
-    b_layout = Distribution(shape=(form.k, n), digits=_columns(form.b_layout, n // form.n, form.n))
-    return replace(form, n=n, c_layout=Distribution(shape=(form.m, n), digits=ordered), b_layout=b_layout)
+    """The asynchronous product of ``n`` columns: more registers of sums, each 8 columns as those of the least form, or of a wider one."""
+    count, least = n // LEAST_COLUMNS, _narrowed(form)
+    c_layout = Distribution(shape=(form.m, n), digits=_columns(least.c_layout, count))
+    return replace(form, n=n, c_layout=c_layout, b_layout=Distribution(shape=(form.k, n), digits=_columns(least.b_layout, count)))
 
 
-def _columns(layout: Distribution, count: int, stride: int) -> tuple[Digit, ...]:
+LEAST_COLUMNS = 8
+
+
+def _narrowed(form: ProductForm) -> ProductForm:
+    """The least form, without the digit that counts blocks of its columns."""
+    if form.n == LEAST_COLUMNS:
+        return form
+
+    def less(layout: Distribution, rows: int) -> Distribution:
+        digits = tuple(d for d in layout.digits if not (d.source == "register" and d.dimension == 1 and d.stride == LEAST_COLUMNS))
+        return Distribution(shape=(rows, LEAST_COLUMNS), digits=digits)
+
+    return replace(form, n=LEAST_COLUMNS, c_layout=less(form.c_layout, form.m), b_layout=less(form.b_layout, form.k))
+
+
+def _columns(layout: Distribution, count: int) -> tuple[Digit, ...]:
     if count == 1:
         return layout.digits
-    more = Digit(source="register", divisor=layout.registers, radix=count, dimension=1, stride=stride)
+    more = Digit(source="register", divisor=layout.registers, radix=count, dimension=1, stride=LEAST_COLUMNS)
     registers = [d for d in layout.digits if d.source == "register"]
     return (*registers, more, *(d for d in layout.digits if d.source != "register"))
 

@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zellige.diagnostics import InternalError
-from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
+from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var, constant_value
 from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
-from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
+from zellige.ir.traverse import rebuilt, rewrite, same_structure, substitute, walk
 from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role, Token
 from zellige.simt import box_stores, channels, control, role_channels
 from zellige.simt.code import Code, with_barriers
 from zellige.simt.context import ChannelBarriers, Context
 from zellige.simt.distribution import number
-from zellige.simt.engine_tiles import EngineTiles, NotLowered, engine_tiles, operations_of
+from zellige.simt.engine_tiles import EngineTiles, NotLowered, engine_tiles, held_digits, is_held, operations_of
 from zellige.simt.ir import THREAD, WARP, BoxMap, Budget, Comment, Fence, Function, NamedBarrier, TensorCopy, WaitBarrier
+from zellige.simt.products import sizes
 from zellige.simt.solve import Solution, Solver
 
 if TYPE_CHECKING:
@@ -48,10 +49,27 @@ class _Part:
 def why_not_lowered(planned: PlannedLaunch, lowering: LaunchLowering) -> str | None:
     """Why the launch's roles are not lowered; None where they are."""
     try:
-        _checked_tiles(planned, lowering)
+        _check_held(lowering, _parts(lowering, _checked_tiles(planned, lowering)))
     except NotLowered as reason:
         return str(reason)
     return None
+
+
+def _check_held(lowering: LaunchLowering, parts: Sequence[_Part]) -> None:
+    """That operands and versions in registers are held as products take them, and as moves can make them."""
+    for part in parts:
+        for statement in operations_of(part.role.body):
+            tiling = part.tilings.get(id(statement))
+            if not isinstance(statement, Gemm) or tiling is None or not tiling.form.is_asynchronous or not is_held(statement):
+                continue
+            root = statement.a.buffer.root
+            held = part.solution.distributions.get(root)
+            _, _, depth = sizes(statement)
+            if root.dtype != tiling.form.a or held is None or held.digits != held_digits(tiling, depth):
+                raise NotLowered(f"{root.name} is not held as the product takes it")
+    for channel in lowering.planned.channels:
+        if channel.scope == "role" and channel.depth != channels.VERSIONS and any(b.root.space == "fragment" for b in channel.buffers):
+            raise NotLowered(f"{channel.name} has {channel.depth} versions in registers")
 
 
 def lower_roles(lowering: LaunchLowering) -> Function:
@@ -169,9 +187,9 @@ def _body(
     )  # fmt: skip
     lowering.head(ctx)
     role_channels.declare(ctx, role, [c for c in planned.channels if c.scope != "role"], barriers)
-    channels.declare(ctx, tuple(c for c in planned.channels if c.scope == "role" and role.name in c.producers))
     lowering.fragments(ctx, part.solution)
     _declare_tiles(lowering, ctx, role)
+    channels.declare(ctx, tuple(c for c in planned.channels if c.scope == "role" and role.name in c.producers))
     with ctx.code.nested() as inner:
         control.emit_body(ctx, role.body)
         box_stores.finish(ctx)
@@ -210,7 +228,7 @@ def _in_block(statement: Any, part: _Part, lanes: int) -> Any:
             if part.lanes == lanes:
                 return Barrier(scope="warp", span=node.span)
             return NamedBarrier(number=number(part.number), lanes=part.lanes, span=node.span)
-        if isinstance(node, For) and isinstance(node.kind, Serial) and any(isinstance(s, WaitBarrier) for s in node.body):
+        if isinstance(node, For) and isinstance(node.kind, Serial) and _waits_often(node):
             return rebuilt(node, kind=Unrolled(factor=1))  # it waits in each iteration: more text would not make it faster
         return node
 
@@ -222,6 +240,15 @@ def _in_block(statement: Any, part: _Part, lanes: int) -> Any:
         THREAD: Binary(op="sub", left=THREAD, right=number(part.first * lanes)),
     }
     return substitute(changed, places)
+
+
+def _waits_often(loop: For) -> bool:
+    """Whether a loop of more than one iteration waits for barriers."""
+    match loop.stop:
+        case Binary(op="add", left=left, right=right) if same_structure(left, loop.start) and constant_value(right) == 1:
+            return False
+        case _:
+            return any(isinstance(statement, WaitBarrier) for statement in walk(loop))
 
 
 def _product_tokens(role: Role) -> frozenset[Token]:
@@ -236,7 +263,7 @@ def _engine_operands(part: _Part) -> tuple[Buffer, ...]:
         tiling = part.tilings.get(id(statement))
         if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
             found.update(dict.fromkeys((statement.a.buffer.root, statement.b.buffer.root)))
-    return tuple(found)
+    return tuple(root for root in found if root.space == "shared")
 
 
 def _bytes_a_slot(planned: PlannedLaunch, tiles: EngineTiles) -> dict[Channel, int]:
