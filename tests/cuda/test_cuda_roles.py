@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +76,19 @@ def test_a_pipelined_product_runs_on_the_engines(options: dict[str, Any], produc
     log = compiled._default.compiled.log
     assert "0 bytes spill stores" in log
     assert not re.search(r"C7\d\d\d", log)
+
+
+def test_an_attention_step_keeps_its_weights_in_registers() -> None:
+    """Both products run on the engines, the second with its first operand in registers; nothing serialises them."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    from attention import attention
+
+    compiled = zellige.compile(attention.get_tir(16, 16, 128, False, block_M=128, block_N=128), target=TARGET)
+    found = instructions(compiled.get_asm())
+    assert found["HGMMA"] == 128 // 16 + 128 // 16
+    assert (found["UTMALDG"], found["UTMASTG"]) == (3 * 2, 2)
+    assert found["HMMA"] == found["LDL"] == found["STL"] == 0
+    assert not re.search(r"C7\d\d\d", compiled._default.compiled.log)
 
 
 def decided(function: Any) -> tuple[int, str, str]:

@@ -143,6 +143,48 @@ def test_what_lanes_write_is_shown_to_engines_and_not_written_while_they_read() 
     assert after > before
 
 
+def chained(rows: int = 64) -> Any:
+    """The sums of one product are an operand of the next, in registers; the first product runs an iteration ahead."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((rows, 32), "float16"), B: T.Tensor((160, 32), "float16"), V: T.Tensor((160, 48), "float16"),
+               C: T.Tensor((rows, 48), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((rows, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            v = T.alloc_shared((32, 48), "float16")
+            s = T.alloc_fragment((rows, 32), "float32")
+            w = T.alloc_fragment((rows, 32), "float16")
+            c = T.alloc_fragment((rows, 48), "float32")
+            T.copy(A, a)
+            T.clear(c)
+            for k in T.Pipelined(5, num_stages=2):
+                T.copy(B[k * 32, 0], b)
+                T.copy(V[k * 32, 0], v)
+                T.clear(s)
+                T.gemm(a, b, s, transpose_B=True)
+                T.copy(s, w)
+                T.gemm(w, v, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+@pytest.mark.parametrize("rows", [64, 128])
+def test_sums_are_operands_of_the_next_product(rows: int) -> None:
+    random = np.random.default_rng(3)
+    a, b, v = (random.integers(-1, 2, shape).astype(np.float16) for shape in ((rows, 32), (160, 32), (160, 48)))
+    c = np.full((rows, 48), 7, np.float16)
+    kernel = zellige.compile(chained(rows), target=TARGET)
+    kernel(a, b, v, c)
+    want = (a.astype(np.float32) @ b.astype(np.float32).T) @ v.astype(np.float32)
+    np.testing.assert_array_equal(c, want.astype(np.float16))
+    text = kernel.get_kernel_source()
+    assert "held_product_n48" in text
+    assert "move_registers<16>(s_held" in text
+    assert "bar.sync" not in text
+
+
 # ---- planted faults ----
 
 SIZES = (64, 48, 160)

@@ -21,6 +21,7 @@ from zellige.simt.ir import (
     ExpectBytes,
     Fence,
     FenceProducts,
+    MoveRegisters,
     Registers,
     SharedOperand,
     TensorBox,
@@ -68,6 +69,11 @@ FIXED: dict[str, str] = {
     "settled_words": (
         f"template <int count> {_D} void settled_words(void* at) {{\n  unsigned int* const r = (unsigned int*)at;\n  #pragma unroll\n"
         '  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(r[i]) :: "memory");\n}'
+    ),
+    "move_registers": (
+        f"template <int count> {_D} void move_registers(void* into, const void* from) {{\n  unsigned int* const to = (unsigned int*)into;\n"
+        "  const unsigned int* const r = (const unsigned int*)from;\n  #pragma unroll\n"
+        '  for (int i = 0; i < count; ++i) asm volatile("mov.b32 %0, %1;" : "=r"(to[i]) : "r"(r[i]));\n}'
     ),
     "matrix": (
         f"{_D} unsigned long long matrix(unsigned int at, unsigned long long layout) {{\n"
@@ -203,6 +209,9 @@ def engine_statement(printer: Printer, statement: Any) -> str | None:
                 else:
                     lines.append(f"{printer.need('settled_words')}<{count * buffer.dtype.bytes // 4}>({printer.name(buffer)});")
             return "\n".join(lines)
+        case MoveRegisters(into=into, source=source):
+            words = int(constant_value(into.shape[0]) or 0) * into.dtype.bytes // 4
+            return f"{printer.need('move_registers')}<{words}>({printer.name(into)}, {printer.name(source)});"
         case Budget(registers=registers, is_larger=is_larger):
             return f"{printer.need('more_registers' if is_larger else 'fewer_registers')}<{registers}>();"
         case Fence(to="engines"):

@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from zellige.diagnostics import InternalError
-from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Load, Select, Var
-from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm, Store
+from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Select, Var
+from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm
 from zellige.ir.traverse import rebuilt
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
 from zellige.simt import async_products, copies, role_channels, tensor_copies
 from zellige.simt.context import ChannelState, Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import RegisterHome
-from zellige.simt.ir import CommitCopies, WaitCopies
+from zellige.simt.ir import CommitCopies, MoveRegisters, WaitCopies
 
 VERSIONS = 2
 """Of a tile in registers: one that is made, one that is used."""
@@ -33,17 +33,22 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
             role_channels.emit(ctx, statement)
         case Acquire(channel=channel):
             state = _state(ctx, channel)
+            if state.held:
+                return  # each lane has its own versions
             ctx.code.wait(("free", channel), span=statement.span)
             _advance(ctx, state.acquired_slot, channel)
             _use_slot(ctx, channel, state.acquired_slot)
         case Put(channel=channel):
-            _move(ctx, channel)
+            _move(ctx, channel)  # nothing where slots are in shared memory
         case Get(channel=channel):
             state = _state(ctx, channel)
+            if state.held:
+                return
             ctx.code.wait(("landed", channel), span=statement.span)
             _advance(ctx, state.got_slot, channel)
         case Release(channel=channel):
-            ctx.code.mark(("free", channel))
+            if not _state(ctx, channel).held:
+                ctx.code.mark(("free", channel))
         case Issue(operation=operation):
             _issue(ctx, operation)
         case Wait(token=token, leave_in_flight=leave) if token in ctx.product_tokens:
@@ -66,7 +71,7 @@ def filled_late(ctx: Context, body: Sequence[Any]) -> tuple[Any, ...]:
     A step is two loops of one iteration each, the first of copies, the second beginning with waits.
     """
     match body:
-        case (For() as filling, For() as working) if _runs_once(ctx, filling) and _runs_once(ctx, working):
+        case (For() as filling, For() as working) if runs_once(ctx, filling) and runs_once(ctx, working):
             pass
         case _:
             return tuple(body)
@@ -85,7 +90,8 @@ def filled_late(ctx: Context, body: Sequence[Any]) -> tuple[Any, ...]:
     return (*waits, filling, rebuilt(working, body=tuple(rest)))
 
 
-def _runs_once(ctx: Context, loop: For) -> bool:
+def runs_once(ctx: Context, loop: For) -> bool:
+    """Whether a loop is proven to have one iteration."""
     return (ctx.scope.form(loop.stop) - ctx.scope.form(loop.start)).constant == 1
 
 
@@ -119,8 +125,7 @@ def _move(ctx: Context, channel: Channel) -> None:
     """What was made becomes what is used: its last version has been released."""
     for root, held in _state(ctx, channel).held.items():
         made = ctx.homes[root]
-        with ctx.loop("r", held.distribution.registers, is_unrolled=True) as r:
-            ctx.code.emit(Store(buffer=held.memory, indices=(r,), value=Load(buffer=made.memory, indices=(r,))))
+        ctx.code.emit(MoveRegisters(into=held.memory, source=made.memory))
 
 
 def _state(ctx: Context, channel: Channel) -> ChannelState:

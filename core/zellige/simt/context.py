@@ -119,6 +119,11 @@ class Context:
         return self.threads // self.machine.lanes
 
     @property
+    def is_among_roles(self) -> bool:
+        """Whether the block has several roles."""
+        return any(state.barriers is not None for state in self.channels.values())
+
+    @property
     def asking_lane(self) -> Expr | None:
         """Which lane of the role asks engines for boxes; None where only that one is here."""
         return None if self.is_one_lane else Compare(op="eq", left=THREAD, right=number(0))

@@ -51,6 +51,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes import tile_operations
+from zellige.plan.facts import leaves_early
 from zellige.plan.nodes import Acquire, Get, Issue, Put, Release, Slotted, Turn, Wait
 from zellige.simt import async_products, box_stores, channels, copies, elements, lane_products, lanes, maps, products, reductions
 from zellige.simt.context import Context
@@ -420,6 +421,10 @@ def _for(ctx: Context, statement: For) -> None:
         else:
             scope.add_variable(statement.var, None, None)
         emit_body(ctx, channels.filled_late(ctx, statement.body))
+    if ctx.is_among_roles and channels.runs_once(ctx, statement) and not leaves_early(statement.body):
+        # products may be in flight across its end: no branch stands there
+        ctx.code.emit(Bind(var=statement.var, value=start, span=statement.span), *body)
+        return
     kind = statement.kind if isinstance(statement.kind, (Unrolled, Serial)) else Serial()
     if is_written_out(ctx, statement):
         kind = Unrolled()

@@ -12,7 +12,7 @@ Grammar (one screen; nodes marked ' are those of the tile IR with the meaning be
                  | AsyncCopy | CommitCopies | WaitCopies                   copies that land later, in groups
                  | BarrierInit | Arrive | ExpectBytes | WaitBarrier        transaction barriers, by parity
                  | TensorCopy | CommitStores | WaitStores                  box copies of one lane's asking
-                 | AsyncProduct | FenceProducts | CommitProducts | WaitProducts
+                 | AsyncProduct | FenceProducts | CommitProducts | WaitProducts | MoveRegisters
                  | NamedBarrier | Fence | Budget
     Expr         = the expressions' of the tile IR
 
@@ -328,6 +328,14 @@ class WaitProducts(ThreadStmt):
     settled: tuple[Buffer, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MoveRegisters(ThreadStmt):
+    """All registers of ``source`` to those of ``into``, here and not later: the next product may write ``source`` as soon as it begins."""
+
+    into: Buffer
+    source: Buffer
+
+
 # ---- order ----
 
 
@@ -365,7 +373,7 @@ Stmt: TypeAlias = (
     | AsyncCopy | CommitCopies | WaitCopies
     | BarrierInit | Arrive | ExpectBytes | WaitBarrier
     | TensorCopy | CommitStores | WaitStores
-    | AsyncProduct | FenceProducts | CommitProducts | WaitProducts
+    | AsyncProduct | FenceProducts | CommitProducts | WaitProducts | MoveRegisters
     | NamedBarrier | Fence | Budget
 )  # fmt: skip
 

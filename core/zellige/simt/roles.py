@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zellige.diagnostics import InternalError
-from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var, constant_value
+from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
-from zellige.ir.traverse import rebuilt, rewrite, same_structure, substitute, walk
+from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
 from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role, Token
 from zellige.simt import box_stores, channels, control, role_channels
 from zellige.simt.code import Code, with_barriers
@@ -228,7 +228,7 @@ def _in_block(statement: Any, part: _Part, lanes: int) -> Any:
             if part.lanes == lanes:
                 return Barrier(scope="warp", span=node.span)
             return NamedBarrier(number=number(part.number), lanes=part.lanes, span=node.span)
-        if isinstance(node, For) and isinstance(node.kind, Serial) and _waits_often(node):
+        if isinstance(node, For) and isinstance(node.kind, Serial) and any(isinstance(s, WaitBarrier) for s in walk(node)):
             return rebuilt(node, kind=Unrolled(factor=1))  # it waits in each iteration: more text would not make it faster
         return node
 
@@ -240,15 +240,6 @@ def _in_block(statement: Any, part: _Part, lanes: int) -> Any:
         THREAD: Binary(op="sub", left=THREAD, right=number(part.first * lanes)),
     }
     return substitute(changed, places)
-
-
-def _waits_often(loop: For) -> bool:
-    """Whether a loop of more than one iteration waits for barriers."""
-    match loop.stop:
-        case Binary(op="add", left=left, right=right) if same_structure(left, loop.start) and constant_value(right) == 1:
-            return False
-        case _:
-            return any(isinstance(statement, WaitBarrier) for statement in walk(loop))
 
 
 def _product_tokens(role: Role) -> frozenset[Token]:

@@ -169,6 +169,8 @@ def engine_statement(compiler: Compiler, statement: Any) -> Compiled:
             return 0, lambda warp, mask: mask
         case ir.CommitProducts():
             return 0, _commit_products
+        case ir.MoveRegisters(into=into, source=source):
+            return 0, _move(into, source)
         case ir.WaitProducts(leave=leave):
             return _wait_products(compiler, leave)
         case _:
@@ -397,6 +399,15 @@ def _shared_operand(compiler: Compiler, operand: ir.SharedOperand, outer: int, d
 def _commit_products(warp: Warp, mask: Any) -> Any:
     warp.block.engines.commit_products(warp.index)
     return mask
+
+
+def _move(into: Buffer, source: Buffer) -> Any:
+    def run(warp: Warp, mask: Any) -> Any:
+        chosen = slice(None) if mask is warp.full else mask
+        warp.view(into)[chosen] = warp.view(source)[chosen]
+        return mask
+
+    return run
 
 
 def _wait_products(compiler: Compiler, leave: int) -> Compiled:
