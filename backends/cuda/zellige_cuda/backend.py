@@ -166,7 +166,7 @@ class CudaBackend:
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
         from zellige.plan.planner import plan
-        from zellige.simt.lower import lower
+        from zellige.simt.fitting import lower_to_fit
         from zellige.simt.printer import print_module
         from zellige.simt.simulate.kernel import simulated
         from zellige_cuda.architectures import architecture
@@ -180,7 +180,8 @@ class CudaBackend:
         spelling = CudaSpelling(arch.number, is_fast=ctx.options.fast_math)
 
         def printed(plan: PlannedKernel, capabilities: Capabilities) -> tuple[Module, str]:
-            made = lower(plan, lane_machine(arch, capabilities), synchronises=ctx.options.synchronise_shared)
+            machine = lane_machine(arch, capabilities)
+            made = lower_to_fit(plan, machine, capabilities, synchronises=ctx.options.synchronise_shared)
             return made, print_module(made, spelling)
 
         def facts(made: Module, otherwise: str = "") -> str:

@@ -69,13 +69,14 @@ class TemplateBackend:
 
     def _program(self, planned: PlannedKernel, ctx: CompileContext) -> SimulatedProgram:
         """The kernel as text of the vendor's language, together with the program of lanes that the text spells."""
-        from zellige.simt.lower import lower
+        from zellige.simt.fitting import lower_to_fit
         from zellige.simt.printer import print_module
         from zellige.simt.simulate.kernel import simulated
         from zellige_template_simt.machine import lane_machine
         from zellige_template_simt.spelling import TemplateSpelling
 
-        module = lower(planned, lane_machine(ctx.capabilities), synchronises=ctx.options.synchronise_shared)
+        machine = lane_machine(ctx.capabilities)
+        module = lower_to_fit(planned, machine, ctx.capabilities, synchronises=ctx.options.synchronise_shared)
         spelling = TemplateSpelling(NAME, is_fast=ctx.options.fast_math)
         text = print_module(module, spelling)
         emitted = Emitted(text=text, format=f"C++ of {NAME}", spans=tuple(spelling.sites))

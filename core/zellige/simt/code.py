@@ -7,11 +7,12 @@ read, written or changed atomically since the last barrier on any path, loops in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Barrier, Break, Continue, For, If, While
 from zellige.ir.traverse import rebuilt
 from zellige.simt.ir import Fence
@@ -33,6 +34,13 @@ class Touch:
     waits: frozenset[Resource] = frozenset()
     engine_reads: frozenset[Resource] = frozenset()
     span: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A tile in shared ``memory`` is declared here: an iteration of the loop around does not need what the one before left in it."""
+
+    memory: Buffer
 
 
 class Code:
@@ -135,6 +143,7 @@ class _Placement:
 
     needed: set[int] = field(default_factory=set)
     fenced: set[int] = field(default_factory=set)
+    meets: Mapping[Resource, frozenset[Resource]] = field(default_factory=dict)
     exits: list[_Pending] = field(default_factory=list)
     nexts: list[_Pending] = field(default_factory=list)
 
@@ -142,13 +151,14 @@ class _Placement:
         for item in body:
             match item:
                 case Touch():
+                    touch = self._with_neighbours(item)
                     if item.engine_reads & pending.unfenced:
                         self.fenced.add(id(item))
                         self.needed.add(id(item))
-                    if id(item) in self.needed or pending.conflicts(item):
+                    if id(item) in self.needed or pending.conflicts(touch):
                         self.needed.add(id(item))
                         pending = pending.after_barrier(is_fenced=id(item) in self.fenced)
-                    pending = pending.after(item)
+                    pending = pending.after(touch)
                 case Barrier(scope="block" | "cluster" | "grid"):
                     pending = pending.after_barrier()
                 case If():
@@ -163,6 +173,11 @@ class _Placement:
                     pass
         return pending
 
+    def _with_neighbours(self, touch: Touch) -> Touch:
+        """What is written ends what stood in the same bytes."""
+        changed = [self.meets[r] for r in touch.writes | touch.atomics if r in self.meets]
+        return replace(touch, writes=touch.writes.union(*changed)) if changed else touch
+
     def _loop(self, body: Iterable[Any], pending: _Pending) -> _Pending:
         """Up to the fixed point: what the end of an iteration, or a way out of it, leaves meets what follows."""
         while True:
@@ -176,11 +191,11 @@ class _Placement:
             pending = after
 
 
-def with_barriers(body: Iterable[Any]) -> tuple[Any, ...]:
+def with_barriers(body: Iterable[Any], meets: Mapping[Resource, frozenset[Resource]] | None = None) -> tuple[Any, ...]:
     """The statements with a block barrier before every touch that needs one, a fence before that where engines read what lanes wrote, and
-    without the touches."""
+    without the touches. ``meets`` are by each resource those that share bytes with it."""
     items = tuple(body)
-    placement = _Placement()
+    placement = _Placement(meets=meets or {})
     placement.run(items, _NOTHING)
 
     def before(touch: Touch) -> tuple[Any, ...]:
@@ -200,6 +215,8 @@ def without_barriers(body: Iterable[Any]) -> tuple[Any, ...]:
 def _placed(items: tuple[Any, ...], before: Callable[[Touch], tuple[Any, ...]]) -> tuple[Any, ...]:
     out: list[Any] = []
     for item in items:
+        if isinstance(item, Declared):
+            continue
         if isinstance(item, Touch):
             out.extend(before(item))
             continue

@@ -103,6 +103,7 @@ class Context:
     stores_by_boxes: bool = False
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)
+    sizes: dict[Buffer, int] = field(default_factory=dict)
     shared_bytes: int = 0
     scratch_bytes: int = 0
     scratch: Buffer | None = None

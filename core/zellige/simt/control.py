@@ -54,6 +54,7 @@ from zellige.passes import tile_operations
 from zellige.plan.facts import leaves_early
 from zellige.plan.nodes import Acquire, Get, Issue, Put, Release, Slotted, Turn, Wait
 from zellige.simt import async_products, box_stores, channels, copies, elements, lane_products, lanes, maps, products, reductions
+from zellige.simt.code import Declared
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, LaneHome, SharedHome
@@ -294,6 +295,8 @@ def _allocate(ctx: Context, buffer: Buffer) -> None:
         )
         home = LaneHome(memory=memory, extents=extents)
         ctx.homes[buffer] = home
+    if isinstance(home, SharedHome):
+        ctx.code.emit(Declared(memory=home.memory))
     if home is not None and home.memory.space == "registers":
         ctx.code.emit(Alloc(buffer=home.memory, span=buffer.span))
 

@@ -380,10 +380,12 @@ Stmt: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """A buffer of shared memory at ``offset`` bytes of the block's."""
+    """A buffer of shared memory at ``offset`` bytes of the block's, whose contents end where another in the same bytes is written;
+    ``bytes`` says its size where the buffer's extent is 0."""
 
     buffer: Buffer
     offset: int
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,11 @@ Order: lanes of a block -> warps of products -> who holds fragments (:mod:`zelli
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form, is_index_dtype
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import CompileError, catalogue
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, constant_value
 from zellige.ir.functions import FUNCTIONS
@@ -26,7 +27,7 @@ from zellige.plan.capabilities import Machine
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch, Role
 from zellige.plan.products import choose_product, sizes_of
 from zellige.simt import channels, control, storage
-from zellige.simt.code import Code, with_barriers, without_barriers
+from zellige.simt.code import Code, Resource, with_barriers, without_barriers
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.engine_tiles import SLOT_ALIGNMENT, EngineStorage, EngineTiles
@@ -43,6 +44,7 @@ from zellige.simt.homes import (
 from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar, Stmt, Tile
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
+from zellige.simt.packing import Room, packed, resources_that_meet
 from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
 from zellige.simt.roles import lower_roles
@@ -54,6 +56,12 @@ UINT8 = as_dtype("uint8")
 GRID_AXES = 3
 CHUNK_BYTES = 16
 _TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS))
+
+
+class Overfull(CompileError):
+    """E301 with the number of bytes that are too many."""
+
+    excess = 0
 
 
 def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = True) -> Module:
@@ -109,7 +117,10 @@ class LaunchLowering:
         self.fragments(context, solution)
         control.emit_body(context, role.body)
         body = context.code.statements
-        placed = with_barriers(body) if self._synchronises or not has_lanes else without_barriers(body)
+        if not has_lanes:
+            placed = with_barriers(body, self._share_bytes(context))
+        else:
+            placed = with_barriers(body) if self._synchronises else without_barriers(body)
         return self.finished(context, solution, params, placed, min_blocks=_min_blocks(launch))
 
     def finished(
@@ -358,9 +369,32 @@ class LaunchLowering:
     def close_scratch(context: Context) -> None:
         """Give the memory that operations take one after the other its place."""
         if context.scratch is not None:
-            context.memories.append(Memory(buffer=context.scratch, offset=context.shared_bytes))
-            context.shared_bytes += -(-context.scratch_bytes // 128) * 128
+            size = -(-context.scratch_bytes // 128) * 128
+            context.memories.append(Memory(buffer=context.scratch, offset=context.shared_bytes, bytes=size))
+            context.shared_bytes += size
             context.scratch = None
+
+    def _share_bytes(self, context: Context) -> dict[Resource, frozenset[Resource]]:
+        """Give memories that are used at different times the same bytes; what shares bytes, by the names of touches."""
+        resources: dict[Buffer, set[Resource]] = {m.buffer: {m.buffer} for m in context.memories}
+        for buffer, home in context.homes.items():
+            if isinstance(home, SharedHome):
+                resources.setdefault(home.memory.root, set()).add(buffer)
+        if context.scratch is not None:
+            resources[context.scratch] = {context.scratch}
+        self.close_scratch(context)
+        ends = [m.offset for m in context.memories[1:]] + [context.shared_bytes]
+        rooms = [Room(memory=m.buffer, bytes=end - m.offset) for m, end in zip(context.memories, ends)]
+        slots = {b for channel in self.planned.channels for b in channel.buffers}
+        alone = {home.memory for buffer, home in context.homes.items() if isinstance(home, SharedHome) and buffer in slots}
+        found = packed(context.code.statements, rooms, alone)
+        if not found.meets:
+            return {}
+        context.memories = [replace(m, offset=found.offsets[m.buffer]) for m in context.memories]
+        saved, context.shared_bytes = context.shared_bytes - found.bytes, found.bytes
+        context.notes.append(f"memory that is used at different times shares bytes: {saved} fewer")
+        context.sizes = {r.memory: r.bytes for r in rooms}
+        return resources_that_meet(found, {memory: frozenset(names) for memory, names in resources.items()})
 
     def _memories(self, context: Context) -> tuple[tuple[Memory, ...], int]:
         self.close_scratch(context)
@@ -371,17 +405,24 @@ class LaunchLowering:
         return tuple(memories), total
 
     def _too_large(self, memories: Sequence[Memory], total: int, limit: int, context: Context) -> Exception:
-        parts = []
         ends = [m.offset for m in memories[1:]] + [total]
+        sizes = context.sizes or {m.buffer: end - m.offset for m, end in zip(memories, ends)}
         slots = {h.memory: h.slots for h in context.homes.values() if isinstance(h, SharedHome)}
-        for memory, end in zip(memories, ends):
+        parts, fits = [], f"make the tiles smaller: {total - limit} bytes are too many"
+        for memory in memories:
             count = slots.get(memory.buffer, 1)
-            each = (end - memory.offset) // count
+            each = sizes[memory.buffer] // count
             parts.append(f"{memory.buffer.name} {count} x {each} bytes" if count > 1 else f"{memory.buffer.name} {each} bytes")
-        return catalogue.E301.error(
-            self._launch.span, space="shared", needed=total, limit=limit, tiles=", ".join(parts),
-            fits=f"make the tiles smaller or use fewer stages: {total - limit} bytes are too many",
-        )  # fmt: skip
+        staged = [m.buffer for m in memories if slots.get(m.buffer, 1) > 1]
+        stages = sum(sizes[m] // slots[m] for m in staged)
+        fewer = -(-(total - limit) // stages) if stages else 0
+        if staged and all(slots[m] > fewer for m in staged):
+            names = " and ".join(f"{m.name} in {slots[m] - fewer}" for m in staged)
+            fits = f"with {names} stage{'s' if any(slots[m] - fewer > 1 for m in staged) else ''} it would fit"
+        error = catalogue.E301.error(self._launch.span, space="shared", needed=total, limit=limit, tiles=", ".join(parts), fits=fits)
+        found = Overfull(*error.diagnostics)
+        found.excess = total - limit
+        return found
 
     def _tiles(self, context: Context) -> tuple[Tile, ...]:
         made = dict.fromkeys(node.buffer for node in walk(self._launch) if isinstance(node, Alloc))

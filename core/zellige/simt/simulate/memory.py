@@ -35,10 +35,22 @@ class _Slot:
         self.thread = np.full(cells, NOBODY, np.int64)
         self.epoch = np.zeros(cells, np.int32)
         self.place = np.zeros(cells, np.int32)
-        self.is_used = False
+        self._used = np.zeros(1, bool)
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._used[0])
+
+    def part(self, first: int, cells: int) -> _Slot:
+        """The same cells from ``first`` on."""
+        made = _Slot(0)
+        span = slice(first, first + cells)
+        made.thread, made.epoch, made.place = self.thread[span], self.epoch[span], self.place[span]
+        made._used = self._used
+        return made
 
     def put(self, cells: Array, threads: Array, epochs: Array, place: int) -> None:
-        self.is_used = True
+        self._used[0] = True
         self.thread[cells] = threads
         self.epoch[cells] = epochs
         self.place[cells] = place
@@ -54,6 +66,14 @@ class Shadow:
         self.atomic = _Slot(cells)
         self._stride = stride
         self._are_blocks_ordered = are_blocks_ordered
+
+    def part(self, first: int, cells: int) -> Shadow:
+        """What is known about the same cells from ``first`` on, for another memory in the same bytes."""
+        made = Shadow(0, self._stride, is_defined=False, are_blocks_ordered=self._are_blocks_ordered)
+        made.state = self.state[first : first + cells]
+        made.write, made.atomic = self.write.part(first, cells), self.atomic.part(first, cells)
+        made.reads = (self.reads[0].part(first, cells), self.reads[1].part(first, cells), self.reads[2].part(first, cells))
+        return made
 
     def offender(self, slot: _Slot, cells: Array, threads: Array, clocks: Clocks, block: int) -> int | None:
         """The first of these accesses that is not ordered after what the slot holds."""

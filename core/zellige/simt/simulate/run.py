@@ -17,7 +17,7 @@ from zellige.ir.expr import Buffer, Var
 from zellige.ir.sizes import evaluate_size
 from zellige.ir.stmt import Atomic, Barrier
 from zellige.ir.traverse import walk
-from zellige.simt.ir import LANE, THREAD, WARP, Fence, Function, Module, Pointer, Scalar
+from zellige.simt.ir import LANE, THREAD, WARP, Fence, Function, Memory as SharedMemory, Module, Pointer, Scalar
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.compile import Program, compile_function, coroutine
 from zellige.simt.simulate.memory import Memory, Shadow
@@ -128,18 +128,28 @@ class _Launch:
         function = self._function
         storage = np.frombuffer(self._chance.randbytes(function.shared_bytes), np.uint8).copy()
         made: dict[Buffer, Memory] = {}
-        ends = sorted({m.offset for m in function.memories} | {function.shared_bytes})
+        spans = {m.buffer: self._span(m) for m in function.memories}
+        finest = min((self._program.cell_bytes[m] for m in spans), default=1)
+        together = Shadow(-(-function.shared_bytes // finest), function.threads + 1, is_defined=False, are_blocks_ordered=True)
         for memory in function.memories:
-            size = np.dtype(memory.buffer.dtype.scalar.numpy).itemsize
-            end = next((e for e in ends if e > memory.offset), memory.offset)
-            counted = evaluate_size(memory.buffer.shape[0], self._numbers) * size
-            data = storage[memory.offset : memory.offset + counted if counted else end]
+            first, end = spans[memory.buffer]
+            data = storage[first:end]
             cell = self._program.cell_bytes[memory.buffer]
             shadow = Shadow(-(-len(data) // cell), function.threads + 1, is_defined=False, are_blocks_ordered=True)
+            if any(s < end and first < e for other, (s, e) in spans.items() if other is not memory.buffer):
+                cell = finest
+                shadow = together.part(first // cell, -(-len(data) // cell))
             made[memory.buffer] = Memory(
                 memory.buffer.name, data, address=SHARED_ADDRESS + memory.offset, cell_bytes=cell, shadow=shadow, is_shared=True
             )
         return made
+
+
+    def _span(self, memory: SharedMemory) -> tuple[int, int]:
+        """The first byte and the one after the last."""
+        size = np.dtype(memory.buffer.dtype.scalar.numpy).itemsize
+        counted = evaluate_size(memory.buffer.shape[0], self._numbers) * size
+        return memory.offset, memory.offset + (counted or memory.bytes)
 
 
 class _Turns:

@@ -1,0 +1,154 @@
+"""Memory that is used at different times has the same bytes, and barriers keep its users apart."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from simulated import TARGET, agree, lowered, run_module, whole_numbers  # noqa: E402
+
+import zellige  # noqa: E402
+import zellige.language as T  # noqa: E402
+from zellige.diagnostics import CompileError, LaunchError  # noqa: E402
+from zellige.simt import lower as lowering  # noqa: E402
+
+
+def phases(rows: int, *, trips: int = 1) -> Any:
+    """Two tiles, each transposed through shared memory, one after the other."""
+
+    @T.prim_func
+    def phases(
+        A: T.Tensor((trips, rows, 64), "float32"), B: T.Tensor((trips, 64, rows), "float32"), C: T.Tensor((trips, 64, rows), "float32")
+    ):
+        with T.Kernel(1, threads=64):
+            for t in T.serial(trips):
+                first = T.alloc_shared((rows, 64), "float32")
+                second = T.alloc_shared((64, rows), "float32")
+                T.copy(A[t, 0, 0], first)
+                for i, j in T.Parallel(64, rows):
+                    B[t, i, j] = first[j, i] + 1.0
+                for i, j in T.Parallel(64, rows):
+                    second[i, j] = B[t, i, j] * 2.0
+                for i, j in T.Parallel(64, rows):
+                    C[t, i, j] = second[63 - i, rows - 1 - j]
+
+    return phases
+
+
+def arrays(rows: int, trips: int = 1) -> list[Any]:
+    a = whole_numbers((trips, rows, 64), np.float32, high=90)
+    return [a, np.zeros((trips, 64, rows), np.float32), np.zeros((trips, 64, rows), np.float32)]
+
+
+@pytest.mark.parametrize("trips", [1, 3])
+def test_tiles_of_different_times_share_bytes(trips: int) -> None:
+    function = phases(32, trips=trips)
+    _, module = lowered(function)
+    (program,) = module.functions
+    assert program.shared_bytes == 32 * 64 * 4
+    assert [m.offset for m in program.memories] == [0, 0]
+    assert f"memory that is used at different times shares bytes: {32 * 64 * 4} fewer" in program.header
+    agree(function, *arrays(32, trips))
+
+
+@pytest.mark.parametrize("trips", [1, 3])
+def test_barriers_that_do_not_know_of_it_are_a_race(monkeypatch: pytest.MonkeyPatch, trips: int) -> None:
+    """Without B between the two tiles no other barrier keeps them apart."""
+
+    @T.prim_func
+    def beside(A: T.Tensor((trips, 64, 64), "float32"), C: T.Tensor((trips, 64, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            for t in T.serial(trips):
+                first = T.alloc_shared((64, 64), "float32")
+                kept = T.alloc_fragment((64, 64), "float32")
+                second = T.alloc_shared((64, 64), "float32")
+                T.copy(A[t, 0, 0], first)
+                for i, j in T.Parallel(64, 64):
+                    kept[i, j] = first[j, i]
+                T.copy(kept, second)
+                for i, j in T.Parallel(64, 64):
+                    C[t, i, j] = second[j, i]
+
+    a = whole_numbers((trips, 64, 64), np.float32, high=90)
+    kernel, module = lowered(beside)
+    assert module.functions[0].shared_bytes == 64 * 64 * 4
+    found = np.zeros_like(a)
+    run_module(kernel, module, [a, found])
+    np.testing.assert_array_equal(found, a)
+    monkeypatch.setattr(lowering, "resources_that_meet", lambda packing, resources: {})
+    kernel, module = lowered(beside)
+    with pytest.raises(LaunchError, match="E652"):
+        run_module(kernel, module, [a, found])
+
+
+def test_a_tile_that_a_loop_carries_has_its_own_bytes() -> None:
+    @T.prim_func
+    def carried(A: T.Tensor((3, 64, 64), "float32"), B: T.Tensor((3, 64, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            total = T.alloc_shared((64, 64), "float32")
+            T.clear(total)
+            for t in T.serial(3):
+                tile = T.alloc_shared((64, 64), "float32")
+                T.copy(A[t, 0, 0], tile)
+                for i, j in T.Parallel(64, 64):
+                    total[i, j] = total[i, j] + tile[j, i]
+                T.copy(total, B[t, 0, 0])
+
+    _, module = lowered(carried)
+    assert module.functions[0].shared_bytes == 2 * 64 * 64 * 4
+    agree(carried, whole_numbers((3, 64, 64), np.float32), np.zeros((3, 64, 64), np.float32))
+
+
+def test_what_fits_at_different_times_only_is_compiled() -> None:
+    function = phases(600)  # 2 x 150 KiB, of which a block of sm_80 has 163
+    assert zellige.compile(function, target=TARGET).get_kernel_source()
+
+
+def pipelined(columns: int, stages: int) -> Any:
+    @T.prim_func
+    def pipelined(A: T.Tensor((64, 8 * columns), "float16"), B: T.Tensor((8 * columns, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, columns), "float16")
+            b = T.alloc_shared((columns, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(8, num_stages=stages):
+                T.copy(A[0, k * columns], a)
+                T.copy(B[k * columns, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    return pipelined
+
+
+def test_slots_of_a_channel_have_their_own_bytes() -> None:
+    _, module = lowered(pipelined(64, 3))
+    (program,) = module.functions
+    assert sorted(m.offset for m in program.memories) == [0, 3 * 64 * 64 * 2]
+
+
+def test_rows_that_are_padded_beyond_the_limit_name_the_stages_that_fit() -> None:
+    """Rows of 80 elements get 8 more against conflicts; the plan counts 80."""
+    function = pipelined(80, 8)
+    assert 8 * 2 * 64 * 80 * 2 <= 163 * 1024 < 8 * (64 * 88 + 80 * 64) * 2
+    with pytest.raises(CompileError, match="E301") as caught:
+        lowered(function)
+    text = str(caught.value)
+    assert f"a 8 x {64 * 88 * 2} bytes" in text
+    assert f"b 8 x {64 * 80 * 2} bytes" in text
+    assert "with a in 7 and b in 7 stages it would fit" in text
+
+
+@pytest.mark.parametrize("stages,kept", [(8, 7), (7, 7)])
+def test_a_plan_with_fewer_stages_is_made_where_padded_rows_do_not_fit(stages: int, kept: int) -> None:
+    function = pipelined(80, stages)
+    source = zellige.compile(function, target=TARGET).get_kernel_source()
+    assert ("// how much shared memory do tiles get?" in source) == (kept != stages)
+    assert f"shared + {kept * 64 * 88 * 2})" in source  # b begins behind the slots of a
+    a, b = whole_numbers((64, 640), np.float16), whole_numbers((640, 64), np.float16, seed=1)
+    agree(function, a, b, np.zeros((64, 64), np.float32))
