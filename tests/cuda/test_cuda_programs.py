@@ -86,7 +86,7 @@ def test_what_the_compiler_refuses_is_said() -> None:
 
 
 def test_a_missing_tool_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disassembly, "_tool", lambda name: None)
+    monkeypatch.setattr(disassembly, "tool", lambda name: None)
     with pytest.raises(CompileError) as raised:
         disassembly.disassembled(b"")
     assert raised.value.code == "E501"

@@ -66,7 +66,7 @@ DEFAULT: Final = "sm_80"
 
 
 def architecture(target: Target) -> Architecture:
-    """The architecture of a target. Raises E405 for one that is not known."""
+    """The architecture of a target. Raises E706 for one that is not known."""
     wanted = target.arch or DEFAULT
     name = wanted if wanted.startswith("sm_") else f"sm_{wanted}" if re.fullmatch(r"\d+a?", wanted) else wanted
     found = ARCHITECTURES.get(name)

@@ -25,6 +25,7 @@ from zellige.plugin.contract import (
     PassChange,
     PassStage,
     Runtime,
+    Tool,
     Unavailable,
 )
 from zellige.plugin.dialect import read_dialect
@@ -80,6 +81,12 @@ class CudaBackend:
         from zellige_cuda import device
 
         return device.devices()
+
+    @hookimpl
+    def tools(self) -> Sequence[Tool]:
+        from zellige_cuda.tools import tools
+
+        return tools()
 
     @hookimpl
     def describe(self, target: Target) -> Capabilities:

@@ -27,6 +27,12 @@ def nvrtc() -> Any:
     return module
 
 
+def compiler_version() -> tuple[int, int]:
+    """NVRTC's version."""
+    major, minor = nvrtc().nvrtcVersion()[1:]
+    return int(major), int(minor)
+
+
 def compile_cubin(text: str, name: str, arch: str, options: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """(cubin, log)."""
     return _compiled(text, name, arch, options, "CUBIN")

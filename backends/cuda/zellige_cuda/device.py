@@ -6,6 +6,7 @@ In: nothing. Out: thin functions over cuda-python's driver module. Raises launch
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from zellige.plugin.contract import Device, DriverFunctions, Unavailable
 
 DLPACK_TYPE: Final = 2
 """``kDLCUDA``: ordinary memory of a device."""
+
+LEAST_DRIVER: Final = 12000
+"""The first driver that has what is called here: libraries of the major version 12."""
 
 
 @cache
@@ -31,8 +35,45 @@ def driver() -> Any:
     except RuntimeError as error:
         return Unavailable(code="no-driver", reason=f"the driver library cannot be loaded ({str(error).splitlines()[0]})")
     if status != module.CUresult.CUDA_SUCCESS:
-        return Unavailable(code="no-device", reason=f"the driver answers {status.name}")
+        return Unavailable(code=_CODES.get(status.name, "no-device"), reason=_words(status.name))
+    version = driver_version(module)
+    if version < LEAST_DRIVER:
+        reason = f"the driver is for CUDA {version_text(version)}; {version_text(LEAST_DRIVER)} or later is needed: update the driver"
+        return Unavailable(code="old-driver", reason=reason)
     return module
+
+
+_CODES: Final = {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "old-driver", "CUDA_ERROR_STUB_LIBRARY": "no-driver"}
+
+
+def _words(answer: str) -> str:
+    """What an answer to cuInit means, for whoever runs the machine."""
+    if answer == "CUDA_ERROR_NO_DEVICE":
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return "the driver sees no device" + (f" (CUDA_VISIBLE_DEVICES is {visible!r})" if visible is not None else "")
+    if answer == "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH":
+        return "the driver library and the kernel's part of the driver are of different versions: restart the machine, or update the driver"
+    if answer == "CUDA_ERROR_STUB_LIBRARY":
+        return "the driver library is the one that programs are linked with, not a driver: take its folder out of LD_LIBRARY_PATH"
+    return f"the driver answers {answer}"
+
+
+def driver_version(api: Any) -> int:
+    """The CUDA version that the driver is for: 1000 times the major one and 10 times the minor one."""
+    return int(call(api.cuDriverGetVersion()))
+
+
+def version_text(version: int) -> str:
+    """``13020`` as "13.2"."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def too_old_for(major: int, driver: int) -> str:
+    """What is wrong where the compiler is of a later major version than the driver; empty where nothing is (CUDA Compatibility guide,
+    "Minor Version Compatibility")."""
+    if driver // 1000 >= major:
+        return ""
+    return f"the driver is for CUDA {version_text(driver)} and cannot load what the compiler of CUDA {major} makes: update the driver"
 
 
 def call(answer: tuple[Any, ...]) -> Any:
@@ -154,6 +195,18 @@ def functions() -> DriverFunctions:
         start=address("cuLaunchKernel"), current=address("cuCtxGetCurrent"), enter=address("cuCtxPushCurrent_v2"),
         leave=address("cuCtxPopCurrent_v2"),
     )  # fmt: skip
+
+
+def loaded_code(api: Any, code: bytes) -> Any:
+    """The code as a module of the current context. E504 where the driver is older than the compiler that made it."""
+    answer = api.cuModuleLoadData(code)
+    if int(answer[0]) != 0:
+        from zellige_cuda.compiler import compiler_version
+
+        reason = too_old_for(compiler_version()[0], driver_version(api))
+        if reason:
+            raise catalogue.E504.error(tool="NVRTC", reason=reason)
+    return call(answer)
 
 
 def refused(status: int) -> NoReturn:

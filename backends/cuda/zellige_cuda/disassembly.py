@@ -16,19 +16,20 @@ from zellige.diagnostics import catalogue
 
 def disassembled(cubin: bytes) -> str:
     """The machine code of a cubin as text. Raises E501 where nvdisasm is not installed."""
-    tool = _tool("nvdisasm")
-    if tool is None:
+    program = tool("nvdisasm")
+    if program is None:
         raise catalogue.E501.error(tool="nvdisasm", reason="it is not installed; nvidia-cuda-nvdisasm has it")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([program, "-c", file.name], capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise catalogue.E502.error(tool="nvdisasm", log=done.stderr.strip())
     return done.stdout
 
 
-def _tool(name: str) -> str | None:
+def tool(name: str) -> str | None:
+    """Where one of the vendor's programs lies: in its package, else on the path."""
     try:
         files = importlib.metadata.files(f"nvidia-cuda-{name}") or ()
     except importlib.metadata.PackageNotFoundError:

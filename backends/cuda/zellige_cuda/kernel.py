@@ -111,7 +111,7 @@ class CudaKernel:
             from zellige_cuda.compiler import compile_cubin  # code from the cache is loaded without
 
             self._variants[defines] = compile_cubin(self._text, "kernel", self._arch, (*self._flags, *defines))[0]
-        module = device.call(api.cuModuleLoadData(self._variants[defines]))
+        module = device.loaded_code(api, self._variants[defines])
         handles = []
         for function in self._functions:
             handle = device.call(api.cuModuleGetFunction(module, function["name"].encode()))

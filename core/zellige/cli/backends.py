@@ -70,6 +70,8 @@ def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_js
     else:
         console = wide_console()
         console.print(health_table(reports))
+        if any(report.tools for report in reports):
+            console.print(tool_table(reports))
         _print_tracebacks(console, reports)
         for name, (why, tried) in claims.items():
             _print_claims(console, name, why, tried)
@@ -159,6 +161,20 @@ def health_table(reports: tuple[BackendReport, ...]) -> Table:
     return table
 
 
+def tool_table(reports: tuple[BackendReport, ...]) -> Table:
+    """One row a tool of each backend's vendor: its version and place, or what is wrong."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("backend", "tool", "purpose", "version")
+    table.add_column("where, or what is wrong", overflow="fold")
+    for report in reports:
+        for tool in report.tools:
+            found = f"{tool.problem} ({tool.place})" if tool.problem and tool.place else tool.problem or tool.place
+            table.add_row(report.name, Text(tool.name), Text(tool.purpose), Text(tool.version), Text(found))
+    return table
+
+
 def state(report: BackendReport) -> str:
     """The state in words: the devices that work, or why none does."""
     if report.unavailable is not None:
@@ -211,4 +227,5 @@ def _report_json(report: BackendReport) -> dict[str, Any]:
         "devices": [dataclasses.asdict(device) for device in report.devices],
         "unavailable": None if report.unavailable is None else dataclasses.asdict(report.unavailable),
         "traceback": report.traceback,
+        "tools": [dataclasses.asdict(tool) for tool in report.tools],
     }

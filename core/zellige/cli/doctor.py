@@ -19,7 +19,7 @@ def doctor() -> None:
     """Show versions, backends, settings and the cache directory. Exit code 1 when something needed is missing or broken."""
     from rich.table import Table
 
-    from zellige.cli.backends import backend_table
+    from zellige.cli.backends import backend_table, tool_table
     from zellige.cli.console import wide_console
     from zellige.diagnostics import ZelligeError
     from zellige.options import Options, options, variable
@@ -37,7 +37,7 @@ def doctor() -> None:
         versions.add_row(name, found or "missing", "zellige")
         if found is None:
             problems.append(f"{name} is missing: install zellige again")
-    reports = registry().reports()
+    reports = registry().reports(with_tools=True)
     optional = {"torch": "torch tensors as arguments"}
     for report in reports:
         for requirement in report.manifest.requirements if report.manifest else ():
@@ -47,6 +47,14 @@ def doctor() -> None:
     console.print(versions)
 
     console.print(backend_table(reports))
+    if any(report.tools for report in reports):
+        console.print(tool_table(reports))
+    problems += [  # a vendor's tools are missed only where its device is
+        f"backend {report.name}: {tool.name}: {tool.problem}"
+        for report in reports
+        for tool in report.tools
+        if tool.problem and report.devices and not tool.is_optional
+    ]
     for report in reports:
         if report.traceback and report.unavailable is not None:
             problems.append(f"backend {report.name}: {report.unavailable.reason}")

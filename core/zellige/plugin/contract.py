@@ -101,6 +101,7 @@ __all__ = [
     "SpaceRole",
     "StagePass",
     "Synchronisation",
+    "Tool",
     "Unavailable",
     "Veto",
     "Waiver",
@@ -355,9 +356,23 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something of the vendor's that a backend uses: a driver, a compiler. ``place`` is where it was found, ``purpose`` what it does,
+    ``problem`` what is wrong with it in a sentence (empty: nothing). What ``is_optional`` is missed by nothing that compiles or
+    launches."""
+
+    name: str
+    purpose: str
+    version: str = ""
+    place: str = ""
+    problem: str = ""
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackendReport:
     """What ``backends list`` and ``doctor`` show of one backend. ``traceback`` is text of a failure while it was loaded,
-    ``origin`` the name of its entry point."""
+    ``origin`` the name of its entry point. ``tools`` are asked for by ``doctor`` only."""
 
     name: str
     entry_point: str
@@ -366,3 +381,4 @@ class BackendReport:
     unavailable: Unavailable | None = None
     traceback: str = ""
     origin: str = ""
+    tools: tuple[Tool, ...] = ()

@@ -7,7 +7,7 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -41,6 +41,7 @@ from zellige.plugin.contract import (
     Rejection,
     Replace,
     StagePass,
+    Tool,
     Unavailable,
     Veto,
 )
@@ -283,8 +284,18 @@ class BackendHandle:
         loaded = self._attempt("runtime", lambda: runtime.load(binary=binary, kernel=kernel, source=source))
         return self._checked(CompiledKernel, "runtime", loaded)
 
-    def report(self) -> BackendReport:
-        """What ``zellige backends list`` shows."""
+    def tools(self) -> tuple[Tool, ...]:
+        """The vendor's tools as this machine has them; a failure to say so is one of them."""
+        if not self._has("tools"):
+            return ()
+        try:
+            found = tuple(self._typed(Sequence, "tools"))
+        except ZelligeError as error:
+            return (Tool(name=self.manifest.name, purpose="tells of its tools", problem=error.diagnostics[0].message),)
+        return tuple(self._checked(Tool, "tools", tool) for tool in found)
+
+    def report(self, *, with_tools: bool = False) -> BackendReport:
+        """What ``zellige backends list`` shows, and ``doctor`` ``with_tools``."""
         found = self.devices
         return BackendReport(
             name=self.manifest.name,
@@ -293,6 +304,7 @@ class BackendHandle:
             devices=found if isinstance(found, tuple) else (),
             unavailable=found if isinstance(found, Unavailable) else None,
             origin=self.origin.name,
+            tools=self.tools() if with_tools else (),
         )
 
     def _has(self, hook: str) -> bool:

@@ -29,6 +29,7 @@ from zellige.plugin.contract import (
     PassStage,
     Runtime,
     StagePass,
+    Tool,
     Unavailable,
 )
 
@@ -54,6 +55,10 @@ class BackendHooks:
     @_hookspec(firstresult=True)
     def probe(self) -> tuple[Device, ...] | Unavailable:  # type: ignore[empty-body]
         """The devices that work here, or why there is none. Never raises for a missing library. Required."""
+
+    @_hookspec(firstresult=True)
+    def tools(self) -> Sequence[Tool]:  # type: ignore[empty-body]
+        """The vendor's driver, compilers and programs as this machine has them, for ``doctor``. Optional."""
 
     @_hookspec(firstresult=True)
     def describe(self, target: Target) -> Capabilities:  # type: ignore[empty-body]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zellige.options import variable
-from zellige.plugin.contract import BackendReport, Device, Unavailable
+from zellige.plugin.contract import BackendReport, Device, Tool, Unavailable
 from zellige.plugin.fields import said
 from zellige.plugin.origin import Origin
 
@@ -74,6 +74,7 @@ def report_isolated(name: str, entry_point: str, seconds: float) -> BackendRepor
         unavailable=None if missing is None else Unavailable(**missing),
         traceback=data["traceback"],
         origin=name,
+        tools=tuple(Tool(**tool) for tool in data["tools"]),
     )
 
 
@@ -139,7 +140,7 @@ def main(arguments: list[str]) -> int:
     found = registry().only(name)
     with open(file, "w", encoding="utf-8") as answer:
         print(f"loaded {len(found.backends)}", file=answer)
-    report = next((r for r in found.reports() if name in (r.name, r.origin)), None)
+    report = next((r for r in found.reports(with_tools=True) if name in (r.name, r.origin)), None)
     if report is None:
         return 3
     data = {
@@ -148,6 +149,7 @@ def main(arguments: list[str]) -> int:
         "devices": [asdict(device) for device in report.devices],
         "unavailable": None if report.unavailable is None else asdict(report.unavailable),
         "traceback": report.traceback,
+        "tools": [asdict(tool) for tool in report.tools],
     }
     with open(file, "a", encoding="utf-8") as answer:
         answer.write(json.dumps(data))

@@ -198,8 +198,8 @@ class Registry:
         names = {name for handle in self.backends for name in handle.manifest.targets}
         return tuple(sorted(names | {alias for handle in self.backends for alias, _ in handle.manifest.aliases}))
 
-    def reports(self) -> tuple[BackendReport, ...]:
-        """One report a backend, the quarantined last."""
+    def reports(self, *, with_tools: bool = False) -> tuple[BackendReport, ...]:
+        """One report a backend, the quarantined last; ``with_tools`` each says what its vendor's tools are."""
         broken = [
             BackendReport(
                 name=entry.origin.name,
@@ -211,7 +211,7 @@ class Registry:
             )
             for entry in self.quarantined
         ]
-        return (*(handle.report() for handle in self.backends), *broken)
+        return (*(handle.report(with_tools=with_tools) for handle in self.backends), *broken)
 
     def isolated_reports(self, seconds: float, names: frozenset[str] = frozenset()) -> tuple[BackendReport, ...]:
         """One report an entry point (of those named, where some are), each loaded and asked for its devices in a process of its own, which

@@ -17,3 +17,7 @@ E503 = _code(
     "{kernel} needs more than its {registers} registers a lane, and moves {bytes} bytes to memory and back",
     hint="make the tiles of a block smaller, or give the block more threads",
 )  # fmt: skip
+E504 = _code(
+    "E504", "the driver is older than the compiler", "what {tool} makes cannot be loaded: {reason}",
+    hint="or install a compiler of the driver's version; `zellige doctor` shows both",
+)  # fmt: skip
