@@ -16,6 +16,7 @@ import zellige as zl
 import zellige.language as T
 from zellige.cache import memo
 from zellige.diagnostics import ZelligeError
+from zellige.log import logger
 from zellige.plugin.contract import Unavailable
 from zellige.plugin.registry import Registry
 
@@ -315,6 +316,19 @@ def test_modules_that_end_or_hold_the_process_are_set_aside_when_asked(install: 
     for name, (_, words) in ENDS.items():
         assert f"error E701: the backend '{name}'" in done.stdout
         assert words in done.stdout
+
+
+def test_who_is_waited_for_is_said(install: Install, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("zellige.plugin.probing.PATIENCE_SECONDS", 0.05)
+    slow = "import time\ntime.sleep(0.3)\n" + backend(
+        "@hookimpl\ndef compile(self, emitted):\n    import time\n    time.sleep(0.3)\n    return AcmeBackend.compile(self, emitted)"
+    )
+    install({"slow": slow})
+    monkeypatch.setattr(logger(), "propagate", True)
+    assert works("slow")
+    said = [record.getMessage() for record in caplog.records]
+    for doing in ("loading", "in its hook compile"):
+        assert f"the backend 'slow' has been {doing} for 0.05 s" in said
 
 
 def test_noise_and_threads_of_a_backend_do_not_hide_its_answer(install: Install) -> None:

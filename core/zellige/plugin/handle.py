@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import is_dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -49,7 +50,7 @@ from zellige.plugin.fields import said, shortened, type_problems
 from zellige.plugin.hooks import PROJECT, BackendHooks
 from zellige.plugin.manifest import MOST_PROBLEMS, validated
 from zellige.plugin.origin import Origin
-from zellige.plugin.probing import isolated_once, within_seconds
+from zellige.plugin.probing import isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
 from zellige.plugin.signatures import STEPS, as_written, hook_parameters, shape_problems
 
@@ -321,7 +322,8 @@ class BackendHandle:
 
     def _attempt(self, hook: str, do: Callable[[], Any]) -> Any:
         try:
-            return do()
+            with nullcontext() if hook == "probe" else patience(self.origin, f"in its hook {hook}"):  # probe has a time limit
+                return do()
         except (ZelligeError, InternalError):
             raise
         except KeyboardInterrupt:

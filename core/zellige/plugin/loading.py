@@ -20,7 +20,7 @@ from zellige.plugin.contract import API
 from zellige.plugin.fields import said
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.origin import Origin
-from zellige.plugin.probing import isolated_once
+from zellige.plugin.probing import isolated_once, patience
 
 LOAD_SECONDS: Final = 20.0
 """How long a process of its own may load a backend and look for its devices."""
@@ -57,7 +57,8 @@ def load(origin: Origin) -> BackendHandle | Quarantined:
             failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=report.unavailable.reason)
             return Quarantined(origin=origin, error=failed, traceback=report.traceback)
     try:
-        plugin = origin.load()
+        with patience(origin, "loading"):
+            plugin = origin.load()
         if isinstance(plugin, type):
             reason = f"its entry point names the class {plugin.__name__}, expected an object, such as {plugin.__name__}()"
             raise catalogue.E703.error(name=origin.name, reason=reason)

@@ -14,13 +14,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from zellige.log import logger
 from zellige.options import variable
 from zellige.plugin.contract import BackendReport, Device, Tool, Unavailable
 from zellige.plugin.fields import said
@@ -28,6 +29,9 @@ from zellige.plugin.origin import Origin
 
 ISOLATE: Final = variable("isolate_probes")
 """The setting that asks for processes of their own, which such a process does not ask for again."""
+
+PATIENCE_SECONDS = 20.0
+"""After so long it is said for whom the process waits."""
 
 _MOST_PRINTED: Final = 20_000
 """Of what such a process prints so many characters are kept, the last."""
@@ -47,6 +51,23 @@ def within_seconds(ask: Callable[[], object], seconds: float, name: str) -> obje
     worker.start()
     worker.join(seconds)
     return answer[0] if answer else _too_long(seconds)
+
+
+@contextmanager
+def patience(origin: Origin, doing: str) -> Iterator[None]:
+    """Says, once, for which backend of somebody else's the process waits, where that takes long: nobody can end a hook for it, but nobody
+    should have to guess either."""
+    if origin.is_own:
+        yield
+        return
+    said_late = ("the backend %r has been %s for %g s", origin.name, doing, PATIENCE_SECONDS)
+    timer = threading.Timer(PATIENCE_SECONDS, logger().warning, said_late)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _too_long(seconds: float) -> Unavailable:
