@@ -76,6 +76,9 @@ def without(names: list[str]) -> Iterator[None]:
         yield
 
 
+FUSED_BY_LLVM = {"vpmaddwd": "(vpmaddwd|vpdpwssd)"}
+"""LLVM writes a sum of products of pairs and its addition as one instruction where the processor has it (VNNI)."""
+
 CASES = [("float32", "float32"), ("float64", "float64"), ("int16", "int32"), ("int8", "int32")]
 
 
@@ -92,6 +95,7 @@ def test_without_an_entry_another_instruction_is_taken_and_no_result_changes(ope
         assert all("taken out of the table" in rejected[name] for name in names[:count] if name in rejected)
         stem, register = names[count].split()[:2]
         stem = stem[:-5] if stem.startswith("vfmadd") else stem
+        stem = FUSED_BY_LLVM.get(stem, stem)
         assert re.search(rf"{stem}\w*\s.*%{register}" if FAMILY == "cpu_x86" else stem, code), names[count]
         assert code not in seen or intrinsic(names[count]).spelling == intrinsic(names[count - 1]).spelling
         seen.append(code)

@@ -141,7 +141,7 @@ def test_packed_operands_of_a_processor_are_pictured() -> None:
     assert (rows.name, rows.shape, rows.place.split(",")[0]) == ("a", (64, 40), "rows")
     assert (panels.name, panels.shape, panels.place.split(",")[0]) == ("b", (40, 48), f"panels of {width} columns")
     offsets = panels.grids()["offsets"]
-    for k, column in ((0, 0), (0, 1), (1, 0), (39, 47), (7, width)):
+    for k, column in ((0, 0), (0, 1), (1, 0), (39, 47), (7, min(width, 47))):
         assert offsets[k][column] == str(column // width * width * 40 + k * width + column % width)
 
 
