@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from zellige.diagnostics.error import ZelligeError
 from zellige.dtypes import all_dtypes, dtype
 from zellige.runtime.arrays import as_numpy, view_of
 from zellige.runtime.supply import TensorSupplyType, supply
@@ -93,3 +94,11 @@ def test_without_torch_the_tensors_are_of_numpy() -> None:
 def test_tensors_on_a_device_are_made_by_torch() -> None:
     moved = supply(dtype("float32"), (2,), TensorSupplyType.One, "meta")
     assert moved.device.type == "meta"
+
+
+def test_a_device_without_a_framework_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ZelligeError) as caught:
+        supply(dtype("float32"), (3,), TensorSupplyType.One, "elsewhere")
+    assert caught.value.code == "E644"
+    assert "tensors on elsewhere are made through torch" in str(caught.value)

@@ -39,14 +39,16 @@ class Flush:
             self._memory = int(device.call(api.cuMemAlloc(self.size_bytes)))
 
     def __call__(self) -> None:
-        device.call(self._api.cuMemsetD8Async(self._memory, 0, self.size_bytes, _stream()))
+        with device.entered(self._api):
+            device.call(self._api.cuMemsetD8Async(self._memory, 0, self.size_bytes, _stream()))
 
     def __enter__(self) -> Flush:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        device.call(self._api.cuStreamSynchronize(_stream()))
-        device.call(self._api.cuMemFree(self._memory))
+        with device.entered(self._api):
+            device.call(self._api.cuStreamSynchronize(_stream()))
+            device.call(self._api.cuMemFree(self._memory))
 
 
 def event(run: Run, repeats: int, before: Run) -> list[float]:

@@ -6,12 +6,14 @@ The values follow the framework's own random state (``torch.manual_seed`` or ``n
 
 from __future__ import annotations
 
+import importlib
 import sys
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.runtime.arrays import HOST, allocate, as_numpy, view_of
 
@@ -34,8 +36,11 @@ class TensorSupplyType(Enum):
 
 
 def supply(dtype: DType, shape: tuple[int, ...], kind: TensorSupplyType, device: str = HOST) -> Any:
-    """A fresh tensor of ``shape`` in elements, filled by ``kind``. ``device`` other than the host needs torch."""
-    torch = sys.modules.get("torch")
+    """A fresh tensor of ``shape`` in elements, filled by ``kind``. A ``device`` other than the host needs torch, which is then imported.
+
+    Raises E644 where it is not installed.
+    """
+    torch = sys.modules.get("torch") if device == HOST else _required_torch(device)
     like = view_of(torch.empty(0)) if torch is not None else None
     made = allocate(dtype, shape, like)
     view = view_of(made)
@@ -43,11 +48,14 @@ def supply(dtype: DType, shape: tuple[int, ...], kind: TensorSupplyType, device:
     memory = as_numpy(view)
     seed = np.random.randint(2**31 - 1) if torch is None else int(torch.randint(2**31 - 1, ()))
     memory[...] = _values(dtype, memory.shape, kind, np.random.default_rng(seed), memory.dtype)
-    if device == HOST:
-        return made
-    if torch is None:
-        raise ValueError(f"tensors on {device} are made through torch: import torch first")
-    return made.to(device)
+    return made if device == HOST else made.to(device)
+
+
+def _required_torch(device: str) -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError as cause:
+        raise catalogue.E644.error(device=device) from cause
 
 
 def _values(

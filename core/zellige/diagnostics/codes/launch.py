@@ -181,6 +181,10 @@ E643 = code(
     "E643", "launch that cannot be recorded", "the launch of {kernel} cannot be recorded in a graph: {reason}",
     hint="call it outside of the recording, or take the assertions and prints out of it",
 )
+E644 = code(
+    "E644", "tensors of the device need a framework", "tensors on {device} are made through torch, which cannot be imported",
+    hint="install torch, or pass tensors of your own",
+)
 E650 = code(
     "E650", "element outside its buffer", "{lanes}: element {index} of {buffer}, which has {extent}",
     hint="a kernel in bounds under the target `interp` shows a fault of the compiler's lowering: please report it",
