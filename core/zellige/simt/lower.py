@@ -47,6 +47,7 @@ from zellige.simt.machine import LaneMachine
 from zellige.simt.packing import Room, packed, resources_that_meet
 from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
+from zellige.simt.raster import raster_of, why_not
 from zellige.simt.roles import lower_roles
 from zellige.simt.solve import Solution, Solver, statements_of
 from zellige.simt.storage import Storage
@@ -91,6 +92,7 @@ class LaunchLowering:
         self.machine = machine
         self._index = index
         self._synchronises = synchronises
+        self._raster = raster_of(planned)
         self._folded = Var(name="rest", dtype=INT32, kind="grid")
         self._name = function_name(kernel.name, index)
 
@@ -327,6 +329,10 @@ class LaunchLowering:
         launch = self._launch
         for var, extent in zip(launch.grid_vars, launch.grid):
             context.scope.add_variable(var, Form.of(0), context.scope.form(extent) - 1)
+        if self._raster is not None:
+            context.code.emit(*self._raster.statements)
+        elif (reason := why_not(self.planned)) is not None:
+            context.notes.append(f"blocks run in the machine's own order and not in panels: {reason}")
         if len(launch.grid_vars) > GRID_AXES:
             self._fold_grid(context)
         rest: Expr = THREAD
@@ -350,6 +356,8 @@ class LaunchLowering:
 
     def _grid_vars(self) -> tuple[Var, ...]:
         found = self._launch.grid_vars
+        if self._raster is not None:
+            found = (*self._raster.axes, *found[2:])
         if len(found) <= GRID_AXES:
             return found
         return (*found[: GRID_AXES - 1], self._folded)
