@@ -57,15 +57,14 @@ def measure(
     """Run ``fn`` for about ``rep`` milliseconds and return the time of each run.
 
     ``warmup`` and ``rep`` are budgets in milliseconds, ``n_warmup`` and ``n_repeat`` numbers of runs in their place. ``timer`` is
-    "event" (the device's clock, on a host its own), "wall" (the host's clock) or a backend's own; ``device`` says which device's
-    timer is meant. ``cache`` "cold" touches ``cache_size`` MiB (twice the device's last-level cache unless given) before each run; "warm"
-    does not; unless given, it is cold but for "wall". A run slower than ``early_stop_baseline`` milliseconds is measured no further.
-    Raises E630 for a timer that the device does not have, E636 for one that cannot measure this run.
+    "event" (the device's clock, on a host its own), "wall" (the host's clock, to the end of the run) or a backend's own; ``device`` says
+    which device's timer is meant. ``cache`` "cold" touches ``cache_size`` MiB (twice the device's last-level cache unless given) before
+    each run; "warm" does not; unless given, it is cold but for "wall". A run slower than ``early_stop_baseline`` milliseconds is measured
+    no further. Raises E630 for a timer that the device does not have, E636 for one that cannot measure this run.
     """
     check_request(warmup=warmup, rep=rep, counts=(n_warmup, n_repeat), quantiles=None, return_mode="mean")
     clock, owner = _timer(timer, device)
     state: CacheState = cache or ("warm" if timer == "wall" else "cold")
-    fn()
     if state == "warm":
         return _timed(fn, clock, timer, state, nothing, 0, (warmup, rep, n_warmup, n_repeat), early_stop_baseline)
     size = 0 if cache_size is None else cache_size << 20
@@ -85,6 +84,7 @@ def _timed(
     early_stop_baseline: float | None,
 ) -> Measurement:
     warmup, rep, n_warmup, n_repeat = budgets
+    clock(fn, 1, before)  # the first run of anything takes longer, of timers too
     start = perf_counter()
     estimates = clock(fn, 1, before)
     if estimates[0] * _ESTIMATES <= rep:
@@ -102,13 +102,13 @@ def _timed(
 def _timer(name: str, device: object) -> tuple[Timer, BackendHandle | None]:
     """The timer of that name for the device, or E630; and the backend whose device it is (None: the host)."""
     wanted = None if device is None or isinstance(device, int) else str(device).partition(":")[0]
-    if name == "wall":
+    if name == "wall" and wanted is None:
         return host_timer, None
     for handle in registry().backends:
         manifest = handle.manifest
         if name in manifest.timers and (wanted is None or wanted in manifest.framework_devices) and handle.works:
             return handle.timers()[name], handle
-    if name == "event":
+    if name in ("event", "wall"):
         return host_timer, None
     owners = registry().timer_targets(name)
     known = "timers of every target: event, wall" + (f"; {name} belongs to {', '.join(owners)}" if owners else "")

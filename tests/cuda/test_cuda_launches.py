@@ -14,10 +14,11 @@ import zellige.language as T
 from zellige.cache import memo
 from zellige.diagnostics import LaunchError
 from zellige.driver import compile_kernel
-from zellige.ir.expr import const
+from zellige.dtypes import dtype
+from zellige.ir.expr import INT32, Buffer, Var, const
 from zellige.ir.sizes import evaluate_size
 from zellige.plugin.contract import DriverFunctions
-from zellige_cuda import device
+from zellige_cuda import boxes, device
 from zellige_cuda.kernel import CudaKernel, _grid
 from zellige_cuda.records import Records, Site, shown
 
@@ -306,3 +307,44 @@ def test_core_is_told_how_a_kernel_is_launched(driver: Driver, monkeypatch: pyte
     words = [w & 0xFFFFFFFF for w in driver.launches[0]["words"]]
     assert [{"tensor": [4096, 8192], "scalar": [900]}[kind][place] for kind, place in step.parameters] == words  # type: ignore[index]
     assert all(a in (4, 8, 16) for a in described.alignments) and len(described.alignments) == 2
+
+
+@pytest.mark.parametrize(
+    "shape,box,strides",
+    [((37, 129), (16, 64), None), ((5, 300, 64), (1, 32, 64), None), ((9, 40), (8, 8), (64, 1)), ((77,), (64,), None)],
+)
+def test_maps_made_by_machine_code_are_those_of_python(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], box: tuple[int, ...], strides: tuple[int, ...] | None
+) -> None:
+    given: list[Any] = []
+
+    def encode(place: int, kind: int, rank: int, pointer: int, dims: Any, pitches: Any, boxes: Any, steps: Any, *rest: int) -> int:
+        given.append((kind, rank, pointer, list(dims), list(pitches)[: rank - 1], list(boxes), list(steps), rest))
+        return 0
+
+    monkeypatch.setattr(boxes, "_encoder", lambda: encode)
+    monkeypatch.setattr(device, "address_of", lambda name: {"cuTensorMapEncodeTiled": 123}[name])
+    m = Var(name="m", dtype=INT32, kind="size")
+    extents = (m, *(const(e) for e in shape[1:]))
+    pitch = None if strides is None else tuple(const(s) for s in strides)
+    tensors = [Buffer(name=name, dtype=dtype("float16"), shape=extents, strides=pitch) for name in "AB"]
+    maps = boxes.Maps([{"tensor": 1, "box": list(box), "swizzle": 128}], tensors)
+    maps.addresses([4096, 8192], {m: shape[0]})
+    (made,) = maps.native()
+    values = [evaluate_size(value, {m: shape[0]}) & (1 << 64) - 1 for value in made.values]
+    assert (made.function, made.tensor, made.positive, maps.tensors()) == (123, 1, len(shape), [1])
+    assert values[: made.positive] == list(reversed(shape))
+    memory = (ctypes.c_uint64 * (len(values) + 8))(*values)
+    kinds = [kind for kind, _ in made.arguments]
+    assert kinds == ["result", "number", "number", "tensor", "list", "list", "list", "list", "number", "number", "number", "number"]
+    kind, rank = made.arguments[1][1], made.arguments[2][1]
+    dims, pitches, sides, steps = (ctypes.addressof(memory) + 8 * place for form, place in made.arguments if form == "list")
+
+    def read(count: int, kind: Any, place: int) -> list[int]:
+        return list((kind * count).from_address(place))
+
+    found = (
+        kind, rank, 8192, read(rank, ctypes.c_uint64, dims), read(rank - 1, ctypes.c_uint64, pitches), read(rank, ctypes.c_uint32, sides),
+        read(rank, ctypes.c_uint32, steps), tuple(number for _, number in made.arguments[8:]),
+    )  # fmt: skip
+    assert found == given[0]

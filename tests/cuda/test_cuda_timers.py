@@ -26,6 +26,7 @@ class Clock:
         self.memory: dict[int, int] = {}
         self.written: list[tuple[int, int]] = []
         self.streams: set[int] = set()
+        self.waits = 0
 
     def cuCtxGetCurrent(self) -> Any:
         return 0, 77
@@ -73,6 +74,7 @@ class Clock:
         return 0, self.events[end] - self.events[begin]
 
     def cuStreamSynchronize(self, stream: int) -> Any:
+        self.waits += 1
         return (0,)
 
     def run(self) -> None:
@@ -98,6 +100,15 @@ def test_events_time_the_run_and_not_the_flush(clock: Clock) -> None:
     clock.written.clear()
     warm = measure(clock.run, timer="event", device="cuda", cache="warm", n_warmup=1, n_repeat=2)
     assert warm.times == pytest.approx((3.0, 3.0)) and warm.cache == "warm" and not clock.written
+
+
+def test_the_hosts_clock_runs_to_the_end_of_the_work(clock: Clock) -> None:
+    measured = measure(clock.run, timer="wall", device="cuda", cache="cold", n_warmup=1, n_repeat=3)
+    assert len(measured.times) == 3 and measured.flushed_bytes == 100 << 20 and clock.written
+    clock.waits = 0
+    assert len(timers.wall(clock.run, 4, lambda: None)) == 4 and clock.waits == 8
+    host = measure(clock.run, timer="wall", n_warmup=1, n_repeat=1)
+    assert host.timer == "wall" and host.cache == "warm" and clock.waits == 8  # no device was named
 
 
 def test_the_size_of_the_flush_can_be_given(clock: Clock) -> None:

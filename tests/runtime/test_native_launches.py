@@ -16,7 +16,7 @@ import torch
 from zellige.dtypes import dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Expr, Math, Var, const
 from zellige.ir.stmt import Bind, Kernel, Launch, ScalarParam, Stmt, Store, TensorParam
-from zellige.plugin.contract import DriverFunctions, LoadedCode, NativeLaunch, NativeStep
+from zellige.plugin.contract import DriverFunctions, LoadedCode, NativeLaunch, NativeMade, NativeStep
 from zellige.runtime.arguments import Signature
 from zellige.runtime.native import SLOW, layout, quick
 from zellige.runtime.native.quick import QuickLaunch, quick_launch
@@ -357,6 +357,53 @@ def test_one_array_under_two_names_is_pythons_where_the_code_takes_them_apart(
     assert (launch((one, one, other)) is SLOW) == is_slow
     assert len(driver.log) == int(not is_slow)
     assert launch((one, other, one.clone())) is None
+
+
+MAKE = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * layout.MOST_MADE_ARGUMENTS)
+
+
+class Maker:
+    """A function of a driver that makes a parameter: it notes its arguments and fills the place with a byte."""
+
+    def __init__(self, fill: int) -> None:
+        self.fill, self.answer = fill, 0
+        self.seen: list[Any] = []
+        self._kept = MAKE(self.make)
+        self.address = ctypes.cast(self._kept, ctypes.c_void_p).value or 0
+
+    def make(self, *given: int) -> int:
+        result, kind, pointer, dims, pitches, last, *rest = given
+        assert result % layout.MADE_ALIGNMENT == 0 and not any(rest)
+        lists = [(ctypes.c_int64 * 2).from_address(dims)[:], ctypes.c_int64.from_address(pitches).value]
+        self.seen.append((kind, pointer, *lists, last))
+        ctypes.memset(result, self.fill, layout.MADE_BYTES)
+        return self.answer
+
+
+def test_parameters_that_the_driver_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    makers = [Maker(0xA1), Maker(0xB2)]
+    arguments: Any = (("result", 0), ("number", -5), ("tensor", 0), ("list", 0), ("list", 2), ("number", 7))
+    values = (N, M, binary("mul", N, 4))
+    made_of = tuple(
+        NativeMade(function=maker.address, tensor=1 - n, values=values, positive=2, arguments=arguments) for n, maker in enumerate(makers)
+    )
+    parameters: Any = (("made", 1), ("tensor", 0), ("made", 0))
+    step = NativeStep(grid=(M, const(1), const(1)), threads=(32, 1, 1), shared_bytes=0, parameters=parameters)
+    driver, compiled, _ = made(monkeypatch, ROWS, [step, step], [(128, 8, 128)])
+    assert compiled.described is not None
+    compiled.described = replace(compiled.described, made=made_of)
+    launch = quick_launch(ROWS, compiled, ("cpu", 1), None)
+    assert launch is not None and launch.native is not None
+    a, b = torch.ones(3, 20), torch.ones(3, 20)
+    assert launch((a, b)) is None
+    assert makers[0].seen == [(-5, b.data_ptr(), [20, 3], 80, 7)]
+    assert makers[1].seen == [(-5, a.data_ptr(), [20, 3], 80, 7)]
+    for entry in driver.log:
+        assert entry[4] == [b"\xb2" * 128, a.data_ptr().to_bytes(8, "little"), b"\xa1" * 128]
+    assert len(driver.log) == 2
+    assert launch((torch.ones(3, 0), torch.ones(3, 0))) is SLOW  # an extent that is not positive
+    makers[1].answer = 1
+    assert launch((a, b)) is SLOW and len(driver.log) == 2
 
 
 def test_a_kernel_that_says_nothing_is_launched_through_python(monkeypatch: pytest.MonkeyPatch) -> None:

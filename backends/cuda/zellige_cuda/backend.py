@@ -72,7 +72,7 @@ class CudaBackend:
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
             acts_on=("compile_flags", "fast_math", "synchronise_shared"),
             inspections=("export_ptx", "export_sass", "get_ptx", "n_regs", "n_spills", "resource_usage", "show_ptx", "show_sass"),
-            timers=("cudagraph", "cupti", "event"),
+            timers=("cudagraph", "cupti", "event", "wall"),
             summary="CUDA C++ through NVRTC and the driver",
         )
 

@@ -184,16 +184,17 @@ def launcher() -> Any:
     return function
 
 
+def address_of(name: str) -> int:
+    """Where a function of the driver lies."""
+    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+
+
 @cache
 def functions() -> DriverFunctions:
     """Where the driver's functions lie that core's launching code calls (CUDA Driver API, "Execution Control", "Context Management")."""
-
-    def address(name: str) -> int:
-        return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
-
     return DriverFunctions(
-        start=address("cuLaunchKernel"), current=address("cuCtxGetCurrent"), enter=address("cuCtxPushCurrent_v2"),
-        leave=address("cuCtxPopCurrent_v2"),
+        start=address_of("cuLaunchKernel"), current=address_of("cuCtxGetCurrent"), enter=address_of("cuCtxPushCurrent_v2"),
+        leave=address_of("cuCtxPopCurrent_v2"),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
 from zellige.simt.arguments import bits_of, require
 from zellige_cuda import device
-from zellige_cuda.boxes import Maps
+from zellige_cuda.boxes import ADDRESS_ALIGNMENT, Maps
 
 if TYPE_CHECKING:
     from zellige_cuda.records import Records, Site
@@ -143,20 +143,22 @@ class CudaKernel:
     # ---- launches by core's machine code ----
 
     def native_launch(self) -> NativeLaunch | None:
-        """How core launches it; None for a kernel that asserts or prints, which is waited for, and for one whose copies by boxes need maps
-        of the tensors at hand."""
-        if self._records or self._maps:
+        """How core launches it; None for a kernel that asserts or prints, which is waited for."""
+        if self._records:
             return None
+        alignments = list(self._alignments)
+        for index in self._maps.tensors():
+            alignments[index] = max(alignments[index], ADDRESS_ALIGNMENT)
         steps = tuple(
             NativeStep(
                 grid=_three(launch.grid), threads=(function["threads"], 1, 1), shared_bytes=function["shared"],
-                parameters=tuple((kind, place) for kind, place in function["params"]),
+                parameters=tuple(("made" if kind == "map" else kind, place) for kind, place in function["params"]),
             )
             for launch, function in zip(self._kernel.launches, self._functions)
         )  # fmt: skip
         return NativeLaunch(
-            functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(self._alignments),
-            most_blocks=MAXIMUM_GRID, apart=self._apart(),
+            functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(alignments),
+            most_blocks=MAXIMUM_GRID, apart=self._apart(), made=self._maps.native(),
         )  # fmt: skip
 
     def _apart(self) -> tuple[tuple[int, int], ...]:

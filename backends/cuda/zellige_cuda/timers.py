@@ -6,6 +6,7 @@ the default stream without torch; each timer waits for the end. Raises E636 wher
 * ``event``: two events around each run (CUDA Driver API, "Event Management"; resolution about half a microsecond). What the device does
   while it waits for the next launch counts: runs shorter than a launch are timed at the rate of launches.
 * ``cudagraph``: the run is recorded in a graph once, through torch, and the graph is timed by events: launches cost the device alone.
+* ``wall``: the host's clock from before the call of the run to the end of its work on the device.
 * ``cupti``: torch's profiler, which reads CUPTI's activity records: the kernels alone, without the gaps between them.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
@@ -93,6 +95,21 @@ def cudagraph(run: Run, repeats: int, before: Run) -> list[float]:
     with device.entered(api):
         times = _between_events(api, graph.replay, repeats, before)
     return [time / inside for time in times]
+
+
+def wall(run: Run, repeats: int, before: Run) -> list[float]:
+    """The host's clock around each run, which is waited for."""
+    api = device.required()
+    times: list[float] = []
+    with device.entered(api):
+        for _ in range(repeats):
+            before()
+            device.call(api.cuStreamSynchronize(_stream()))
+            begin = perf_counter()
+            run()
+            device.call(api.cuStreamSynchronize(_stream()))
+            times.append((perf_counter() - begin) * 1e3)
+    return times
 
 
 def cupti(run: Run, repeats: int, before: Run) -> list[float]:

@@ -43,7 +43,7 @@ from zellige.plugin.choices import (
     StagePass,
     Veto,
 )
-from zellige.plugin.native import DriverFunctions, LoadedCode, NativeKernel, NativeLaunch, NativeStep
+from zellige.plugin.native import DriverFunctions, LoadedCode, NativeKernel, NativeLaunch, NativeMade, NativeStep
 
 if TYPE_CHECKING:
     from zellige.diagnostics import Span
@@ -87,6 +87,7 @@ __all__ = [
     "MatmulUnit",
     "NativeKernel",
     "NativeLaunch",
+    "NativeMade",
     "NativeStep",
     "Operation",
     "PackedKernel",

@@ -30,6 +30,23 @@ class DriverFunctions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NativeMade:
+    """A parameter that a C function of the driver makes on the host at each call, for the tensor ``tensor``: 128 bytes at a multiple of 64.
+
+    ``function`` is called with ``arguments``, at most 16 integers or pointers: ("result", 0) is the address to fill, ("tensor", 0) the
+    tensor's address, ("number", n) a number, ("list", n) the address of the n-th entry of ``values``, which lie behind one another in 64
+    bits each. It returns 0 for success. A call with no such tensor, or where one of the first ``positive`` values is not, is left to
+    ``launch``, as is one that the function refuses.
+    """
+
+    function: int
+    tensor: int
+    values: tuple[Expr, ...]
+    positive: int
+    arguments: tuple[tuple[Literal["result", "tensor", "number", "list"], int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NativeStep:
     """One launch of a kernel. ``grid`` are sizes of the kernel, ``threads`` the lanes of a block; ``parameters`` say of each parameter of
     the code which argument it is: a place among the tensors, the scalars or the sizes, as ``CompiledKernel.launch`` counts them."""
@@ -37,7 +54,7 @@ class NativeStep:
     grid: tuple[Expr, Expr, Expr]
     threads: tuple[int, int, int]
     shared_bytes: int
-    parameters: tuple[tuple[Literal["tensor", "scalar", "size"], int], ...]
+    parameters: tuple[tuple[Literal["tensor", "scalar", "size", "made"], int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +69,7 @@ class NativeLaunch:
     alignments: tuple[int, ...]
     most_blocks: tuple[int, int, int]
     apart: tuple[tuple[int, int], ...] = ()
+    made: tuple[NativeMade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

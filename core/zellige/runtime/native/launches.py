@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from zellige.ir.expr import Binary, Cast, Const, Expr, ExprNode, Var
 from zellige.ir.traverse import children
-from zellige.plugin.native import LoadedCode, NativeLaunch, NativeStep
+from zellige.plugin.native import LoadedCode, NativeLaunch, NativeMade, NativeStep
 from zellige.runtime.native import layout
-from zellige.runtime.native.layout import Code, Context, Launching, Passed, Step
+from zellige.runtime.native.layout import Code, Context, Form, Given, Launching, Made, Passed, Step
 from zellige.runtime.native.table import Words
 
 _JOINS: Final = {
@@ -67,7 +67,19 @@ def launch_table(described: NativeLaunch, words: Words, stream: int) -> LaunchTa
         record[Step.PASSED_AT], record[Step.PASSED] = behind + len(tail), len(step.parameters)
         tail += passed
         records += record
+    made_at = behind + len(tail)
+    if len(described.made) > layout.MOST_MADE:
+        return None
+    programs: list[int] = []
+    for made in described.made:
+        entry = _made(made, words, made_at + len(described.made) * Made.WORDS + len(programs))
+        if entry is None:
+            return None
+        tail += entry[0]
+        programs += entry[1]
+    tail += programs
     head = [0] * steps_at
+    head[Launching.MADE], head[Launching.MADE_AT] = len(described.made), made_at
     head[Launching.APART], head[Launching.APART_AT] = len(described.apart), behind + len(tail)
     tail += [place for pair in described.apart for place in pair]
     functions = described.functions
@@ -83,7 +95,7 @@ def _passed(step: NativeStep, words: Words) -> list[int] | None:
     """The records of a launch's parameters; None for one whose bits are not those of its word."""
     if len(step.parameters) > layout.MOST_PASSED:
         return None
-    starts = {"tensor": 0, "scalar": len(words.tensors), "size": len(words.tensors) + len(words.scalars)}
+    starts = {"tensor": 0, "scalar": len(words.tensors), "size": len(words.tensors) + len(words.scalars), "made": 0}
     records: list[int] = []
     for kind, place in step.parameters:
         record = [0] * Passed.WORDS
@@ -92,9 +104,27 @@ def _passed(step: NativeStep, words: Words) -> list[int] | None:
             name = words.scalars[place].var.dtype.name
             if name not in ("float32", "float64"):
                 return None
-            record[Passed.IS_SINGLE] = int(name == "float32")
+            record[Passed.FORM] = Form.SINGLE if name == "float32" else Form.PLAIN
+        elif kind == "made":
+            record[Passed.FORM] = Form.MADE
         records += record
     return records
+
+
+def _made(made: NativeMade, words: Words, program_at: int) -> tuple[list[int], list[int]] | None:
+    """The record of what a function of the driver makes, and its program, which begins at a word of the table."""
+    program = _program(made.values, words)
+    if program is None or len(made.arguments) > layout.MOST_MADE_ARGUMENTS:
+        return None
+    record = [0] * Made.WORDS
+    record[Made.FUNCTION], record[Made.TENSOR] = made.function, made.tensor
+    record[Made.PROGRAM_AT], record[Made.PROGRAM_LENGTH] = program_at, len(program) // 2
+    record[Made.VALUES], record[Made.POSITIVE] = len(made.values), made.positive
+    for place, (kind, number) in enumerate(made.arguments):
+        form = {"number": Given.NUMBER, "tensor": Given.WORD, "result": Given.RESULT, "list": Given.LIST}[kind]
+        first = Made.ARGUMENTS_AT + 2 * place
+        record[first], record[first + 1] = form, made.tensor if kind == "tensor" else number
+    return record, program
 
 
 def _program(grid: Sequence[Expr], words: Words) -> list[int] | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from llvmlite import ir
 
 from zellige.runtime.native import layout
-from zellige.runtime.native.layout import Code, Context, Head, Launching, Passed, Step
+from zellige.runtime.native.layout import Code, Context, Form, Given, Head, Launching, Made, Passed, Step
 from zellige.runtime.native.stub import Function, Outside
 
 NAME: Final = "zellige_launch"
@@ -24,6 +24,7 @@ _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _PTR: Final = ir.PointerType()
 _START: Final = ir.FunctionType(_I32, (_PTR, *[_I32] * 7, _PTR, _PTR, _PTR))
 _OF_CONTEXT: Final = ir.FunctionType(_I32, (_PTR,))
+_MAKE: Final = ir.FunctionType(_I32, (_I64,) * layout.MOST_MADE_ARGUMENTS)
 _STREAM: Final = ir.FunctionType(_I32, (_I32, _I32, _PTR))
 _JOINS: Final = (Code.ADD, Code.SUBTRACT, Code.MULTIPLY, Code.DIVIDE, Code.MODULO, Code.LEAST, Code.GREATEST)
 
@@ -47,6 +48,9 @@ class Launcher(Function):
         self.grids = b.alloca(_I64, 3 * layout.MOST_STEPS)
         self.stack, self.depth = b.alloca(_I64, layout.MOST_DEPTH + 1), b.alloca(_I64)
         self.addresses, self.singles = self.cells(_I64(layout.MOST_PASSED)), self.cells(_I64(layout.MOST_PASSED))
+        self.made = self.cells(_I64(layout.MOST_MADE * layout.MADE_BYTES // 8))
+        self.made.align = layout.MADE_ALIGNMENT
+        self.given = self.cells(_I64(layout.MOST_MADE_ARGUMENTS))
         self.words = self.cells(self.word(self.table, Head.SPARE))
         self.require(self.is_equal(b.call(self.pack, [self.table, given, count, self.words, self.device_cell]), _I32(0)))
         self.see_apart()
@@ -55,6 +59,8 @@ class Launcher(Function):
         steps = self.word(self.launching, Launching.STEPS)
         with self.loop(steps) as number:
             self.grid(number)
+        with self.loop(self.word(self.launching, Launching.MADE)) as number:
+            self.make(number)
         stream = self.stream()
         state = b.call(self.outside.let_others_run, [])
         self.start_all(steps, stream)
@@ -135,15 +141,20 @@ class Launcher(Function):
         """Compute the extents of a launch's grid, and see that the driver takes them."""
         b = self.b
         record = self.step(number)
-        program = self.at(self.launching, b.mul(self.word(record, Step.PROGRAM_AT), _I64(8)))
-        b.store(_I64(0), self.depth)
-        with self.loop(self.word(record, Step.PROGRAM_LENGTH)) as place:
-            instruction = self.at(program, b.mul(place, _I64(16)))
-            self.execute(self.word(instruction, 0), self.word(instruction, 1))
+        self.run(self.word(record, Step.PROGRAM_AT), self.word(record, Step.PROGRAM_LENGTH))
         for axis, most in enumerate((Launching.MOST_X, Launching.MOST_Y, Launching.MOST_Z)):
             extent = self.word(self.stack, axis)
             self.require(b.icmp_signed("<=", extent, self.word(self.launching, most)))
             self.put(self.grids, b.add(b.mul(number, _I64(3)), _I64(axis)), extent)
+
+    def run(self, first: Any, length: Any) -> None:
+        """A program, which leaves its values at the bottom of the stack."""
+        b = self.b
+        program = self.at(self.launching, b.mul(first, _I64(8)))
+        b.store(_I64(0), self.depth)
+        with self.loop(length) as place:
+            instruction = self.at(program, b.mul(place, _I64(16)))
+            self.execute(self.word(instruction, 0), self.word(instruction, 1))
 
     def execute(self, code: Any, operand: Any) -> None:
         """One instruction of a program. Places at hand are never more than ``MOST_DEPTH``, as the table's maker sees to."""
@@ -195,6 +206,35 @@ class Launcher(Function):
                 is_left = b.icmp_signed("<" if kind is Code.LEAST else ">", left, right)
                 return b.select(is_left, left, right)
 
+    # ---- what functions of the driver make
+
+    def make(self, number: Any) -> None:
+        """Have a parameter made; its values lie on the stack while the function runs."""
+        b = self.b
+        place = b.add(self.word(self.launching, Launching.MADE_AT), b.mul(number, _I64(Made.WORDS)))
+        record = self.at(self.launching, b.mul(place, _I64(8)))
+        self.require(b.not_(self.is_equal(self.word(self.words, self.word(record, Made.TENSOR)), _I64(0))))
+        self.run(self.word(record, Made.PROGRAM_AT), self.word(record, Made.PROGRAM_LENGTH))
+        with self.loop(self.word(record, Made.POSITIVE)) as value:
+            self.require(b.icmp_signed(">", self.word(self.stack, value), _I64(0)))
+        result = b.ptrtoint(self.at(self.made, b.mul(number, _I64(layout.MADE_BYTES))), _I64)
+        arguments = self.at(record, 8 * Made.ARGUMENTS_AT)
+        with self.loop(_I64(layout.MOST_MADE_ARGUMENTS)) as argument:
+            pair = self.at(arguments, b.mul(argument, _I64(16)))
+            self.put(self.given, argument, self.given_to(self.word(pair, 0), self.word(pair, 1), result))
+        function = self.word(record, Made.FUNCTION, ir.PointerType(_MAKE))
+        values = [self.word(self.given, argument) for argument in range(layout.MOST_MADE_ARGUMENTS)]
+        self.require(self.is_equal(b.call(function, values), _I32(0)))
+
+    def given_to(self, form: Any, number: Any, result: Any) -> Any:
+        """An argument of such a function. What is not meant is not read: a place of the stack or a word are there for every number."""
+        b = self.b
+        is_word, is_list = self.is_equal(form, _I64(Given.WORD)), self.is_equal(form, _I64(Given.LIST))
+        word = self.word(self.words, b.select(is_word, number, _I64(0)))
+        value = b.ptrtoint(self.at(self.stack, b.mul(b.select(is_list, number, _I64(0)), _I64(8))), _I64)
+        chosen = b.select(is_word, word, b.select(is_list, value, number))
+        return b.select(self.is_equal(form, _I64(Given.RESULT)), result, chosen)
+
     # ---- launching
 
     def start_all(self, steps: Any, stream: Any) -> None:
@@ -223,11 +263,14 @@ class Launcher(Function):
         first = self.at(self.launching, b.mul(self.word(record, Step.PASSED_AT), _I64(8)))
         with self.loop(self.word(record, Step.PASSED)) as place:
             passed = self.at(first, b.mul(place, _I64(8 * Passed.WORDS)))
-            word = self.at(self.words, b.mul(self.word(passed, Passed.WORD), _I64(8)))
+            form, number_of = self.word(passed, Passed.FORM), self.word(passed, Passed.WORD)
+            is_made = self.is_equal(form, _I64(Form.MADE))
+            word = self.at(self.words, b.mul(b.select(is_made, _I64(0), number_of), _I64(8)))
             single = self.at(self.singles, b.mul(place, _I64(8)))
             narrow = b.zext(b.bitcast(b.fptrunc(b.load(word, typ=ir.DoubleType()), ir.FloatType()), _I32), _I64)
             b.store(narrow, single)
-            address = b.select(self.is_equal(self.word(passed, Passed.IS_SINGLE), _I64(1)), single, word)
+            made = self.at(self.made, b.mul(b.select(is_made, number_of, _I64(0)), _I64(layout.MADE_BYTES)))
+            address = b.select(is_made, made, b.select(self.is_equal(form, _I64(Form.SINGLE)), single, word))
             b.store(b.ptrtoint(address, _I64), self.at(self.addresses, b.mul(place, _I64(8))))
         numbers = [*extents, *(self.word(record, field) for field in (Step.THREADS_X, Step.THREADS_Y, Step.THREADS_Z, Step.SHARED_BYTES))]
         handle = self.word(self.record, b.add(number, _I64(Context.HANDLES)), _PTR)

@@ -152,7 +152,9 @@ class Launching(IntEnum):
     MOST_Z = 11
     APART = 12
     APART_AT = 13
-    WORDS = 14
+    MADE = 14
+    MADE_AT = 15
+    WORDS = 16
 
 
 class Context(IntEnum):
@@ -194,11 +196,49 @@ class Code(IntEnum):
 
 
 class Passed(IntEnum):
-    """Words of a parameter's record: a word of the packed arguments, and whether its double becomes a single float."""
+    """Words of a parameter's record: a word of the packed arguments, handed on as it is, as a single float made of its double, or, as
+    ``MADE``, the number of what a function of the driver makes."""
 
     WORD = 0
-    IS_SINGLE = 1
+    FORM = 1
     WORDS = 2
+
+
+class Form(IntEnum):
+    """How a parameter is handed on."""
+
+    PLAIN = 0
+    SINGLE = 1
+    MADE = 2
+
+
+MOST_MADE: Final = 8
+MADE_BYTES: Final = 128
+MADE_ALIGNMENT: Final = 64
+MOST_MADE_ARGUMENTS: Final = 16
+
+
+class Made(IntEnum):
+    """Words of the record of a parameter that a function of the driver makes. The program leaves ``VALUES`` values, the first
+    ``POSITIVE`` of which must be; ``ARGUMENTS`` pairs follow from ``ARGUMENTS_AT`` on: a :class:`Given` and its number."""
+
+    FUNCTION = 0
+    TENSOR = 1
+    PROGRAM_AT = 2
+    PROGRAM_LENGTH = 3
+    VALUES = 4
+    POSITIVE = 5
+    ARGUMENTS_AT = 6
+    WORDS = 6 + 2 * MOST_MADE_ARGUMENTS
+
+
+class Given(IntEnum):
+    """What such a function is called with: a number, a word of the packed arguments, the place to fill, the place of a value."""
+
+    NUMBER = 0
+    WORD = 1
+    RESULT = 2
+    LIST = 3
 
 
 def is_known_interpreter() -> bool:
