@@ -15,6 +15,7 @@ import zellige.language as T
 from zellige.diagnostics import ZelligeError
 from zellige.plugin.contract import Unavailable
 from zellige.plugin.registry import Registry
+from zellige.plugin.signatures import hook_parameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "write-a-backend.md").read_text(encoding="utf-8")
 
@@ -92,3 +93,9 @@ def test_without_it_its_words_are_refused(install: Callable[..., Registry]) -> N
     a, b = np.ones(16, np.float32), np.zeros(16, np.float32)
     zl.compile(moved, target="cpu")(a, b)
     assert (b == 1).all()
+
+
+def test_every_hook_stands_in_the_manual_s_table() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)\(", row.split("|")[1])}
+    assert sorted(hook_parameters()) == sorted(named)

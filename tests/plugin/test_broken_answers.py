@@ -257,6 +257,14 @@ def test_devices_of_wrong_types_are_not_available(install: Install) -> None:
     assert works("cpu")
 
 
+@pytest.mark.parametrize("answer, words", [("['nvc']", "tools answered str"), ("7", "tools answered int"), ("1 / 0", "ZeroDivisionError"),
+                                           ("(contract.Tool(name=3, purpose='compiles'),)", "Tool.name is 3, expected str")])  # fmt: skip
+def test_wrong_tools_are_a_fault_among_the_tools(install: Install, answer: str, words: str) -> None:
+    found = install({"worker": answering("tools", "", answer)})
+    (report,) = [handle.report(with_tools=True) for handle in found.backends if handle.manifest.name == "worker"]
+    assert words in report.tools[0].problem
+
+
 def test_of_two_versions_the_first_on_the_path_counts(install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install({"twice": manifest("version='1'")})
     older = tmp_path / "older"

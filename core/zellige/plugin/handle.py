@@ -290,10 +290,10 @@ class BackendHandle:
         if not self._has("tools"):
             return ()
         try:
-            found = tuple(self._typed(Sequence, "tools"))
+            found: Sequence[object] = self._typed(Sequence, "tools")
+            return tuple(self._checked(Tool, "tools", tool) for tool in found)
         except ZelligeError as error:
             return (Tool(name=self.manifest.name, purpose="tells of its tools", problem=error.diagnostics[0].message),)
-        return tuple(self._checked(Tool, "tools", tool) for tool in found)
 
     def report(self, *, with_tools: bool = False) -> BackendReport:
         """What ``zellige backends list`` shows, and ``doctor`` ``with_tools``."""
