@@ -119,6 +119,14 @@ def test_other_launches_keep_one_role(options: dict[str, Any], reason: str) -> N
     assert reason in because
 
 
+def test_stages_that_engines_leave_no_room_for_are_fewer() -> None:
+    """Barriers and rows of sums stand beside the tiles: where all of shared memory was planned for stages, one less is."""
+    compiled = zellige.compile(product(columns=256, depth=128, stages=3), target=TARGET)
+    (function,) = compiled._default.compiled.functions
+    assert function["shared"] <= 227 * 1024
+    assert "consumer:" in compiled.get_kernel_source()
+
+
 def test_the_other_architectures_are_not_asked() -> None:
     for target in ("cuda:sm_80", "cuda:sm_90", "cuda:sm_120"):
         (launch,) = plan_kernel(product().kernel, parse_target(target)).launches

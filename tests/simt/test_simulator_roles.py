@@ -21,12 +21,16 @@ from zellige.ir.stmt import Assign, Barrier
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.passes.runner import run_passes
 from zellige.plan.planner import plan
+from zellige.plugin.contract import Synchronisation
 from zellige.simt import ir
 from zellige.simt.distribution import number
 from zellige.simt.lower import lower
+from zellige.simt.printer import print_module
 from zellige.target import parse_target
 from zellige_cuda.architectures import architecture
+from zellige_cuda.compiler import compile_cubin
 from zellige_cuda.describe import capabilities, lane_machine, role_capabilities
+from zellige_cuda.spelling import CudaSpelling
 
 sys.path.insert(0, str(Path(__file__).parent))
 from simulated import run_module, whole_numbers  # noqa: E402
@@ -197,9 +201,9 @@ def program() -> tuple[Any, Any]:
     return kernel, lower(plan(kernel, RICH), lane_machine(ARCH, RICH))
 
 
-def caught(change: Callable[[Any], Any]) -> str:
+def caught(change: Callable[[Any], Any], made: Callable[[], tuple[Any, Any]] = program) -> str:
     """What finds a fault that ``change`` makes of some statement (None: it is left out): a code, or "results"."""
-    kernel, module = program()
+    kernel, module = made()
     changed = [0]
 
     def edit(items: Any) -> Any:
@@ -304,3 +308,46 @@ def test_budgets_that_a_block_was_not_given_are_refused() -> None:
     wrong = rebuilt(planned, launches=(rebuilt(launch, roles=roles),))
     with pytest.raises(InternalError, match="its budgets take"):
         lower(wrong, lane_machine(ARCH, RICH))
+
+
+# ---- roles without engines ----
+
+
+def without_engines(stages: int = 3) -> tuple[Any, Any]:
+    """A machine of asynchronous copies by lanes and products of warps whose parts may run programs of their own, and a product for it."""
+    arch = architecture(parse_target("cuda:sm_80"))
+    plain = capabilities(arch, "cuda:sm_80")
+    joined = (Synchronisation(mechanism="mbarrier", scope="block", count=64), *(s for s in plain.synchronisation if s.scope == "token"))
+    roles = replace(plain, can_specialise_roles=True, synchronisation=joined)
+    kernel = run_passes(product(SIZES, (64, 48, 32), stages).kernel, PIPELINE)
+    return kernel, lower(plan(kernel, roles), lane_machine(arch, roles))
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_roles_need_no_engines(stages: int) -> None:
+    """A producer of many lanes copies in groups and arrives for its warps; the text is one that older architectures take."""
+    kernel, module = without_engines(stages)
+    for seed in range(2):
+        arrays = operands(SIZES)
+        want = expected(arrays)
+        run_module(kernel, module, arrays, seed=seed)
+        np.testing.assert_array_equal(arrays[2], want)
+    text = print_module(module, CudaSpelling(80))
+    assert "mbarrier.test_wait" in text
+    assert "cp_async_wait<0>" in text
+    compile_cubin(text, "kernel", "sm_80")
+
+
+LANE_FAULTS = {
+    "who reads does not wait": without(ir.WaitBarrier, is_of("full")),
+    "who fills does not wait": without(ir.WaitBarrier, is_of("empty")),
+    "copies have not landed when the slot is put": without(ir.WaitCopies),
+    "a warp arrives before all of its lanes have read": without(Barrier, lambda s: s.scope == "warp"),
+    "a slot is never given back": without(ir.Arrive, is_of("empty")),
+    "parities never flip": never_flips,
+}
+
+
+@pytest.mark.parametrize("fault", LANE_FAULTS)
+def test_planted_faults_without_engines_are_caught(fault: str) -> None:
+    assert caught(LANE_FAULTS[fault], without_engines) != "nothing"

@@ -82,6 +82,10 @@ FIXED: dict[str, str] = {
 }  # fmt: skip
 
 
+FENCE_OF_BLOCK = f"{_D} void fence_barriers() {{ __threadfence_block(); }}"
+"""Before architecture 90 there is no cluster that could see a barrier being made."""
+
+
 def barrier_wait(arch: int) -> str:
     """Until the phase of a parity has ended; architectures before 90 test in a loop where later ones sleep."""
     word = "try_wait" if arch >= 90 else "test_wait"

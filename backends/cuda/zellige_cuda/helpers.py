@@ -63,6 +63,8 @@ def helper_text(name: str, arch: int) -> tuple[str, tuple[str, ...]]:
     """The definition of a helper and the names it uses. Raises InternalError for a name that is none."""
     if name in _FIXED:
         return _FIXED[name]
+    if name == "fence_barriers" and arch < 90:
+        return engines.FENCE_OF_BLOCK, ()
     if name in engines.FIXED:
         return engines.FIXED[name], ()
     if name == "barrier_wait":

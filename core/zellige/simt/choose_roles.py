@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from zellige.diagnostics import CompileError
 from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
 from zellige.plan.planner import plan
 from zellige.plugin.contract import Capabilities
-from zellige.simt.lower import LaunchLowering
+from zellige.simt.lower import LaunchLowering, Overfull
 from zellige.simt.machine import LaneMachine
 from zellige.simt.roles import why_not_lowered
+
+ATTEMPTS = 3
+"""Plans that are tried for less memory each."""
+
+NEAR_LIMIT = 16 * 1024
+"""Bytes that barriers, alignment and the memory of single operations may take beside the tiles."""
 
 QUESTION = "do parts of the block run programs of their own?"
 
@@ -30,12 +37,41 @@ class ChooseRoles:
     def __call__(self, planned: PlannedKernel) -> PlannedKernel:
         if self.refused is not None:
             return _with_decisions(planned, self.refused)
-        richer = plan(planned.kernel, self.capabilities)
+        richer = self._fitting(planned)
+        if richer is None:
+            return _with_decisions(planned, "its tiles, as engines store them, do not fit into shared memory")
         launches = []
         for index, (plain, rich) in enumerate(zip(planned.launches, richer.launches)):
             reason = self._why_plain(planned, rich, index)
             launches.append(_decided(plain, "no", reason) if reason is not None else _decided(rich, "yes", _PRODUCTS_BESIDE))
         return replace(planned, launches=tuple(launches))
+
+    def _fitting(self, planned: PlannedKernel) -> PlannedKernel | None:
+        """The plan with roles, made again for less memory where barriers and the storage of engines need more than it left; None where
+        that does not help."""
+        spare = 0
+        for _ in range(ATTEMPTS):
+            try:
+                richer = plan(planned.kernel, _with_less(self.capabilities, spare))
+            except CompileError:
+                return None
+            excess = max((self._excess(planned, launch, index) for index, launch in enumerate(richer.launches)), default=0)
+            if not excess:
+                return richer
+            spare += excess
+        return None
+
+    def _excess(self, planned: PlannedKernel, launch: PlannedLaunch, index: int) -> int:
+        """Bytes that the program of a launch of roles needs beyond what a block has; looked at where the plan leaves little."""
+        used = sum(p.bytes * p.slots for p in launch.placements if p.space == "shared")
+        lowering = LaunchLowering(planned.kernel, launch, self.machine, index, synchronises=True)
+        if len(launch.roles) == 1 or used + NEAR_LIMIT < self.machine.shared_bytes or why_not_lowered(launch, lowering) is not None:
+            return 0
+        try:
+            LaunchLowering(planned.kernel, launch, self.machine, index, synchronises=True).function()
+        except Overfull as found:
+            return found.excess
+        return 0
 
     def _why_plain(self, planned: PlannedKernel, rich: PlannedLaunch, index: int) -> str | None:
         """Why the launch keeps its plan of one role."""
@@ -48,6 +84,14 @@ class ChooseRoles:
 
 
 _PRODUCTS_BESIDE = "its products and copies run beside the lanes that ask for them"
+
+
+def _with_less(capabilities: Capabilities, spare: int) -> Capabilities:
+    spaces = tuple(
+        replace(space, bytes=space.bytes - spare) if space.role == "shared" and space.bytes is not None else space
+        for space in capabilities.spaces
+    )
+    return replace(capabilities, spaces=spaces)
 
 
 def _decided(launch: PlannedLaunch, chosen: str, because: str) -> PlannedLaunch:
