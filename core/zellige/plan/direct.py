@@ -63,6 +63,11 @@ def matrix_dimensions(region: Region) -> tuple[int, int] | None:
     return (wide[0], wide[1]) if len(wide) == 2 and wide[1] == region.buffer.rank - 1 else None
 
 
+def has_k_last(gemm: Gemm, operand: str) -> bool:
+    """Whether the operand "a" or "b" is stored with k as its last dimension."""
+    return gemm.transpose_b if operand == "b" else not gemm.transpose_a
+
+
 def _why_not_matrix(facts: LaunchFacts, copy: Copy, scopes: Mapping[int, Scope]) -> str | None:
     source, tile = copy.src, copy.dst
     buffer = source.buffer
@@ -113,10 +118,9 @@ def unread_dimensions(
     found = []
     for name, operand, place in (("m", "a", 0), ("n", "b", 1)):
         source = copies[operand]
-        runs_along = gemm.transpose_b if operand == "b" else not gemm.transpose_a
         dimensions = matrix_dimensions(source.src)
         assert dimensions is not None, "a direct operand is a matrix"
-        left = _beyond(source.src, dimensions[0 if runs_along else 1], scopes[id(source)])
+        left = _beyond(source.src, dimensions[0 if has_k_last(gemm, operand) else 1], scopes[id(source)])
         if left is not None and all(_ends_at(out, place, left, scopes) for out in outs):
             found.append(name)
     return tuple(found)

@@ -2,12 +2,17 @@
 
 In: a planned launch. Out: problems. Iterations are merged only where one product of them all adds the same terms to each element in the
 same order as their products in turn, unrounded between: fresh operands, no clearing, one place for the sum, a sum of 32 bits or more.
+An operand is packed from its tensor only where nobody else uses its tile and nobody writes the tensor; a product's steps do the work of a
+fill or a copy only where nothing uses the result between. (Whether results that are said to be unread are read is seen when the plan runs.)
 """
 
 from __future__ import annotations
 
-from zellige.ir.expr import Var, constant_value
-from zellige.ir.stmt import Alloc, Copy, For, Gemm
+from collections.abc import Iterator
+from math import copysign
+
+from zellige.ir.expr import Buffer, Var, constant_value
+from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.facts import is_whole, statements_in
@@ -26,7 +31,65 @@ def check_choices(planned: PlannedLaunch, problems: Problems) -> None:
             reason = _why_not_merged(planned, choice)
             if reason is not None:
                 problems.add(CHOICES, f"{choice.merge} iterations of a product are merged, and {reason}", span=choice.operation.span)
+        if choice.fill is not None or choice.out is not None or any(at.is_direct for at in choice.layouts):
+            for reason in _broken_promises(planned, choice):
+                problems.add(CHOICES, reason, span=choice.operation.span)
     _check_grid(planned, problems)
+
+
+def _broken_promises(planned: PlannedLaunch, choice: Choice) -> Iterator[str]:
+    """What is said of the operands and of the result of a product, and does not hold."""
+    gemm = choice.operation
+    if not isinstance(gemm, Gemm):
+        yield "tiles are said not to be stored for what is no product"
+        return
+    statements = list(statements_in(planned.launch.body))
+    place = {id(s): number for number, s in enumerate(statements)}
+    for layout in choice.layouts:
+        if layout.is_direct:
+            yield from _why_not_direct(layout.buffer, gemm, statements)
+    if choice.fill is None and choice.out is None:
+        return
+    result = gemm.c.buffer.root
+    loop = next((s for s in statements if isinstance(s, For) and any(inner is gemm for inner in s.body)), None)
+    within = {id(s) for s in statements_in((loop,))} if loop is not None else set()
+    others = [s for s in _users(result, statements) if id(s) not in within]
+    if loop is None or any(s is not gemm for s in _users(result, statements) if id(s) in within):
+        yield f"steps of a loop fill or store {result.name}, and the loop does more with it than multiply"
+        return
+    for what, statement, is_before in (("filled", choice.fill, True), ("stored", choice.out, False)):
+        if statement is None:
+            continue
+        if not isinstance(statement, Fill if is_before else Copy) or id(statement) not in place:
+            yield f"{result.name} is said to be {what} by a statement that does not do it"
+            continue
+        low, high = sorted((place[id(statement)], place[id(loop)]))
+        if (place[id(statement)] < place[id(loop)]) is not is_before or any(low < place[id(s)] < high for s in others):
+            yield f"{result.name} is {what} by a step of the loop, and something uses it between"
+        elif is_before and not _is_zero(statement):
+            yield f"{result.name} begins at zero in the first step, and it is filled with something else"
+        elif not is_before and any(place[id(s)] > high for s in others):
+            yield f"{result.name} is stored by the last step, and something uses its tile later"
+
+
+def _is_zero(statement: Stmt) -> bool:
+    value = constant_value(statement.value) if isinstance(statement, Fill) else None
+    return value == 0 and copysign(1, value) > 0
+
+
+def _why_not_direct(tile: Buffer, gemm: Gemm, statements: list[Stmt]) -> Iterator[str]:
+    users = _users(tile, statements)
+    copies = [s for s in users if isinstance(s, Copy) and s.dst.buffer.root is tile]
+    if len(copies) != 1 or len(users) != 2 or users[-1] is not gemm:
+        yield f"{tile.name} is not stored, and not only one copy and one product use it"
+        return
+    source = copies[0].src.buffer.root
+    if source.space != "global" or any(r.buffer.root is source for s in statements for r in s.writes()):
+        yield f"{tile.name} is read late from {source.name}, which the launch writes"
+
+
+def _users(root: Buffer, statements: list[Stmt]) -> list[Stmt]:
+    return [s for s in statements if any(r.buffer.root is root for r in (*s.reads(), *s.writes())) and not isinstance(s, Alloc)]
 
 
 def _check_grid(planned: PlannedLaunch, problems: Problems) -> None:

@@ -106,6 +106,9 @@ class Machine:
         """Give a loop variable its value."""
         self.values[var] = np.asarray(np.int64(value)).astype(var.dtype.numpy)
 
+    def after_loop(self, statement: For) -> None:
+        """The loop has ended; no value depends on that."""
+
     def goes_on(self, statement: While, iteration: int) -> bool:
         """Whether a While loop runs once more."""
         return iteration < MAXIMUM_ITERATIONS and self.condition(statement.condition)

@@ -25,6 +25,7 @@ from zellige.ir.traverse import loads_in
 from zellige.plan.checks.edges import EdgeRules, global_regions
 from zellige.plan.execution.control import Leaf, Leave, steps
 from zellige.plan.execution.in_flight import InFlight, Operation, poison
+from zellige.plan.execution.promises import Promises
 from zellige.plan.execution.schedule import Schedule
 from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, turn_state
 from zellige.plan.facts import bytes_of
@@ -58,6 +59,7 @@ class Block:
     placements: dict[Buffer, Placement]
     arenas: dict[str, Array]
     edges: EdgeRules
+    promises: Promises
     carried: frozenset[Buffer]
     slots: dict[tuple[Buffer, int], Place] = field(default_factory=dict)
     places: dict[Buffer, Place] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class Block:
             placements={placement.buffer.root: placement for placement in planned.placements},
             arenas={space: np.full(end, PATTERN, np.uint8) for space, end in ends.items()},
             edges=EdgeRules.of(planned),
+            promises=Promises.of(planned),
             carried=frozenset(buffer.root for channel in planned.channels for buffer in (*channel.buffers, *channel.orders)),
         )
 
@@ -169,6 +172,9 @@ class RoleRun:
 
     def set_loop(self, var: Var, value: int) -> None:
         self.values[var] = np.array(value, np.int64 if value < 1 << 63 else np.uint64).astype(var.dtype.numpy)
+
+    def after_loop(self, statement: For) -> None:
+        self.block.promises.after_loop(statement, self, self.block.run)
 
     def goes_on(self, statement: While, iteration: int) -> bool:
         return self.condition(statement.condition)
@@ -261,7 +267,11 @@ class RoleRun:
     def _operation(self, statement: Stmt) -> None:
         frame = self._frame(statement, is_own=False)
         self._check_edge(statement, frame)
-        run_body(self.block.run, frame, (statement,), True, None)
+        if not self.block.promises.perform(statement, self, self.block.run, self.block.schedule.timing):
+            run_body(self.block.run, frame, (statement,), True, None)
+
+    def frame_of(self, statement: Stmt) -> Frame:
+        return self._frame(statement, is_own=False)
 
     def _issue(self, statement: Issue) -> Operation:
         frame = self._frame(statement.operation, is_own=True)

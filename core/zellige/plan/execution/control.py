@@ -48,6 +48,10 @@ class Control(Protocol):
         """Give a loop variable the value of the iteration that begins."""
         ...
 
+    def after_loop(self, statement: For) -> None:
+        """The loop has come to its end, after as many iterations as it has."""
+        ...
+
     def goes_on(self, statement: While, iteration: int) -> bool:
         """Whether iteration number ``iteration`` of the loop runs."""
         ...
@@ -107,6 +111,7 @@ def _for(statement: For, control: Control) -> Generator[Leaf, None, Leave | None
             break
         if left is Leave.RETURN:
             return left
+    control.after_loop(statement)
     return None
 
 

@@ -18,10 +18,10 @@ from zellige.interp.conversion import has_nan
 from zellige.interp.expressions import evaluate
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.memory import PATTERN, Memory
-from zellige.interp.regions import box_of, write_box
 from zellige.interp.statements import run_body
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import AtomicTile, Copy, Gemm, Stmt
+from zellige.plan.execution.promises import undefine
 from zellige.plan.nodes import Token
 
 Timing = Literal["early", "late", "torn"]
@@ -77,15 +77,7 @@ class InFlight:
         if isinstance(statement, Gemm) and not bool(evaluate(self.run, frame, statement.clear).all()):
             return
         for region in statement.writes():
-            box = box_of(self.run, frame, region, True)
-            dtype = box.buffer.dtype.scalar
-            lanes = (box.buffer.dtype.lanes,) if box.buffer.dtype.lanes > 1 else ()
-            shape = (1, *box.extents, *lanes)
-            if dtype.is_float and has_nan(dtype):
-                values = np.full(shape, np.nan).astype(dtype.numpy)
-            else:
-                values = np.full(shape, 1).astype(dtype.numpy)
-            write_box(frame, box, values, True)
+            undefine(self.run, frame, region)
 
     def finish(self, token: Token, count: int) -> None:
         """Finish the first ``count`` operations of a token."""
