@@ -108,7 +108,7 @@ __all__ = [
     "Waiver",
 ]
 
-API: Final = (1, 1)
+API: Final = (1, 2)
 """The contract's version. A backend with another major is quarantined; one with a later minor too; an earlier minor is served."""
 
 ENTRY_POINT_GROUP: Final = "zellige.backends"
