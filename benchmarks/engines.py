@@ -1,0 +1,162 @@
+"""How fast products and attention are on the engines of an H100 or H200, beside cuBLAS and cuDNN.
+
+``python benchmarks/engines.py [--only WORD] [--rounds 5] [--write]`` needs such a device and torch. Kernels are compiled for the device as it
+is (copies by boxes, products of warpgroups, a producer beside the consumers); sizes, types and stages stand in the row. Ours and the other
+take turns in one process; a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio
+that of the other's time to ours in the same round, the median of them (above 1: ours is faster). Before a row is timed its result is
+compared: products of small integers bit for bit, attention with the other's to 2e-3. ``--write`` puts the table down in
+``benchmarks/results/engines.md`` and ``.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import torch
+
+import zellige as zl
+import zellige.language as T
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+RESULTS = Path(__file__).parent / "results"
+LAUNCHES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One of ours beside one of theirs; ``flop`` a call."""
+
+    name: str
+    other: str
+    ours: Callable[[], Any]
+    theirs: Callable[[], Any]
+    flop: float
+
+
+def product(m: int, n: int, k: int, tile: tuple[int, int, int], stages: int, *, is_transposed: bool) -> Any:
+    """bf16 with f32 sums; B as rows of k or (``is_transposed``) as rows of n."""
+    rows, columns, depth = tile
+
+    @T.prim_func
+    def product(
+        A: T.Tensor((m, k), "bfloat16"),
+        B: T.Tensor((n, k) if is_transposed else (k, n), "bfloat16"),
+        C: T.Tensor((m, n), "bfloat16"),
+    ):
+        with T.Kernel(T.ceildiv(n, columns), T.ceildiv(m, rows), threads=256) as (bx, by):
+            a = T.alloc_shared((rows, depth), "bfloat16")
+            b = T.alloc_shared((columns, depth) if is_transposed else (depth, columns), "bfloat16")
+            c = T.alloc_fragment((rows, columns), "float32")
+            T.clear(c)
+            for step in T.Pipelined(T.ceildiv(k, depth), num_stages=stages):
+                T.copy(A[by * rows, step * depth], a)
+                if is_transposed:
+                    T.copy(B[bx * columns, step * depth], b)
+                else:
+                    T.copy(B[step * depth, bx * columns], b)
+                T.gemm(a, b, c, transpose_B=is_transposed)
+            T.copy(c, C[by * rows, bx * columns])
+
+    return zl.compile(product, target="cuda")
+
+
+def products() -> Iterator[Row]:
+    settings = (
+        ((4096, 4096, 4096), (128, 128, 64), 4, False), ((4096, 4096, 4096), (128, 256, 64), 4, False),
+        ((4096, 4096, 4096), (128, 256, 64), 4, True), ((8192, 8192, 8192), (128, 256, 64), 4, False),
+        ((8192, 8192, 8192), (128, 256, 64), 4, True), ((16384, 4096, 8192), (128, 256, 64), 4, True),
+        ((2048, 2048, 16384), (128, 256, 64), 4, True), ((1024, 1024, 1024), (64, 128, 64), 8, True),
+        ((4100, 4104, 4104), (192, 176, 64), 4, True),
+    )  # fmt: skip
+    for (m, n, k), tile, stages, is_transposed in settings:
+        kernel = product(m, n, k, tile, stages, is_transposed=is_transposed)
+        shape = (n, k) if is_transposed else (k, n)
+        a, b = (torch.randint(-2, 3, s, device="cuda").to(torch.bfloat16) for s in ((m, k), shape))
+        c = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+        kernel(a, b, c)
+        if not torch.equal(c, torch.matmul(a, b.T if is_transposed else b)):
+            raise SystemExit(f"{m} x {n} x {k} in tiles of {tile} is wrong")
+        a, b = (torch.randn(s, device="cuda").to(torch.bfloat16) for s in ((m, k), shape))
+        right, out = b.T if is_transposed else b, torch.empty_like(c)
+        how = f"tile {' x '.join(map(str, tile))}, {stages} stages, B in rows of {'k' if is_transposed else 'n'}"
+        yield Row(
+            name=f"product bf16 {m} x {n} x {k}, {how}", other="cuBLAS", ours=partial(kernel, a, b, c),
+            theirs=partial(torch.matmul, a, right, out=out), flop=2.0 * m * n * k,
+        )  # fmt: skip
+
+
+def attentions() -> Iterator[Row]:
+    from attention import attention
+
+    function = torch.nn.functional.scaled_dot_product_attention
+    settings = (
+        (2, 16, 4096, 128, False, 128, 128), (2, 16, 4096, 128, False, 128, 64), (1, 16, 8192, 128, True, 128, 128),
+        (1, 16, 8192, 128, True, 128, 64), (2, 16, 4096, 64, False, 128, 128), (2, 16, 4096, 64, False, 192, 128),
+    )  # fmt: skip
+    for batch, heads, length, width, is_causal, rows, columns in settings:
+        q, k, v = (torch.randn(batch, heads, length, width, device="cuda", dtype=torch.float16) for _ in range(3))
+        o, sums = torch.empty_like(q), torch.empty(batch, heads, length, device="cuda")
+        kernel = zl.compile(attention.get_tir(heads, heads, width, is_causal, block_M=rows, block_N=columns), target="cuda")
+        kernel(q, k, v, o, sums)
+        error = (o.float() - function(q, k, v, is_causal=is_causal).float()).abs().max().item()
+        if error > 2e-3:
+            raise SystemExit(f"attention of {length} keys differs by {error}")
+        flop = 4.0 * batch * heads * length * length * width * (0.5 if is_causal else 1.0)
+        causal = ", causal" if is_causal else ""
+        yield Row(
+            name=f"attention f16 {batch} x {heads} x {length} x {width}{causal}, blocks of {rows} x {columns}", other="torch's attention",
+            ours=partial(kernel, q, k, v, o, sums), theirs=partial(function, q, k, v, is_causal=is_causal), flop=flop,
+        )  # fmt: skip
+
+
+def milliseconds(call: Callable[[], Any]) -> float:
+    """The mean of several launches."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(LAUNCHES):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / LAUNCHES
+
+
+@click.command(help=(__doc__ or "").split("\n\n")[0])
+@click.option("--only", default="", help="Measure the rows whose name holds this.")
+@click.option("--rounds", default=5, show_default=True)
+@click.option("--write", is_flag=True, help="Put the results down.")
+def main(only: str, rounds: int, write: bool) -> None:
+    lines = ["| row | zellige, TFLOP/s | other | TFLOP/s | ratio |", "| --- | ---: | --- | ---: | ---: |"]
+    figures: list[dict[str, Any]] = []
+    for row in (*(products() if not only or "product" in only else ()), *(attentions() if not only or "attention" in only else ())):
+        for call in (row.theirs, row.ours):
+            milliseconds(call)
+        turns = [(milliseconds(row.theirs), milliseconds(row.ours)) for _ in range(rounds)]
+        theirs, ours = (median(times) for times in zip(*turns))
+        ratio = median(t / o for t, o in turns)
+        figures.append({"row": row.name, "other": row.other, "milliseconds": [ours, theirs], "ratio": ratio, "flop": row.flop})
+        rates = [f"{row.flop / time * 1e-9:.0f}" for time in (ours, theirs)]
+        lines.append(f"| {row.name} | {rates[0]} | {row.other} | {rates[1]} | {ratio:.3f} |")
+        click.echo(lines[-1])
+    if write:
+        environment = {
+            "device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version(),
+            "zellige": zl.__version__,
+        }  # fmt: skip
+        text = ["# Engines of a CUDA device", "", ", ".join(f"{k} {v}" for k, v in environment.items()), "", *lines]
+        (RESULTS / "engines.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+        content = {"environment": environment, "figures": figures}
+        (RESULTS / "engines.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
