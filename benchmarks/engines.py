@@ -1,10 +1,10 @@
 """How fast products and attention are on the engines of an H100 or H200, beside cuBLAS and cuDNN.
 
-``python benchmarks/engines.py [--only WORD] [--rounds 5] [--write]`` needs such a device and torch. Kernels are compiled for the device as it
-is (copies by boxes, products of warpgroups, a producer beside the consumers); sizes, types and stages stand in the row. Ours and the other
-take turns in one process; a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio
-that of the other's time to ours in the same round, the median of them (above 1: ours is faster). Before a row is timed its result is
-compared: products of small integers bit for bit, attention with the other's to 2e-3. ``--write`` puts the table down in
+``python benchmarks/engines.py [--only WORD] [--rounds 5] [--write]`` needs such a device and torch. Kernels are compiled for the device
+as it is (copies by boxes, products of warpgroups, a producer beside the consumers); sizes, types and stages stand in the row. Ours and
+the other take turns in one process; a figure is the median over the rounds of the mean of ten launches between two events of the device,
+a ratio that of the other's time to ours in the same round, the median of them (above 1: ours is faster). Before a row is timed its result
+is compared: products of small integers bit for bit, attention with the other's to 2e-3. ``--write`` puts the table down in
 ``benchmarks/results/engines.md`` and ``.json``.
 """
 

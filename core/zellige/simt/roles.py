@@ -198,6 +198,8 @@ def _body(
     else:
         ctx.code.emit(*inner)
     base.shared_bytes, base.serial = ctx.shared_bytes, ctx.serial
+    for buffer, home in ctx.homes.items():
+        base.homes.setdefault(buffer, home)  # where its tiles in registers live, for who asks
     lowering.close_scratch(ctx)
     base.shared_bytes = ctx.shared_bytes
     placed = with_barriers(ctx.code.statements)

@@ -42,11 +42,17 @@ def register_layout(distribution: Distribution) -> Layout:
     return mixed(digits, {name: distribution.covered(d) for d, name in enumerate(names)})
 
 
-def memory_layout(extents: Sequence[int], pitch: Sequence[int], swizzle: Swizzle | None) -> Layout:
-    """A tile's storage in the algebra: its dimensions to an offset in elements."""
+def memory_layout(
+    extents: Sequence[int], pitch: Sequence[int], swizzle: Swizzle | None, slab: int = 0, slab_elements: int = 0
+) -> Layout:
+    """A tile's storage in the algebra: its dimensions to an offset in elements; ``slab`` columns stand together (0: all)."""
     flat = np.zeros(tuple(extents), np.int64)
-    for index, stride in zip(np.indices(tuple(extents)), pitch):
+    places = np.indices(tuple(extents))
+    for dimension, stride in enumerate(pitch):
+        index = places[dimension] % slab if slab and dimension == len(pitch) - 1 else places[dimension]
         flat = flat + index * stride
+    if slab:
+        flat = flat + places[-1] // slab * slab_elements
     if swizzle is not None:
         flat = flat ^ ((flat >> swizzle.shift & (1 << swizzle.bits) - 1) << swizzle.base)
     sizes = dict(zip(dimension_names(len(extents)), extents))
@@ -63,7 +69,8 @@ def _picture(tile: Tile, banks: Banks, uses: Sequence[BankUse]) -> TilePicture:
         case SharedHome(extents=extents, pitch=pitch, swizzle=swizzle, slots=slots, slot_elements=elements):
             size = elements * max(1, dtype.bytes)
             place = f"shared memory, {slots} slots of {size} bytes" if slots > 1 else f"shared memory, {size} bytes"
-            return _of(tile, extents, dtype, place, memory_layout(extents, pitch, swizzle), banks, tuple(map(_said, uses)))
+            layout = memory_layout(extents, pitch, swizzle, home.slab, home.slab_elements)
+            return _of(tile, extents, dtype, place, layout, banks, tuple(map(_said, uses)))
         case LaneHome(extents=extents):
             layout = memory_layout(extents, dense_strides(extents), None)
             return _of(tile, extents, dtype, "every lane, a copy of its own", layout, None, ())
