@@ -473,6 +473,55 @@ def test_cells_that_share_operands_are_taken_together(side: int, threads: int, c
         assert not [d for d in launch.decisions if "how many cells" in d.question]
 
 
+@pytest.mark.parametrize(
+    "sizes, kinds, words",
+    [
+        ({"M": 512, "N": 512}, ("launch", "launch"), "all cells along the other axes of the grid use the same"),
+        ({"M": 128, "N": 512}, ("launch", "cell"), "one cell alone uses it"),
+        ({"M": 512, "N": 128}, ("cell", "launch"), "the same"),
+        ({"M": 128, "N": 128}, ("cell", "cell"), "one cell alone uses it"),
+        ({"M": 1 << 17, "N": 512, "K": 1 << 14}, ("worker", "launch"), "the same 32768 KiB"),
+        ({"M": 512, "N": 1 << 17, "K": 1 << 14}, ("launch", "worker"), "its packed form is 8192 MiB, more than the 256"),
+    ],
+    ids=str,
+)
+def test_who_keeps_what_is_packed(sizes: dict[str, int], kinds: tuple[str, str], words: str) -> None:
+    launch = first(gemm(dtype="float32", BM=128, BN=128, **sizes), SCALAR_VECTOR_CPU)
+    assert tuple(at.kept for at in choice(launch, Gemm).layouts if at.operand != "c") == kinds
+    assert words in decision(launch, "who packs B").because
+    places = {at.operand: [v.name for v in at.places] for at in choice(launch, Gemm).layouts if at.kept in ("launch", "cell")}
+    assert all(found == {"a": ["by"], "b": ["bx"]}[operand] for operand, found in places.items())
+
+
+@pytest.mark.parametrize(
+    "offset, steps, kind, reason",
+    [
+        ("k * 8", "8", "launch", "all cells"),
+        ("max(0, n) + k * 8", "8", "launch", "all cells"),  # an argument is the same everywhere
+        ("by * 8 + k * 8", "8", "launch", "all cells"),
+        ("k * 8", "by + 1", "worker", "how many steps the loop has"),
+        ("k * 8", "n", "worker", "how many steps the loop has"),
+        ("max(0, shift) + k * 8", "8", "worker", "depends on"),
+        ("outer * 8 + k * 8", "8", "worker", "depends on outer, which changes within a cell"),
+    ],
+)
+def test_what_is_packed_is_shared_where_it_is_a_function_of_the_grid(offset: str, steps: str, kind: str, reason: str) -> None:
+    kernel = parse_kernel(
+        "# tile-ir 1.0\n\n\ndef k(A: tensor((32, 256), float32), B: tensor((256, 32), float32), C: tensor((32, 32), float32), "
+        "S: tensor((4,), int32), n: scalar(int32)):\n"
+        '    with launch(2, 4) as (bx, by):\n        a = alloc((8, 8), float32, "shared")\n        b = alloc((8, 32), float32, "shared")\n'
+        '        c = alloc((8, 32), float32, "fragment")\n        shift: int32 = S[0]\n'
+        "        for outer in serial(2):\n            fill(c[:, :], 0.0)\n"
+        f"            for k in pipelined({steps}, stages=2):\n                copy(A[by * 8:+8, k * 8:+8], a[:, :])\n"
+        f"                copy(B[{offset}:+8, 0:+32], b[:, :])\n                gemm(a[:, :], b[:, :], c[:, :], clear=False)\n"
+        "            copy(c[:, :], C[by * 8:+8, 0:+32])\n"
+    )
+    launch = first(kernel, SCALAR_VECTOR_CPU)
+    layout = next(at for at in choice(launch, Gemm).layouts if at.operand == "b")
+    assert layout.kept == kind, [d.because for d in launch.decisions if "who packs" in d.question]
+    assert reason in decision(launch, "who packs B").because
+
+
 OUT = "fill(c[:, :], 0.0)\nLOOP\ncopy(c[:, :], C[:, :])"
 
 

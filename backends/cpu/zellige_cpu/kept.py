@@ -1,26 +1,26 @@
 """Packed operands that several cells use: where they lie, who packs them, and how a worker knows that they are there.
 
-In: the packing of a loop's operand and what its address depends on. Out: :class:`Shared`, :class:`Own` or :class:`Fresh`, each with the
+In: the packing of a loop's operand and what its plan says of it. Out: :class:`Shared`, :class:`Own` or :class:`Fresh`, each with the
 code that leaves the operand of one step packed and gives its address.
 
-- *Shared*: the address depends on coordinates of the grid and the step alone, all of constant extent. There is one place for each of
+- *Shared* (kept for the launch): what is packed is a function of coordinates of the grid and the step. There is one place for each of
   their values in memory of the whole launch, and a state beside it: 0 nobody has begun, 1 somebody packs it, 2 it is there. Whoever turns
   0 into 1 packs; who finds 1 does other work first and then waits for a bounded time, after which it packs for itself, so that a worker
   whose packer lost its core goes on.
-- *Own*: the address depends on more. A worker keeps places of its own with keys that say what is there.
-- *Fresh*: one cell uses it, so it is packed anew each time.
+- *Own* (for the worker): it depends on more. A worker keeps places of its own with keys that say what is there.
+- *Fresh* (for the cell): one cell uses it, so it is packed anew each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
-from zellige.analysis.forms import Form
-from zellige.ir.expr import Load, Region, Var
-from zellige.ir.traverse import walk
+from zellige.diagnostics import InternalError
+from zellige.ir.expr import Region, Var
+from zellige.plan.nodes import OperandLayout
 from zellige_cpu import pool_program
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import i64, uniform
@@ -29,9 +29,6 @@ from zellige_cpu.text import FALSE, TRUE, Function, Module, Value, constant
 
 _OWN_BYTES: Final = 16 << 20
 """The most that a worker keeps of one operand for later cells."""
-
-_SHARED_BYTES: Final = 256 << 20
-"""The most that a launch keeps of packed operands for all workers, where the machine has 16 times that."""
 
 _KEY_BYTES: Final = 16
 _STATE_BYTES: Final = 64
@@ -157,40 +154,22 @@ class Shared:
 Kept: TypeAlias = Fresh | Own | Shared
 
 
-def kept(ctx: Context, packing: Packing, region: Region, step_var: Var, bounds: Sequence[Form], steps: int | None) -> Kept:
-    """How the operand packed from ``region`` is kept over a loop of ``steps`` steps (None: of unknown many) between ``bounds``."""
+def kept(ctx: Context, packing: Packing, layout: OperandLayout, region: Region, steps: int | None) -> Kept:
+    """The operand packed from ``region`` over a loop of ``steps`` steps (None: of unknown many), kept as its plan says."""
     size = round_up(packing.target_bytes, 64)
-    digits = None if steps is None else _digits(ctx, region, step_var, bounds)
-    if digits is None or steps is None:
-        return _own(ctx, size, region, steps)
-    used = {var for var, _ in digits}
-    others = [extent for var, extent in ctx.grid.items() if var not in used]
-    if all(extent == 1 for extent in others):
+    if layout.kept == "cell":
         return Fresh(ctx.reserve_scratch(size))
-    count = steps * prod(extent for _, extent in digits)
-    if ctx.memory.shared_bytes + count * size > min(_SHARED_BYTES, ctx.host.memory_bytes // 16):
+    if layout.kept == "worker":
         return _own(ctx, size, region, steps)
+    digits = tuple((var, ctx.grid.get(var)) for var in layout.places)
+    extents = [extent for _, extent in digits if extent is not None]
+    if layout.kept != "launch" or steps is None or len(extents) != len(digits):
+        raise InternalError(f"operand {layout.operand} cannot be kept for the {layout.kept or 'product'}")
+    count = steps * prod(extents)
     first, first_state = ctx.memory.shared_bytes, ctx.memory.state_bytes
     ctx.memory.shared_bytes += count * size
     ctx.memory.state_bytes += count * _STATE_BYTES
-    return Shared(size, first, first_state, digits, steps, ctx.reserve_scratch(size))
-
-
-def _digits(ctx: Context, region: Region, step_var: Var, bounds: Sequence[Form]) -> tuple[tuple[Var, int], ...] | None:
-    """The variables of the grid, with their extents, of which what is packed is a function; None where it depends on more."""
-    forms = [ctx.scope.form(offset) for offset in region.offsets]
-    used: dict[Var, int] = {}
-    for form in (*forms, *bounds):
-        for node in (node for atom in form.atoms() for node in walk(atom)):
-            if isinstance(node, Load):
-                return None
-            if not isinstance(node, Var) or node is step_var or ctx.var_levels.get(node) == 0:
-                continue  # arguments are the same for all cells
-            extent = ctx.grid.get(node)
-            if extent is None:
-                return None
-            used[node] = extent
-    return tuple(used.items())
+    return Shared(size, first, first_state, tuple(zip(layout.places, extents)), steps, ctx.reserve_scratch(size))
 
 
 def _own(ctx: Context, size: int, region: Region, steps: int | None) -> Own:

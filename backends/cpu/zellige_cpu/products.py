@@ -192,6 +192,8 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
     first, end = uniform(ctx, start), uniform(ctx, stop)
     count = (stop - start).constant
     steps = None if count is None else max(1, -(-count // choice.merge))
+    by_operand = {at.operand: at for at in choice.layouts}
+    places = [kept(ctx, p, by_operand[p.operand], sources[p.operand].src, steps) for p in (layout.a, layout.b)]
     spare = _leaf(ctx, max(layout.a.spare_bytes, layout.b.spare_bytes))
     results = None if out is None else _results(ctx, out)
     with ctx.nested(), fn.loop(first, end, choice.merge) as at:
@@ -202,8 +204,6 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
         step = fn.binary("udiv", fn.binary("sub", at.index, first), i64(choice.merge))
         from_a, from_b = (_source(ctx, p, sources[p.operand].src, depth) for p in (layout.a, layout.b))
         needs = (_need(ctx, layout.a, from_a, depth, step, spare), _need(ctx, layout.b, from_b, depth, step, spare))
-        bounds = (start, stop)
-        places = [kept(ctx, p, sources[p.operand].src, loop.var, bounds, steps) for p in (layout.a, layout.b)]
         for place, need in zip(places, needs):
             place.begin(ctx, need)
         a, b = (place.end(ctx, need) for place, need in zip(places, needs))

@@ -24,6 +24,7 @@ from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import PANEL_BYTES, Product, register_lanes
 from zellige.plan.roles import operations_of
+from zellige.plan.sharing import keeping
 from zellige.plan.spaces import choose_path, offered_copy, space_of
 from zellige.plugin.contract import Space
 
@@ -123,12 +124,12 @@ def _product(
                 unread = _unread(facts, gemm, loop, direct, scopes, decisions)
                 fill = _replaced_fill(facts, gemm, loop, decisions)
                 out = _stored_copy(facts, gemm, loop, decisions)
+                layouts = tuple(_kept(facts, gemm, product, loop, at, direct, scopes, decisions) for at in layouts)
             mechanism = "packed" if merge > 1 else ""
             if mechanism and isinstance(loop.kind, Pipelined):
                 decisions.take(
                     "when are the next tiles copied?", "before the product that needs them, straight into packed form",
-                    "the target has no copy engine: lines are asked for a few rows ahead, and operands that other cells packed are "
-                    "used again; the number of stages does not matter for it",
+                    "the target has no copy engine, but lines are asked for a few rows ahead; the number of stages does not matter for it",
                     rejected=(("earlier, as the stages of the loop say", "nothing would run meanwhile"),), where=loop.span,
                 )  # fmt: skip
     elif unit is not None and unit.m > 1:
@@ -308,6 +309,29 @@ def _stored_copy(facts: LaunchFacts, gemm: Gemm, loop: For, decisions: Decisions
             rejected=(("after the loop", "every element would be stored to be loaded and stored again"),), where=out.span,
         )  # fmt: skip
     return out
+
+
+def _kept(
+    facts: LaunchFacts, gemm: Gemm, product: Product, loop: For, layout: OperandLayout, direct: Mapping[str, Copy | str],
+    scopes: Mapping[int, Scope], decisions: Decisions,
+) -> OperandLayout:  # fmt: skip
+    """The layout with who keeps the operand of a merged product packed."""
+    copy = direct.get(layout.operand)
+    if not isinstance(copy, Copy):
+        return layout
+    m, n, k = (size or 1 for size in product.sizes)
+    bits = (layout.dtype or layout.buffer.dtype).storage_bits
+    found = keeping(facts, loop, copy, (m if layout.operand == "a" else n) * k * bits // 8, scopes)
+    answers = {
+        "launch": ("whichever cell needs a step of it first, for all cells", "each cell for itself", "the same would be packed again"),
+        "worker": ("each worker, for those of its cells that follow each other", "once for all cells", found.because),
+        "cell": ("each cell, step by step into the same place", "for other cells too", found.because),
+    }  # fmt: skip
+    chosen, rejected, why = answers[found.kind]
+    decisions.take(
+        f"who packs {copy.src.buffer.name} for {layout.buffer.name}?", chosen, found.because, rejected=((rejected, why),), where=copy.span
+    )
+    return replace(layout, kept=found.kind, places=found.places)
 
 
 def packed_panel_bytes(product: Product) -> int:

@@ -120,7 +120,7 @@ def _coarsening(
     named = " x ".join(f"{f} along {v.name}" for v, f in zip(facts.launch.grid_vars, factors))
     decisions.take(
         "how many cells of the grid does a worker take at once?", named, because,
-        rejected=(("one cell", "each cell would pack both of its operands"),),
+        rejected=(("one cell", "operands that neighbours have in common would be packed or fetched again for each"),),
     )  # fmt: skip
     return tuple(factors)
 

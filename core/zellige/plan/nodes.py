@@ -47,7 +47,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, Node, Region
+from zellige.ir.expr import Buffer, Node, Region, Var
 from zellige.ir.stmt import For, Kernel, Launch, Stmt, StmtNode
 
 ChannelScope = Literal["role", "block", "cluster"]
@@ -212,6 +212,8 @@ class OperandLayout:
     ``kind`` is rows (``parameters``: interleave), panels (width, interleave), swizzled (bytes of a row), blocks (rows, columns), or the
     user's own. ``dtype`` is the type of the elements there, None where it is the buffer's: operands may be widened for their unit.
     ``is_direct``: the operand is brought into this form straight from what the copy of the buffer reads, and the buffer is not stored.
+    ``kept`` says for whom such an operand of a merged product stays in this form (:mod:`zellige.plan.sharing`; empty: for this product),
+    ``places`` of which variables of the grid it is a function.
     """
 
     operand: str
@@ -220,6 +222,8 @@ class OperandLayout:
     parameters: tuple[int, ...] = ()
     dtype: DType | None = None
     is_direct: bool = False
+    kept: Literal["", "cell", "worker", "launch"] = ""
+    places: tuple[Var, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
