@@ -1,11 +1,12 @@
-"""How fast kernels are on a CUDA device beside cuBLAS, torch and Triton.
+"""How fast kernels are on a CUDA device beside cuBLAS, torch, Triton and TileLang.
 
-``python benchmarks/gpu.py [--only WORDS] [--rounds 7] [--write]`` needs a device, torch and Triton. Ours and the others take turns in one
-process; a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio that of the other's
-time to ours (above 1: ours is faster). Products and attention are compiled for sm_90, which has ``cp.async`` and ``mma.sync`` and neither
-copies by boxes nor asynchronous products; "Triton, kept to mma.sync" is its kernel compiled for sm_80 and loaded as PTX, so that both use
-the same instructions; tiles, warps and stages are the same. Rows of memory are written to a tensor that exists, by all. ``--write`` puts
-the table down in ``benchmarks/results/gpu.md`` and ``.json``.
+``python benchmarks/gpu.py [--only WORDS] [--rounds 7] [--tilelang FOLDER] [--write]`` needs a device, torch and Triton. Ours and the others
+take turns in one process; a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio
+that of the other's time to ours (above 1: ours is faster). Products and attention are compiled for sm_90, which has ``cp.async`` and
+``mma.sync`` and neither copies by boxes nor asynchronous products; "Triton, kept to mma.sync" is its kernel compiled for sm_80 and loaded
+as PTX, so that both use the same instructions, and "TileLang, kept to mma.sync" what ``tilelang_products.py`` put into a folder; tiles,
+warps and stages are the same. Rows of memory are written to a tensor that exists, by all. ``--write`` puts the table down in
+``benchmarks/results/gpu.md`` and ``.json``.
 """
 
 from __future__ import annotations
@@ -111,26 +112,41 @@ def triton_kept_to_mma(A: Any, B: Any, C: Any, size: int, warps: int, stages: in
     )
 
 
+def tilelang_kept_to_mma(folder: Path, A: Any, B: Any, C: Any, size: int, threads: int, stages: int) -> Callable[[], Any]:
+    """TileLang's kernel with the instructions of sm_80, compiled elsewhere."""
+    module = _checked(driver.cuModuleLoadData((folder / f"product_{size}_{threads}_{stages}.cubin").read_bytes()))
+    function = _checked(driver.cuModuleGetFunction(module, b"product_kernel"))
+    shared = stages * (128 * 32 + 32 * 128) * 2
+    _checked(driver.cuFuncSetAttribute(function, driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared))
+    values, types = (A.data_ptr(), B.data_ptr(), C.data_ptr()), (ctypes.c_void_p,) * 3
+    stream = torch.cuda.current_stream().cuda_stream
+    grid = size // 128, size // 128, 1
+    return lambda: driver.cuLaunchKernel(function, *grid, threads, 1, 1, shared, stream, (values, types), 0)
+
+
 def _checked(answer: tuple[Any, ...]) -> Any:
     if int(answer[0]):
         raise RuntimeError(answer[0].name)
     return answer[1] if len(answer) > 1 else None
 
 
-def products() -> Iterator[Row]:
+def products(tilelang: Path | None) -> Iterator[Row]:
     for size in (2048, 4096, 8192):
         A, B = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
         C = torch.empty_like(A)
         exact = torch.matmul(A, B).float()
         for threads, stages in ((256, 3), (256, 4), (128, 3)):
-            kernel = product(size, size, size, threads, stages)
-            kernel(A, B, C)
-            assert torch.equal(C.float(), exact) or (C.float() - exact).abs().max() < 0.5
             calls = {
-                "zellige": partial(kernel, A, B, C),
+                "zellige": partial(product(size, size, size, threads, stages), A, B, C),
                 "Triton, kept to mma.sync": triton_kept_to_mma(A, B, C, size, threads // 32, stages),
-                "cuBLAS": partial(torch.matmul, A, B, out=C),
             }
+            if tilelang is not None:
+                calls["TileLang, kept to mma.sync"] = tilelang_kept_to_mma(tilelang, A, B, C, size, threads, stages)
+            for name, call in calls.items():
+                C.zero_()
+                call()
+                assert (C.float() - exact).abs().max() < 0.5, name
+            calls["cuBLAS"] = partial(torch.matmul, A, B, out=C)
             yield Row(name=f"product f16 {size}, {threads} threads, {stages} stages", calls=calls, work=2.0 * size**3, unit="TFLOP/s")
 
 
@@ -203,13 +219,12 @@ def environment() -> dict[str, str]:
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--only", default="", help="Measure the rows whose name holds this.")
 @click.option("--rounds", default=7, show_default=True)
+@click.option("--tilelang", type=click.Path(path_type=Path, exists=True), help="The folder of tilelang_products.py.")
 @click.option("--write", is_flag=True, help="Put the results down.")
-def main(only: str, rounds: int, write: bool) -> None:
+def main(only: str, rounds: int, tilelang: Path | None, write: bool) -> None:
     figures: list[dict[str, Any]] = []
     lines = ["| row | who | figure | ours beside it |", "| --- | --- | ---: | ---: |"]
-    for make in (products, rows_of_memory, attention_rows):
-        if only and only not in make.__name__ and not any(only in w for w in ("product", "softmax", "RMS", "attention")):
-            continue
+    for make in (partial(products, tilelang), rows_of_memory, attention_rows):
         for row in make():
             if only and only not in row.name:
                 continue
