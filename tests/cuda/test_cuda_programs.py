@@ -71,6 +71,21 @@ def test_stages_that_do_not_fit_are_fewer() -> None:
     assert module.functions[0].shared_bytes <= machine.shared_bytes
 
 
+def test_a_barrier_of_the_grid_is_refused_with_the_way_round_it() -> None:
+    @T.prim_func
+    def meeting(A: T.Tensor((256,), "int32")):
+        with T.Kernel(2, threads=128) as b:
+            for i in T.Parallel(128):
+                A[b * 128 + i] = 1
+            T.sync_grid()
+            for i in T.Parallel(128):
+                A[b * 128 + i] = A[(1 - b) * 128 + i] + 1
+
+    with pytest.raises(CompileError, match="E410.*barrier of the grid.*two T.Kernel") as raised:
+        dump(meeting.kernel, "cuda:sm_80", "source")
+    assert __file__ in str(raised.value)
+
+
 def test_an_unknown_architecture_is_refused() -> None:
     with pytest.raises(CompileError) as raised:
         dump(gemm(64, 64, 32, "float16", 1).kernel, "cuda:sm_13", "source")

@@ -136,7 +136,8 @@ class CudaSpelling(PlainSpelling):
             case Barrier(scope="warp"):
                 return "__syncwarp();"
             case Barrier():
-                raise self.refuse(f"a barrier of the {statement.scope}", statement.span)
+                why = " (a launch does not promise that all its blocks run at once; of two T.Kernel the second waits for all of the first)"
+                raise self.refuse(f"a barrier of the {statement.scope}{why if statement.scope == 'grid' else ''}", statement.span)
             case Atomic():
                 return self._atomic(printer, statement)
             case MatrixLoad():
