@@ -14,15 +14,17 @@ from pathlib import Path
 from zellige.diagnostics import catalogue
 
 
-def disassembled(cubin: bytes) -> str:
-    """The machine code of a cubin as text. Raises E501 where nvdisasm is not installed."""
+def disassembled(cubin: bytes, *, has_places: bool = False) -> str:
+    """The machine code of a cubin as text, with the lines of the source before what they became if it ``has_places``. Raises E501 where
+    nvdisasm is not installed."""
     program = tool("nvdisasm")
     if program is None:
         raise catalogue.E501.error(tool="nvdisasm", reason="it is not installed; nvidia-cuda-nvdisasm has it")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([program, "-c", file.name], capture_output=True, text=True, check=False, timeout=60)
+        command = [program, "-c", *(["-gi"] if has_places else []), file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise catalogue.E502.error(tool="nvdisasm", log=done.stderr.strip())
     return done.stdout

@@ -67,11 +67,18 @@ class Overfull(CompileError):
 
 def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = True) -> Module:
     """The thread-level programs of a planned kernel. ``synchronises`` False: the author places every barrier of lane code."""
-    functions = tuple(
-        LaunchLowering(planned.kernel, launch, machine, index, synchronises=synchronises).function()
-        for index, launch in enumerate(planned.launches)
-    )
+    functions = tuple(_function(planned.kernel, launch, machine, index, synchronises) for index, launch in enumerate(planned.launches))
     return Module(name=planned.kernel.name, functions=functions)
+
+
+def _function(kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, synchronises: bool) -> Function:
+    """One launch; the wishes for layouts are followed unless the tiles fit without them only."""
+    try:
+        return LaunchLowering(kernel, planned, machine, index, synchronises=synchronises).function()
+    except CompileError as error:
+        if error.code != catalogue.E301.id or not any(isinstance(hint, LayoutHint) for hint in planned.launch.hints):
+            raise
+    return LaunchLowering(kernel, planned, machine, index, synchronises=synchronises, follows_layouts=False).function()
 
 
 def function_name(kernel: str, index: int) -> str:
@@ -85,7 +92,9 @@ def function_name(kernel: str, index: int) -> str:
 class LaunchLowering:
     """One launch. What is public serves :mod:`zellige.simt.roles`."""
 
-    def __init__(self, kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool, follows_layouts: bool = True
+    ) -> None:
         self._kernel = kernel
         self.planned = planned
         self._launch: Launch = planned.launch
@@ -93,6 +102,7 @@ class LaunchLowering:
         self._index = index
         self._synchronises = synchronises
         self._raster = raster_of(planned)
+        self._follows_layouts = follows_layouts
         self._folded = Var(name="rest", dtype=INT32, kind="grid")
         self._name = function_name(kernel.name, index)
 
@@ -306,8 +316,9 @@ class LaunchLowering:
         hint = next((h for h in self._launch.hints if isinstance(h, LayoutHint) and h.buffer.root is buffer), None)
         if hint is None:
             return chosen
-        if is_viewed:
-            context.notes.append(f"{buffer.name} is not stored as asked: it is seen in another shape or type")
+        if is_viewed or not self._follows_layouts:
+            reason = "it is seen in another shape or type" if is_viewed else "so the tiles would need more shared memory than a block has"
+            context.notes.append(f"{buffer.name} is not stored as asked: {reason}")
             return chosen
         stored = storage.hinted(hint, extents, element, banks, chosen)
         context.notes.append(stored.note)

@@ -24,6 +24,7 @@ from zellige.simt.homes import (
     GlobalHome,
     RegisterHome,
     SharedHome,
+    dense_forms,
 )
 from zellige.simt.ir import THREAD
 
@@ -263,7 +264,9 @@ def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int
     buffer = access.buffer
     home = ctx.homes.get(buffer.root)
     size = buffer.dtype.storage_bits * vector // 8
-    if not isinstance(home, (GlobalHome, SharedHome)) or buffer.alias is not None or buffer.dtype.storage_bits % 8:
+    if not isinstance(home, (GlobalHome, SharedHome)) or buffer.dtype.storage_bits % 8:
+        return False
+    if buffer.alias is not None and isinstance(home, SharedHome):
         return False
     if size > ctx.machine.access_bytes or size < 2 or not access.indices:
         return False
@@ -278,9 +281,10 @@ def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int
         aligned = all(p % vector == 0 for p in home.pitch[:-1]) and home.pitch[-1] == 1 and home.slot_elements % vector == 0
         within = (home.swizzle is None or vector <= 1 << home.swizzle.base) and home.slab % vector == 0
         return aligned and within and home.extents[-1] % vector == 0
-    strides = all(_is_multiple(ctx.scope.form(s), vector) for s in home.strides[:-1])
-    is_unit = constant_value(home.strides[-1]) == 1
-    return TENSOR_ALIGNMENT % size == 0 and strides and is_unit and _is_multiple(ctx.scope.form(home.extents[-1]), vector)
+    extents, strides = (home.extents, home.strides) if buffer.alias is None else (buffer.shape, dense_forms(ctx.scope, buffer.shape))
+    is_aligned = all(_is_multiple(ctx.scope.form(s), vector) for s in strides[:-1])
+    is_unit = constant_value(strides[-1]) == 1
+    return TENSOR_ALIGNMENT % size == 0 and is_aligned and is_unit and _is_multiple(ctx.scope.form(extents[-1]), vector)
 
 
 def _mentions(expr: Expr, var: Var) -> bool:

@@ -46,8 +46,9 @@ class WarpTiling:
 
 
 def tile_warps(form: ProductForm, m: int, n: int, warps: int, policy: GemmPolicy) -> WarpTiling:
-    """The sharing with the least work wasted and then the least operand traffic; a policy other than square decides the direction."""
-    best: tuple[tuple[float, float, int], WarpTiling] | None = None
+    """The sharing with the least work wasted and then the least operand traffic, of equals one that ends with the tile; a policy other than
+    square decides the direction."""
+    best: tuple[tuple[float, float, int, int], WarpTiling] | None = None
     m_tiles, n_tiles = -(-m // form.m), -(-n // form.n)
     for used in (d for d in range(warps, 0, -1) if warps % d == 0):
         for rows in (d for d in range(1, used + 1) if used % d == 0):
@@ -61,7 +62,8 @@ def tile_warps(form: ProductForm, m: int, n: int, warps: int, policy: GemmPolicy
                 against = rows
             traffic = row_tiles * form.m + column_tiles * form.n
             tiling = WarpTiling(form=form, rows=rows, columns=columns, row_tiles=row_tiles, column_tiles=column_tiles, copies=warps // used)
-            score = (against if wasted <= 2 else against + 100, round(wasted, 3) * traffic, -rows)
+            beyond = (rows * row_tiles != m_tiles) + (columns * column_tiles != n_tiles)
+            score = (against if wasted <= 2 else against + 100, round(wasted, 3) * traffic, beyond, -rows)
             if best is None or score < best[0]:
                 best = (score, tiling)
     assert best is not None

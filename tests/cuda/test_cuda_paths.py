@@ -1,0 +1,109 @@
+"""Every example on every architecture: the page of paths is what is emitted, nothing goes another way than the tables have, and the machine
+code of each line holds the instructions of its path."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import zellige.language as T
+from zellige import driver
+from zellige.ir.traverse import rebuilt
+from zellige.simt.ir import AsyncCopy, MatrixLoad, Product
+
+ROOT = Path(__file__).parents[2]
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cuda_paths", ROOT / "tools" / "cuda_paths.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["cuda_paths"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOL = _tool()
+NAMES = sorted(path.stem for path in (ROOT / "examples").glob("[a-z]*.py"))
+COMPILED = ("sm_80", "sm_89", "sm_90a", "sm_120")
+
+
+def test_every_example_has_a_section() -> None:
+    assert sorted(TOOL.SHAPES) == NAMES
+    page = TOOL.PAGE.read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (\w+),", page, re.MULTILINE)) == NAMES
+    assert page.startswith(TOOL.HEADER)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_what_is_emitted(name: str) -> None:
+    section = "\n".join(TOOL.section(TOOL.example(name)))
+    assert section in TOOL.PAGE.read_text(encoding="utf-8") + "\n", "run python tools/cuda_paths.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_fallback_is_taken_where_a_native_path_is_legal(name: str) -> None:
+    found = [f for arch in TOOL.TARGETS for kernel in TOOL.example(name).kernels for f in TOOL.fallbacks(TOOL.lowered(kernel, arch))]
+    assert not found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_machine_code_of_every_line_takes_the_path(name: str) -> None:
+    for kernel in TOOL.example(name).kernels:
+        for arch in COMPILED:
+            cubin = driver.compile_kernel(kernel, f"cuda:{arch}")._binary.data  # type: ignore[attr-defined]
+            found = TOOL.machine_code(cubin)
+            missing = {
+                place: words - found.get(place, set())
+                for place, words in TOOL.expected_instructions(TOOL.lowered(kernel, arch)).items()
+                if words - found.get(place, set())
+            }
+            assert not missing, f"{kernel.name} for {arch}"
+            spilled = {place for place, words in found.items() if words & {"LDL", "STL"}}
+            assert not spilled, f"{kernel.name} for {arch}"
+
+
+# ---- the checks find what they are for ----
+
+
+@T.prim_func
+def plain(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+    with T.Kernel(1, threads=64):
+        a = T.alloc_shared((64, 32), "float16")
+        b = T.alloc_shared((32, 64), "float16")
+        c = T.alloc_fragment((64, 64), "float32")
+        T.clear(c)
+        for k in T.Pipelined(2, num_stages=2):
+            T.copy(A[0, k * 32], a)
+            T.copy(B[k * 32, 0], b)
+            T.gemm(a, b, c)
+        T.copy(c, C)
+
+
+def without(body: Any, kind: type) -> Any:
+    """The statements but those of a kind."""
+    kept = [s for s in body if not isinstance(s, kind)]
+    return tuple(rebuilt(s, **{name: without(getattr(s, name), kind) for name in type(s).BODIES}) if type(s).BODIES else s for s in kept)
+
+
+@pytest.mark.parametrize(
+    "kind, said",
+    [
+        (Product, "a product of float16 and float16 does not use mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+        (MatrixLoad, "the operand a in shared memory is not brought by ldmatrix"),
+        (AsyncCopy, "the copy to a does not use cp.async of 16 bytes"),
+    ],
+)
+def test_a_fallback_is_found(kind: type, said: str) -> None:
+    program = TOOL.lowered(plain.kernel, "sm_80")
+    assert not TOOL.fallbacks(program)
+    (function,) = program.functions
+    damaged = rebuilt(function, body=without(function.body, kind))
+    found = TOOL.fallbacks(TOOL.Lowered(arch=program.arch, planned=program.planned, functions=(damaged,)))
+    assert found and said in found[0]
