@@ -27,10 +27,10 @@ from zellige import driver
 from zellige.diagnostics import Span
 from zellige.ir.expr import Load, constant_value
 from zellige.ir.printer import print_kernel
-from zellige.ir.stmt import Copy, Gemm, Kernel, Store
+from zellige.ir.stmt import Copy, For, Gemm, Kernel, Pipelined, Store
 from zellige.ir.traverse import walk
 from zellige.options import CompileOptions
-from zellige.plan.nodes import Issue, PlannedKernel, PlannedLaunch
+from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 from zellige.plan.products import accumulator_of
 from zellige.plugin.registry import registry
 from zellige.simt.ir import GLOBAL, SHARED, AsyncCopy, AsyncProduct, Function, MatrixLoad, MatrixStore, Product, TensorCopy
@@ -176,6 +176,14 @@ def _way(node: Any) -> str:
 # ---- what the machine code does ----
 
 
+def cubin(kernel: Kernel, arch: str) -> bytes:
+    """The machine code of a kernel, compiled anew: one found in the cache has the lines of the kernel that it was first made for."""
+    target = parse_target(f"cuda:{arch}")
+    handle = registry().backend(target)
+    ctx = handle.context(target, CompileOptions())
+    return handle.compile_step(handle.emit_step(driver.plan_kernel(kernel, target), ctx), ctx).data
+
+
 def machine_code(cubin: bytes) -> dict[tuple[str, int], set[str]]:
     """The instructions, without their suffixes, of each line of the kernel's author (file and line)."""
     found: dict[tuple[str, int], set[str]] = {}
@@ -231,22 +239,23 @@ def fallbacks(program: Lowered) -> list[str]:
             if span is not None:
                 taken.setdefault(span, []).append(node)
         for operation in _operations(launch):
-            span = operation.span
-            reason = None
             if isinstance(operation, Gemm):
-                reason = _product_fallback(operation, taken.get(span, []), program.arch) if span is not None else None
-            elif isinstance(operation, Issue) and isinstance(operation.operation, Copy):
-                reason = _copy_fallback(operation.operation, taken, program.arch)
+                here = taken.get(operation.span, []) if operation.span is not None else []
+                reason = _product_fallback(operation, here, program.arch)
+            else:
+                reason = _copy_fallback(operation, taken, program.arch)
             if reason is not None:
-                found.append(f"{program.arch.name}, {function.name}, {_place(span)}: {reason}")
+                found.append(f"{program.arch.name}, {function.name}, {_place(operation.span)}: {reason}")
     return found
 
 
-def _operations(launch: PlannedLaunch) -> Iterator[Any]:
-    for role in launch.roles:
-        for node in walk(role):
-            if isinstance(node, (Gemm, Issue)):
-                yield node
+def _operations(launch: PlannedLaunch) -> Iterator[Gemm | Copy]:
+    """Products, and the copies of loops that ask for several stages."""
+    for node in walk(launch.launch):
+        if isinstance(node, Gemm):
+            yield node
+        elif isinstance(node, For) and isinstance(node.kind, Pipelined) and node.kind.stages > 1:
+            yield from (statement for statement in node.body if isinstance(statement, Copy))
 
 
 def _product_fallback(gemm: Gemm, taken: Sequence[Any], arch: Architecture) -> str | None:

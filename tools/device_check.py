@@ -12,7 +12,9 @@ In: a device, torch, for the last four parts compute-sanitizer. Out: a line a jo
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -358,17 +360,43 @@ def report(outcomes: Sequence[Outcome], parts: Sequence[str]) -> bool:
     return all(o.is_right for o in outcomes) and bool(outcomes)
 
 
+def put_down(outcomes: Sequence[Outcome], parts: Sequence[str]) -> None:
+    """The outcome as a page of results, and as data."""
+    import torch
+
+    import zellige as zl
+
+    where = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
+    where["zellige"] = zl.__version__
+    found = {part: {o.job.name: o.is_right for o in sorted(outcomes, key=lambda o: o.job.name) if o.job.part == part} for part in parts}
+    lines = [
+        "# The check of a CUDA device",
+        "",
+        ", ".join(f"{k} {v}" for k, v in where.items()),
+        "",
+        "| part | right | of |",
+        "| --- | ---: | ---: |",
+    ]
+    lines += [f"| {part} | {sum(own.values())} | {len(own)} |" for part, own in found.items()]
+    lines += ["", "Every tool of compute-sanitizer has one job more than examples: a planted fault, which it must find."]
+    folder = ROOT / "benchmarks" / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "device_check.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "device_check.json").write_text(json.dumps({"environment": where, "figures": found}, indent=1) + "\n", encoding="utf-8")
+
+
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
 @click.option("--cases", type=click.Path(path_type=Path), help="The folder of the cases.")
 @click.option("--jobs", default=8, show_default=True, help="Processes that run together.")
 @click.option("--limit", default=300.0, show_default=True, help="Seconds for one job.")
 @click.option("--only", default="", help="Examples and cases whose names hold this.")
+@click.option("--write", is_flag=True, help="Put the outcome down in benchmarks/results/device_check.md and .json.")
 @click.option("--worker", type=click.Choice(("example", "planted", *NUMBERS)), hidden=True)
 @click.option("--example", "name", default="", hidden=True)
 @click.option("--dtypes", default="one", hidden=True)
 def main(
-    parts: tuple[str, ...], cases: Path | None, jobs: int, limit: float, only: str, worker: str | None, name: str, dtypes: str
+    parts: tuple[str, ...], cases: Path | None, jobs: int, limit: float, only: str, write: bool, worker: str | None, name: str, dtypes: str
 ) -> None:
     """Check PARTS, by default all that need no compute-sanitizer."""
     if worker == "example":
@@ -397,6 +425,8 @@ def main(
             print(f"{outcome.job.part:10} {outcome.job.name:48} {verdict} {outcome.seconds:6.1f} s", flush=True)
             if not outcome.is_right:
                 print("    " + shortened(outcome.output).replace("\n", "\n    "), flush=True)
+    if write:
+        put_down(outcomes, chosen)
     if not report(outcomes, chosen):
         raise SystemExit(1)
 

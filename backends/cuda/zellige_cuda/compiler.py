@@ -72,23 +72,25 @@ def _checked(api: Any, answer: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the compiler says of one kernel: registers a lane, bytes of local memory by spills."""
+    """What the compiler says of one kernel: registers a lane, bytes that a lane stores and loads by spills, bytes of its stack (where
+    registers are kept over calls, and arrays that cannot be in registers)."""
 
     registers: int
     spilled_bytes: int
+    stack_bytes: int = 0
 
 
 def usage_of(log: str) -> dict[str, Usage]:
     """The compiler's report on each kernel, by name."""
     found: dict[str, Usage] = {}
-    name, spilled = "", 0
+    name, spilled, stack = "", 0, 0
     for line in log.splitlines():
         if match := re.search(r"Compiling entry function '(\w+)'", line):
-            name, spilled = match[1], 0
-        elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            spilled = int(match[1]) + int(match[2])
+            name, spilled, stack = match[1], 0, 0
+        elif match := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            stack, spilled = int(match[1]), int(match[2]) + int(match[3])
         elif match := re.search(r"Used (\d+) registers", line):
-            found[name] = Usage(registers=int(match[1]), spilled_bytes=spilled)
+            found[name] = Usage(registers=int(match[1]), spilled_bytes=spilled, stack_bytes=stack)
     return found
 
 
@@ -98,8 +100,8 @@ def compile_for_occupancy(
     """(cubin, log) of a unit with one kernel.
 
     Where a few registers fewer let one more block run beside the others, it is compiled again with that many, and that is kept if nothing
-    spills. Where the compiler spills with registers to spare, for the sake of more blocks than it was asked for, it is asked for as many
-    as fit with the registers taken, and then for one; what spills least is kept."""
+    goes to memory for it. Where the compiler spills with registers to spare, for the sake of more blocks than it was asked for, it is asked
+    for as many as fit with the registers taken, and then for one; what spills least is kept."""
     cubin, log = compile_cubin(text, name, arch.name, options)
     usage = usage_of(log)
     if len(usage) != 1:
@@ -113,10 +115,10 @@ def compile_for_occupancy(
         wanted = () if more is None else (more,)
     for blocks in wanted:
         again, said = compile_cubin(text, name, arch.name, (*options, f"-DBLOCKS_BESIDE={blocks}"))
-        spilled = sum(u.spilled_bytes for u in usage_of(said).values())
-        if spilled < used.spilled_bytes or spilled == 0:
-            cubin, log, used = again, said, next(iter(usage_of(said).values()))
-        if spilled == 0:
+        found = next(iter(usage_of(said).values()))
+        if found.stack_bytes <= used.stack_bytes and (found.spilled_bytes < used.spilled_bytes or found.spilled_bytes == 0):
+            cubin, log, used = again, said, found
+        if used.spilled_bytes == 0:
             break
     return cubin, log
 
