@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from zellige.dtypes import DType, all_dtypes, dtype
+from zellige.elements.conversion import FLOAT64, cast
 from zellige.generate import Program, generate_seeded
 from zellige.generate.accuracy import ULPS, function_fact
 from zellige.generate.comparison import differences, interpreted
 from zellige.generate.facts import Fact, Unbounded, elements, fact_of, gamma, joined, rounded
 from zellige.generate.tile_facts import reduction_fact
 from zellige.interp import tile_operations
-from zellige.interp.conversion import FLOAT64, cast
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.stmt import TensorParam
 
@@ -111,7 +111,7 @@ def test_values_that_differ_decide_nothing(program_of: Callable[..., Program]) -
 @pytest.mark.parametrize("name", sorted(ULPS))
 def test_the_reference_is_as_accurate_as_asked_of_a_backend(name: str) -> None:
     """NumPy's float32 functions against its float64 ones: the accuracy that the table asks for is one that is met."""
-    from zellige.interp.arithmetic import math_function
+    from zellige.elements.arithmetic import math_function
 
     random = np.random.default_rng(5)
     count = FUNCTIONS[name].arity

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from zellige.dtypes import DType, all_dtypes, dtype
-from zellige.interp.conversion import cast, codes, from_codes, reinterpret
+from zellige.elements.conversion import cast, codes, from_codes, reinterpret
 
 FLOATS = [t for t in all_dtypes() if t.is_float]
 SMALL = [t for t in FLOATS if t.bits <= 16]

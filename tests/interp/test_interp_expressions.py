@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from zellige.dtypes import all_dtypes, dtype
+from zellige.elements.arithmetic import binary, compare, math_function, unary
+from zellige.elements.conversion import cast, from_codes
 from zellige.interp import Report, interpret
-from zellige.interp.arithmetic import binary, compare, math_function, unary
-from zellige.interp.conversion import cast, from_codes
 from zellige.ir.expr import BOOL, INT32, Binary, Buffer, Const, Load, Select, Var, const
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.stmt import Kernel, Launch, Map, Store, TensorParam

@@ -10,7 +10,7 @@ import pytest
 
 from zellige.diagnostics import LaunchError
 from zellige.dtypes import all_dtypes, dtype
-from zellige.interp.conversion import cast
+from zellige.elements.conversion import cast
 
 F64 = dtype("float64")
 FLOATS = [t for t in all_dtypes() if t.is_float]

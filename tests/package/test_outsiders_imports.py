@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 OPEN = (
     "zellige.analysis",
     "zellige.diagnostics",
-    "zellige.interp.conversion",
+    "zellige.elements",
     "zellige.dtypes",
     "zellige.ir",
     "zellige.layouts",

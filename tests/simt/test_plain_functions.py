@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from zellige.dtypes import dtype as as_dtype
-from zellige.interp.conversion import cast
+from zellige.elements.conversion import cast
 from zellige.simt.functions import plain_function, storage_of
 
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float8_e3m4",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zellige.dtypes import DType
+from zellige.elements.arithmetic import wide_dtype
 from zellige.generate.facts import (
     ANY,
     DOWN,
@@ -28,7 +29,6 @@ from zellige.generate.facts import (
     precision,
     rounded,
 )
-from zellige.interp.arithmetic import wide_dtype
 
 ULPS: Final[dict[str, float]] = {
     "exp": 4, "exp2": 4, "exp10": 8, "expm1": 4, "log": 4, "log2": 4, "log10": 4, "log1p": 4,

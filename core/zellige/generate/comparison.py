@@ -15,11 +15,11 @@ import numpy as np
 
 from zellige.diagnostics import Unsupported, ZelligeError
 from zellige.driver import compile_kernel, legalise
+from zellige.elements.conversion import Array
 from zellige.generate.facts import Fact, Unbounded, elements, full_range
 from zellige.generate.program import LANES, Argument, Program, memory_of, over, span_of
 from zellige.generate.statement_facts import State
 from zellige.interp import Report, interpret
-from zellige.interp.conversion import Array
 from zellige.ir.expr import Buffer
 from zellige.ir.parser import parse_kernel
 from zellige.ir.printer import print_kernel

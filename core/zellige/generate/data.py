@@ -11,8 +11,8 @@ from typing import Final, Literal
 import numpy as np
 
 from zellige.dtypes import DType
+from zellige.elements.conversion import FLOAT64, Array, cast, codes, has_nan
 from zellige.generate.choices import Picker
-from zellige.interp.conversion import FLOAT64, Array, cast, codes, has_nan
 
 DataKind = Literal["small", "halves", "unit", "wide", "special"]
 

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from zellige.dtypes import DType
+from zellige.elements.arithmetic import wide_dtype
+from zellige.elements.conversion import has_nan
 from zellige.generate.accuracy import function_fact
 from zellige.generate.facts import (
     ANY,
@@ -29,8 +31,6 @@ from zellige.generate.facts import (
     rounded,
     rounding_error,
 )
-from zellige.interp.arithmetic import wide_dtype
-from zellige.interp.conversion import has_nan
 from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Load, Math, Reinterpret, Select, Unary, Var
 from zellige.ir.traverse import children
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from zellige.dtypes import DType, dtype as as_dtype
+from zellige.elements.conversion import has_nan
 from zellige.generate.context import BOOL, Context, Tile, binary, number
 from zellige.generate.facts import Fact, Unbounded
-from zellige.interp.conversion import has_nan
 from zellige.ir.expr import (
     Binary,
     BinaryOp,

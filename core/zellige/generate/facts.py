@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.interp.conversion import FLOAT64, TFLOAT32, Array, bias, cast, has_nan
+from zellige.elements.conversion import FLOAT64, TFLOAT32, Array, bias, cast, has_nan
 
 FLOAT32: Final = as_dtype("float32")
 

@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from zellige.dtypes import DType, dtype as as_dtype
+from zellige.elements.conversion import Array
 from zellige.generate.facts import Fact, fact_of, fact_of_number
 from zellige.generate.statement_facts import Analysis, State
-from zellige.interp.conversion import Array
 from zellige.ir.expr import Var
 from zellige.ir.parser import parse_kernel
 from zellige.ir.printer import print_kernel

@@ -11,13 +11,13 @@ from typing import Final
 import numpy as np
 
 from zellige.dtypes import DType, dtype as as_dtype
+from zellige.elements.conversion import Array
 from zellige.generate.choices import Picker
 from zellige.generate.context import Shape, Tile, number
 from zellige.generate.data import make_array
 from zellige.generate.facts import Fact, fact_of, fact_of_number
 from zellige.generate.program import Argument, Program
 from zellige.generate.statement_facts import State
-from zellige.interp.conversion import Array
 from zellige.ir.expr import Buffer, Expr, Node, Var
 from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import Kernel, Launch, Param, ParamRole, ScalarParam, TensorParam

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from zellige.interp import arithmetic
-from zellige.interp.conversion import Array, cast, codes
+from zellige.elements import arithmetic
+from zellige.elements.conversion import Array, cast, codes
 from zellige.interp.expressions import Access, evaluate, locate, log_access, per_point, report_outside, report_undefined
 from zellige.interp.frame import Frame, Run
 from zellige.interp.masks import Mask

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from zellige.diagnostics import InternalError, catalogue
-from zellige.interp import arithmetic
-from zellige.interp.conversion import FLOAT64, Array, cast, reinterpret
+from zellige.elements import arithmetic
+from zellige.elements.conversion import FLOAT64, Array, cast, reinterpret
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.masks import Mask, active_points, both, either, mask_of, without
 from zellige.interp.memory import Layout, Memory

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from zellige.diagnostics import Span
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.memory import Layout, Memory
 from zellige.interp.report import Findings, RaceWatch, Report
 from zellige.ir.expr import Buffer, Var

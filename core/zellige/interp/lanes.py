@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from zellige.diagnostics import InternalError, catalogue
-from zellige.interp.conversion import INT64, Array, cast
+from zellige.elements.conversion import INT64, Array, cast
 from zellige.interp.expressions import evaluate
 from zellige.interp.frame import Frame, Run
 from zellige.interp.masks import Mask

@@ -15,7 +15,7 @@ import numpy as np
 
 from zellige.diagnostics import Diagnostic
 from zellige.dtypes import DType
-from zellige.interp.conversion import FLOAT64, INT64, Array, cast
+from zellige.elements.conversion import FLOAT64, INT64, Array, cast
 from zellige.interp.expressions import evaluate, integer, layout_of
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.lanes import Turns, lane_values

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 
 Mask: TypeAlias = "bool | Array"
 

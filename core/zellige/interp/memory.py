@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zellige.dtypes import DType
-from zellige.interp.conversion import TFLOAT32, Array, codes, from_codes, has_nan, rounded
+from zellige.elements.conversion import TFLOAT32, Array, codes, from_codes, has_nan, rounded
 
 PATTERN = 0xA5
 """What every byte of fresh storage holds where its type has no NaN."""

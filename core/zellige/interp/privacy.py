@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.frame import Frame, Place, is_per_point
 from zellige.interp.masks import Mask
 from zellige.interp.memory import Memory

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.expressions import evaluate, integer, layout_of, report_undefined, safe_value
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.masks import Mask, active_points

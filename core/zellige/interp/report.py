@@ -13,7 +13,7 @@ import numpy as np
 
 from zellige.diagnostics import Code, Diagnostic, Note, Span, catalogue
 from zellige.dtypes import DType
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.memory import Layout, Memory, halves
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.stmt import Stmt

@@ -16,8 +16,8 @@ from functools import cache
 import numpy as np
 
 from zellige.diagnostics import InternalError, catalogue, unreachable
+from zellige.elements.conversion import Array
 from zellige.interp import lanes
-from zellige.interp.conversion import Array
 from zellige.interp.elements import atomic, reducer_update, store
 from zellige.interp.expressions import evaluate, integer
 from zellige.interp.frame import Frame, Place, Run, is_per_point

@@ -16,8 +16,8 @@ import numpy as np
 
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType
-from zellige.interp import arithmetic
-from zellige.interp.conversion import FLOAT32, FLOAT64, INT64, UINT64, Array, cast
+from zellige.elements import arithmetic
+from zellige.elements.conversion import FLOAT32, FLOAT64, INT64, UINT64, Array, cast
 from zellige.interp.expressions import evaluate, report_undefined
 from zellige.interp.frame import Frame, Run
 from zellige.interp.masks import Mask

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zellige.interp.conversion import Array, cast
+from zellige.elements.conversion import Array, cast
 from zellige.interp.expressions import evaluate, integer
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.launch import NO_REPORT, Arguments, Interpretation, run_kernel

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.interp.conversion import bias, has_nan
+from zellige.elements.conversion import bias, has_nan
 from zellige.simt.printer import C_INTEGERS
 
 Text = tuple[str, tuple[str, ...]]
@@ -264,7 +264,7 @@ _UNITS: Final = {"nearest_even": "rint", "toward_zero": "trunc", "down": "floor"
 
 
 def _rounded(match: re.Match[str]) -> Text:
-    """A float type's value of a double, rounded once in a stated direction, as :func:`zellige.interp.conversion.rounded` says."""
+    """A float type's value of a double, rounded once in a stated direction, as :func:`zellige.elements.conversion.rounded` says."""
     t, rounding, saturates = as_dtype(match[1]), match[2], bool(match[3])
     kind = "double" if t.name == "float64" else "float" if t.bits > 16 else storage_of(t)
     largest = f"{float(t.max)!r}"

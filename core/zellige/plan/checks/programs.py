@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.frame import Run
 from zellige.ir.expr import Buffer, Const, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assert, Assign, Assume, Bind, Dialect, For, Launch, Map, Stmt, While

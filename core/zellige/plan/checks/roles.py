@@ -12,7 +12,7 @@ from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from zellige.diagnostics import InternalError
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.frame import Run
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.stmt import Alloc, Assume, Stmt

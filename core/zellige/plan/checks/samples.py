@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.ir.expr import Binary, Const, Node, Var
 from zellige.ir.stmt import Kernel, Launch, ScalarParam, TensorParam
 from zellige.ir.traverse import walk

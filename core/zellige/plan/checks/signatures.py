@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from zellige.dtypes import DType
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.names import names_of
 from zellige.ir.expr import Buffer, Const, Expr, ExprNode, Load, Node, Region, Var
 from zellige.ir.stmt import Dialect, Map, Stmt, StmtNode

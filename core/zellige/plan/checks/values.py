@@ -15,7 +15,7 @@ import numpy as np
 
 from zellige.analysis.intervals import Interval
 from zellige.dtypes import DType
-from zellige.interp.conversion import FLOAT64, INT64, Array, cast
+from zellige.elements.conversion import FLOAT64, INT64, Array, cast
 from zellige.interp.expressions import program_of
 from zellige.interp.frame import Run
 from zellige.interp.report import Report

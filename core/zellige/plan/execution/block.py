@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zellige.diagnostics import InternalError
-from zellige.interp.conversion import Array
+from zellige.elements.conversion import Array
 from zellige.interp.expressions import evaluate
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.memory import PATTERN, Layout, Memory, storage_bytes

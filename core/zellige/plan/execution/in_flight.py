@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from zellige.interp.conversion import has_nan
+from zellige.elements.conversion import has_nan
 from zellige.interp.expressions import evaluate
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.memory import PATTERN, Memory

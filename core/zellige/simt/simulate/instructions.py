@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zellige.diagnostics import InternalError, Span
-from zellige.interp.conversion import INT64, cast
+from zellige.elements.conversion import INT64, cast
 from zellige.interp.elements import rounds
 from zellige.interp.tile_operations import atomic_combine
 from zellige.ir.stmt import Atomic, Barrier, Shuffle, Vote

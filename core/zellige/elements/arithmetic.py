@@ -15,7 +15,7 @@ import numpy as np
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.interp.conversion import FLOAT32, TFLOAT32, Array, cast, codes, from_codes
+from zellige.elements.conversion import FLOAT32, TFLOAT32, Array, cast, codes, from_codes
 from zellige.ir.expr import BinaryOp, CompareOp, UnaryOp
 from zellige.ir.functions import FUNCTIONS
 
@@ -111,7 +111,7 @@ def binary(op: BinaryOp, left: Array, right: Array, dtype: DType) -> Array:
 
 def _known(table: dict[str, Callable[[Array, Array], Array]], op: str, dtype: DType) -> Callable[[Array, Array], Array]:
     if op not in table:
-        raise InternalError(f"the operation {op} of {dtype} reached the interpreter")
+        raise InternalError(f"the operation {op} of {dtype} has no meaning in elements")
     return table[op]
 
 
