@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from zellige.interp.conversion import has_nan
+from zellige.elements.conversion import has_nan
 from zellige.interp.frame import Frame, Run
 from zellige.interp.regions import box_of, write_box
 from zellige.interp.statements import run_body
