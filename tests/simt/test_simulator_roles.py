@@ -110,6 +110,32 @@ def test_operands_in_every_order_and_tiles_of_any_width(transpose_a: bool, trans
     assert "producer:" in kernel.get_kernel_source()
 
 
+@pytest.mark.parametrize(("left", "right"), [("int8", "int8"), ("uint8", "int8")])
+def test_products_of_bytes(left: str, right: str) -> None:
+    """32 of k a step, operands along k, sums in int32."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((128, 160), left), B: T.Tensor((48, 160), right), C: T.Tensor((128, 48), "int32")):
+        with T.Kernel(1, 1, threads=128):
+            a = T.alloc_shared((128, 64), left)
+            b = T.alloc_shared((48, 64), right)
+            c = T.alloc_fragment((128, 48), "int32")
+            T.clear(c)
+            for s in T.Pipelined(3, num_stages=2):
+                T.copy(A[0, s * 64], a)
+                T.copy(B[0, s * 64], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    random = np.random.default_rng(5)
+    a, b = (random.integers(0 if t[0] == "u" else -128, 128, s).astype(t) for t, s in ((left, (128, 160)), (right, (48, 160))))
+    c = np.zeros((128, 48), np.int32)
+    compiled = zellige.compile(kernel, target=TARGET)
+    compiled(a, b, c)
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32).T)
+    assert "group_product_n48_s32" in compiled.get_kernel_source()
+
+
 def masked() -> Any:
     """A product's operand that the consumers compute in shared memory, beside one that boxes bring."""
 

@@ -125,15 +125,18 @@ def box_store(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
 
 
 def group_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
-    """wgmma with both operands in shared memory: columns, types of c, a and b, which of a and b have k outermost."""
+    """wgmma with both operands in shared memory: columns, types of c, a and b, which of a and b have k outermost. Products of bytes have k
+    along the rows of both and neither signs nor such flags."""
     n, c, a, b, trans_a, trans_b = int(match[1]), match[2], match[3], match[4], match[5], match[6]
-    count = n // 2
+    count, is_integer = n // 2, c == "s32"
+    kind, letter, depth = ("int", "r", 32) if is_integer else ("float", "f", 16)
+    flags = "" if is_integer else f", 1, 1, {trans_a}, {trans_b}"
     sums = ", ".join(f"%{i}" for i in range(count))
-    outs = ", ".join(f'"+f"(c[{i}])' for i in range(count))
+    outs = ", ".join(f'"+{letter}"(c[{i}])' for i in range(count))
     return (
-        f"{_D} void {match[0]}(float* c, unsigned long long a, unsigned long long b, int adds) {{\n"
-        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{count + 2}, 0; wgmma.mma_async.sync.aligned.m64n{n}k16.{c}.{a}.{b} '
-        f'{{{sums}}}, %{count}, %{count + 1}, p, 1, 1, {trans_a}, {trans_b}; }}"\n'
+        f"{_D} void {match[0]}({kind}* c, unsigned long long a, unsigned long long b, int adds) {{\n"
+        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{count + 2}, 0; wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{c}.{a}.{b} '
+        f'{{{sums}}}, %{count}, %{count + 1}, p{flags}; }}"\n'
         f'    : {outs} : "l"(a), "l"(b), "r"(adds));\n}}',
         (),
     )

@@ -129,24 +129,35 @@ MOST_COLUMNS: Final = 256
 """Of an asynchronous product."""
 
 
+_BYTES: Final = ("int8", "uint8")
+
+
 def group_forms_of(arch: Architecture) -> dict[str, ProductForm]:
     """The asynchronous products of warpgroups that an architecture has, by unit, each with the fewest columns."""
-    forms = [_group_form(t, "float32") for t in ("float16", "bfloat16")] if arch.has_group_products else []
+    if not arch.has_group_products:
+        return {}
+    forms = [_group_form(t, t, "float32") for t in ("float16", "bfloat16")]
+    forms += [_group_form(a, b, "int32") for a in _BYTES for b in _BYTES]
     return {form.name: form for form in forms}
 
 
-def _group_form(t: str, c: str) -> ProductForm:
-    """m64n8k16 of a warpgroup: each of its four warps holds 16 rows of a and c as it does in m16n8k16. The least of the shapes: others
-    have more columns, 8 by 8, each with the registers of this one (PTX ISA 8.8, 9.7.15.5.1)."""
+def _group_form(a: str, b: str, c: str) -> ProductForm:
+    """m64n8 of a warpgroup with 32 bytes of k: each of its four warps holds 16 rows of a and c as it does in the products of a warp. The
+    least of the shapes: others have more columns, 8 by 8, each with the registers of this one (PTX ISA 8.8, 9.7.15.5.1)."""
+    unit = 4 // as_dtype(a).bytes
+    k = 8 * unit
     lanes = (_digit("lane", 1, 4, 1, 2), _digit("lane", 4, 8, 0, 1))
-    b_lanes = (_digit("lane", 1, 4, 0, 2), _digit("lane", 4, 8, 1, 1))
+    a_lanes = (_digit("lane", 1, 4, 1, unit), _digit("lane", 4, 8, 0, 1))
+    b_lanes = (_digit("lane", 1, 4, 0, unit), _digit("lane", 4, 8, 1, 1))
     warps = _digit("warp", 1, 4, 0, 16)
-    pairs, halves = _digit("register", 1, 2, 1, 1), _digit("register", 2, 2, 0, 8)
+    a_registers = (_digit("register", 1, unit, 1, 1), _digit("register", unit, 2, 0, 8), _digit("register", 2 * unit, 2, 1, 4 * unit))
+    b_registers = (_digit("register", 1, unit, 0, 1), _digit("register", unit, 2, 0, 4 * unit))
+    c_registers = (_digit("register", 1, 2, 1, 1), _digit("register", 2, 2, 0, 8))
     return ProductForm(
-        name=f"wgmma.{_PTX[c]}.{_PTX[t]}.{_PTX[t]}", m=64, n=8, k=16, a=as_dtype(t), b=as_dtype(t), c=as_dtype(c),
-        a_layout=Distribution(shape=(64, 16), digits=(pairs, halves, _digit("register", 4, 2, 1, 8), *lanes, warps)),
-        b_layout=Distribution(shape=(16, 8), digits=(_digit("register", 1, 2, 0, 1), _digit("register", 2, 2, 0, 8), *b_lanes)),
-        c_layout=Distribution(shape=(64, 8), digits=(pairs, halves, *lanes, warps)),
+        name=f"wgmma.{_PTX[c]}.{_PTX[a]}.{_PTX[b]}", m=64, n=8, k=k, a=as_dtype(a), b=as_dtype(b), c=as_dtype(c),
+        a_layout=Distribution(shape=(64, k), digits=(*a_registers, *a_lanes, warps)),
+        b_layout=Distribution(shape=(k, 8), digits=(*b_registers, *b_lanes)),
+        c_layout=Distribution(shape=(64, 8), digits=(*c_registers, *lanes, warps)),
         accumulates_in=as_dtype(c), warps=4, is_asynchronous=True,
     )  # fmt: skip
 

@@ -26,6 +26,9 @@ from zellige.simt.warps import WarpTiling
 
 Span = Literal[32, 64, 128]
 SPANS: tuple[Span, ...] = (128, 64, 32)
+NARROW = 32
+"""Columns up to which products of bytes come in steps of 8, beyond in steps of 16."""
+
 ATOM_ROWS = 8
 """Rows after which a swizzle repeats."""
 
@@ -237,6 +240,8 @@ def _tiling(gemm: Gemm, form: ProductForm, warps: int) -> WarpTiling:
     _whole(gemm.c)
     if gemm.c.buffer.root.space != "fragment" or gemm.c.buffer.dtype != form.c or len(gemm.c.extents) != 2:
         raise NotLowered(f"{gemm.c.buffer.name} does not hold the sums of the product as they are")
+    if form.a.bytes == 1 and (gemm.transpose_a or not gemm.transpose_b):
+        raise NotLowered("operands of one byte are read along k only, and one of them has its rows along the result's")
     tiles = _column_tiles(n, gemm.b.buffer.dtype, is_k_inner=gemm.transpose_b)
     return WarpTiling(form=widened(form, n // tiles), rows=groups, columns=1, row_tiles=m // (form.m * groups), column_tiles=tiles)
 
@@ -247,7 +252,8 @@ def _column_tiles(n: int, dtype: DType, *, is_k_inner: bool) -> int:
     slab = next((s // size for s in SPANS if n * size % s == 0), n)
     for tiles in range(1, n // 8 + 1):
         width = n // tiles
-        if n % tiles == 0 and width <= 256 and width % 8 == 0 and (is_k_inner or tiles == 1 or width % slab == 0):
+        step = 8 if dtype.bytes > 1 or width <= NARROW else 16
+        if n % tiles == 0 and width <= 256 and width % step == 0 and (is_k_inner or tiles == 1 or width % slab == 0):
             return tiles
     raise NotLowered(f"{n} columns are no whole number of products")
 
