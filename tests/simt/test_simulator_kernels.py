@@ -204,3 +204,31 @@ def test_a_users_race_is_found_with_its_line() -> None:
     with pytest.raises(LaunchError, match="E652") as caught:
         zellige.compile(race, target=TARGET)(np.zeros(64, np.int32))
     assert Path(__file__).name in str(caught.value)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_odd_tensor_of_two_blocks_of_which_one_reads_pairs(first: int) -> None:
+    """A tensor at any element is reached by all blocks of a call alike, also where only one of them would like it aligned."""
+
+    @T.prim_func
+    def pairs(A: T.Tensor((64, 2), "int16"), B: T.Tensor((64, 2), "int16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((64, 2), "int16")
+            T.copy(A, tile)
+            for i, j in T.Parallel(64, 2):
+                tile[i, j] += 1
+            T.copy(tile, A)
+        with T.Kernel(1, threads=32):
+            B[A[3, 0], 0] = A[2, 1]
+
+    room = np.zeros(256, np.int16)
+    begin = -room.ctypes.data // 2 % 8 + first
+    values = room[begin : begin + 128].reshape(64, 2)
+    values[:] = np.arange(128).reshape(64, 2) % 50
+    results = []
+    for target, given in (("interp", values.copy()), (TARGET, values)):
+        out = np.zeros((64, 2), np.int16)
+        zellige.compile(pairs, target=target)(given, out)
+        results.append((given, out))
+    for want, found in zip(*results):
+        np.testing.assert_array_equal(found, want)

@@ -65,22 +65,18 @@ class SimulatedKernel:
         tensors = [p.buffer for p in self._kernel.params if isinstance(p, TensorParam)]
         addresses = dict(zip(tensors, pointers))
         memories: dict[Buffer, Any] = {}
-        moved: dict[int, tuple[Any, Any]] = {}
+        widths: dict[Buffer, int] = {}
         for function in self.module.functions:
-            alignments, widths = required(function), preferred(function)
+            alignments = required(function)
             for param in function.params:
                 if isinstance(param, Pointer):
                     address, tensor = addresses[param.tensor], param.tensor
                     require(tensor.name, str(tensor.dtype), alignments[tensor], address, tensor.dtype.bytes)
                     elements = max(0, evaluate_size(param.buffer.shape[0], numbers)) if address else 0
                     cells = memory_at(address, elements * param.buffer.dtype.bytes).cells
-                    memories[param.tensor] = cells
-                    if address % widths[tensor]:
-                        held, copy = moved.get(address, (cells[:0], cells))
-                        if len(held) < len(cells):
-                            copy = _aligned(cells)
-                            moved[address] = cells, copy
-                        memories[param.tensor] = copy
+                    memories[tensor] = max(cells, memories.get(tensor, cells), key=len)
+            widths = _wider(widths, preferred(function))
+        moved = _moved(memories, addresses, widths)
         simulate(self.module, memories, given)
         for cells, copy in moved.values():
             cells[:] = copy
@@ -94,6 +90,22 @@ class SimulatedKernel:
         raise catalogue.E440.error(
             self._kernel.span, target="simulated", what="machine code", known="the same target without the flag 'simulate' has it"
         )
+
+
+def _wider(left: dict[Buffer, int], right: dict[Buffer, int]) -> dict[Buffer, int]:
+    return left | {tensor: max(width, left.get(tensor, 1)) for tensor, width in right.items()}
+
+
+def _moved(memories: dict[Buffer, Any], addresses: dict[Buffer, int], widths: dict[Buffer, int]) -> dict[int, tuple[Any, Any]]:
+    """Puts aligned copies of the tensors that a function of the program reaches more widely than they are aligned into ``memories``, one
+    for all tensors at an address and for all functions; returns what to copy back by address."""
+    moved: dict[int, tuple[Any, Any]] = {}
+    odd = {addresses[tensor] for tensor in memories if addresses[tensor] % widths[tensor]}
+    for address in odd:
+        cells = max((memories[tensor] for tensor in memories if addresses[tensor] == address), key=len)
+        moved[address] = cells, _aligned(cells)
+    memories.update((tensor, moved[addresses[tensor]][1][: len(memories[tensor])]) for tensor in memories if addresses[tensor] in odd)
+    return moved
 
 
 def _aligned(cells: Any) -> Any:
