@@ -23,7 +23,7 @@ from zellige.ir.expr import Const
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.options import CompileOptions
-from zellige.plugin.contract import CompiledKernel
+from zellige.plugin.contract import CompiledKernel, StreamKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.runtime.arguments import Place, Signature
 from zellige.runtime.arrays import HOST
@@ -176,7 +176,10 @@ class JITKernel:
         variant = self._variant(None if first is None else first.device)
         bound = self.signature.bind(arguments, variant.place, self._workspaces())
         with driver.internal_errors(self.kernel, variant.target):
-            variant.compiled.launch(bound.pointers, bound.scalars, bound.sizes)
+            if bound.streams and isinstance(variant.compiled, StreamKernel):
+                variant.compiled.launch_among(bound.pointers, bound.scalars, bound.sizes, bound.streams)
+            else:
+                variant.compiled.launch(bound.pointers, bound.scalars, bound.sizes)
         quick = self._quick
         if quick is not None and quick.native is not None:
             quick.native.note_contexts()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import zellige as zl
 import zellige.language as T
 from zellige.cache import memo
 from zellige.diagnostics import LaunchError
@@ -348,3 +349,88 @@ def test_maps_made_by_machine_code_are_those_of_python(
         read(rank, ctypes.c_uint32, steps), tuple(number for _, number in made.arguments[8:]),
     )  # fmt: skip
     assert found == given[0]
+
+
+class Streams(Driver):
+    """A driver that writes down what is put into each stream, in order."""
+
+    CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[tuple[Any, ...]] = []
+        self.events: set[int] = set()
+        self.made = 0
+
+    def cuEventCreate(self, flags: int) -> Any:
+        assert flags == 2
+        self.made += 1
+        self.events.add(self.made)
+        return 0, self.made
+
+    def cuEventRecord(self, event: int, stream: int) -> Any:
+        self.log.append(("record", stream, event))
+        return (0,)
+
+    def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> Any:
+        self.log.append(("wait", stream, event))
+        return (0,)
+
+    def cuEventDestroy(self, event: int) -> Any:
+        self.events.remove(event)
+        return (0,)
+
+    def launch(self, handle: int, *rest: Any) -> int:
+        self.log.append(("launch", rest[7]))
+        return super().launch(handle, *rest)
+
+
+class DeviceArray:
+    """An array that only names itself by the device's array interface."""
+
+    def __init__(self, pointer: int, stream: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (pointer, False), "shape": (1000,), "typestr": "<f4", "strides": None, "stream": stream, "version": 3,
+        }  # fmt: skip
+
+
+@pytest.fixture
+def streams(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Streams:
+    made = Streams()
+    monkeypatch.setattr(device, "driver", lambda: made)
+    monkeypatch.setattr(device, "launcher", lambda: made.launch)
+    return made
+
+
+def called(first: Any, second: Any) -> None:
+    memo.clear()
+    zl.compile(scaled, target="cuda:sm_80")(DeviceArray(4096, first), DeviceArray(8192, second), 900)
+
+
+def test_streams_that_arrays_name_are_waited_for_and_wait(streams: Streams) -> None:
+    called(900, 901)
+    assert streams.log == [
+        ("record", 900, 1), ("wait", 4242, 1), ("record", 901, 2), ("wait", 4242, 2), ("launch", 4242),
+        ("record", 4242, 3), ("wait", 900, 3), ("record", 4242, 4), ("wait", 901, 4),
+    ]  # fmt: skip
+    assert not streams.events and not streams.waits
+
+
+def test_the_callers_own_stream_needs_no_event(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    called(4242, None)
+    assert streams.log == [("launch", 4242)]
+    monkeypatch.setattr(device, "current_stream", lambda index: 0)
+    streams.log.clear()
+    called(1, 1)  # the default stream by its other name
+    assert streams.log == [("launch", 0)]
+    streams.log.clear()
+    called(900, 900)
+    assert [entry[0] for entry in streams.log] == ["record", "wait", "launch", "record", "wait"]
+
+
+@pytest.mark.parametrize("stream", [0, -1, "s", True])
+def test_a_stream_that_is_none_is_refused(streams: Streams, stream: Any) -> None:
+    with pytest.raises(LaunchError) as raised:
+        called(stream, None)
+    assert raised.value.code == "E616" and "stream" in str(raised.value)
+    assert not streams.log

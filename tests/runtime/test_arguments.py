@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import zellige.language as T
 from zellige.diagnostics import LaunchError
 from zellige.dtypes import dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Expr, Load, Var, const
@@ -403,7 +404,7 @@ def test_memory_of_another_device() -> None:
 
     text = refusal(signature(tensor("A", (4,))), OnDevice())
     assert "E608" in text
-    assert "argument A: expected a tensor on cpu for the target cpu, got one on gadget:0" in text
+    assert "argument A: expected a tensor on cpu for the target cpu, got one on gadget" in text
 
 
 def test_result_of_a_type_that_the_framework_lacks() -> None:
@@ -444,3 +445,28 @@ def test_arguments_on_two_devices() -> None:
     apart = Arguments(given={}, views={0: on(0), 1: on(1)}, scalars={}, first=on(0))
     with pytest.raises(LaunchError, match="argument B: expected a tensor on gadget:0 for the target gadget, got one on gadget:1"):
         kernel.bind(apart, gadgets, {})
+
+
+def test_an_array_that_does_not_tell_its_device_is_not_on_another() -> None:
+    kernel = Signature(compiled_kernel_of_two())
+    arguments = kernel.read([np.ones(4, np.float32), np.ones(4, np.float32)], {})
+    place = Place(target="cpu", devices=("cpu",))
+    first, second = (view for view in arguments.views.values() if view is not None)
+
+    def bound(one: int, other: int) -> object:
+        views = dict(zip(arguments.views, (replace(first, device_index=one), replace(second, device_index=other))))
+        return kernel.bind(Arguments(given=arguments.given, views=views, scalars={}, first=views[0]), place, {})
+
+    assert bound(1, -1) and bound(-1, 1) and bound(1, 1)
+    with pytest.raises(LaunchError) as raised:
+        bound(0, 1)
+    assert raised.value.code == "E608"
+
+
+def compiled_kernel_of_two() -> Any:
+    @T.prim_func
+    def copied(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            T.copy(A, B)
+
+    return copied.kernel

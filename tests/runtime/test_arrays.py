@@ -180,8 +180,8 @@ def test_device_array_gets_a_device_name() -> None:
         __gadget_array_interface__ = {"data": (4096, False), "shape": (2, 3), "typestr": "<f4", "strides": None, "version": 3}
 
     view = seen(OnDevice())
-    assert (view.device, view.device_text, view.pointer, view.strides) == ("gadget", "gadget:0", 4096, (3, 1))
-    with pytest.raises(NoSuchArray, match="gadget:0"):
+    assert (view.device, view.device_text, view.pointer, view.strides) == ("gadget", "gadget", 4096, (3, 1))
+    with pytest.raises(NoSuchArray, match="gadget"):
         as_numpy(view)
 
 
@@ -254,7 +254,7 @@ def test_results_that_cannot_be_made() -> None:
     class OnDevice:
         __gadget_array_interface__ = {"data": (4096, False), "shape": (1,), "typestr": "<f4", "version": 3}
 
-    with pytest.raises(NoSuchArray, match="gadget:0"):
+    with pytest.raises(NoSuchArray, match="gadget"):
         allocate(dtype("float32"), (1,), seen(OnDevice()))
     with pytest.raises(NoSuchArray, match="int4 lies 2 to a byte"):
         allocate(dtype("int4"), (3,), None)

@@ -143,6 +143,26 @@ def unrecorded(api: Any) -> Iterator[None]:
         call(api.cuThreadExchangeStreamCaptureMode(before))
 
 
+LEGACY_STREAM: Final = 1
+"""``CU_STREAM_LEGACY``: the default stream, which 0 stands for as well."""
+
+
+def is_same_stream(one: int, other: int) -> bool:
+    """Whether two handles stand for one stream."""
+    return one == other or {one, other} == {0, LEGACY_STREAM}
+
+
+def follow(api: Any, stream: int, other: int) -> None:
+    """Have what is put into ``stream`` from now on wait for all that is in ``other`` now; nobody waits here (CUDA Driver API, "Stream
+    Management", cuStreamWaitEvent)."""
+    event = call(api.cuEventCreate(api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+    try:
+        call(api.cuEventRecord(event, other))
+        call(api.cuStreamWaitEvent(stream, event, 0))
+    finally:
+        call(api.cuEventDestroy(event))
+
+
 def is_recorded(api: Any, stream: int) -> bool:
     """Whether what is put into the stream is recorded in a graph, and not run."""
     return int(call(api.cuStreamIsCapturing(stream))) != 0

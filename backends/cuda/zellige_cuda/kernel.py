@@ -211,6 +211,20 @@ class CudaKernel:
         if loaded.records is not None:
             loaded.records.report(stream)
 
+    def launch_among(
+        self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], streams: Sequence[int]
+    ) -> None:
+        """The same, ordered with other streams by events."""
+        api = device.required()
+        with device.entered(api, pointers):
+            own = device.current_stream(int(device.call(api.cuCtxGetDevice())))
+            others = [stream for stream in streams if not device.is_same_stream(stream, own)]
+            for other in others:
+                device.follow(api, own, other)
+            self.launch(pointers, scalars, sizes)
+            for other in others:
+                device.follow(api, other, own)
+
     def launch_packed(self, words: bytes) -> None:
         """The same with the arguments of :mod:`zellige.plugin.contract`: they are handed to the driver where they lie."""
         if not self._is_plain:

@@ -101,6 +101,7 @@ __all__ = [
     "Space",
     "SpaceRole",
     "StagePass",
+    "StreamKernel",
     "Synchronisation",
     "Tool",
     "Unavailable",
@@ -280,6 +281,19 @@ class PackedKernel(Protocol):
     def launch_packed(self, words: bytes) -> None:
         """As ``launch``, with the arguments in 64-bit words: pointers, scalars (integers, or the bits of a double), sizes; then the address
         of what follows them, a zero, and 31 zero words, which are the backend's to use in this call."""
+        ...
+
+
+@runtime_checkable
+class StreamKernel(Protocol):
+    """What a compiled kernel of a device with streams may have beside :class:`CompiledKernel`. Core uses it where arguments name
+    streams."""
+
+    def launch_among(
+        self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], streams: Sequence[int]
+    ) -> None:
+        """As ``launch``, after all that is in ``streams`` now and before all that is put there later. They are handles of the driver, 0 for
+        the device's default stream."""
         ...
 
 

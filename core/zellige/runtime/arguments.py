@@ -86,6 +86,8 @@ class Bound:
     sizes: list[int]
     results: tuple[Any, ...]
     alive: tuple[object, ...]
+    streams: tuple[int, ...] = ()
+    """Streams that arguments named as those on which they are ready, each once."""
 
     def returned(self) -> Any:
         """What the call returns: nothing, the one result, or a list of them."""
@@ -180,6 +182,7 @@ class Signature:
             sizes=[values[var] for var in self._system.variables],
             results=tuple(made[i] if i in made else arguments.given[i] for i in self.kernel.results),
             alive=tuple(alive),
+            streams=tuple(dict.fromkeys(v.stream for v in arguments.views.values() if v is not None and v.stream is not None)),
         )
 
     def shape_of(self, index: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -243,7 +246,7 @@ class Signature:
             raise catalogue.E607.error(name=tensor.name, expected=tensor.text, given=str(view), hint=_packing_hint(tensor))
         if view.device not in place.devices:
             raise catalogue.E608.error(name=tensor.name, expected=place.text, target=place.target, given=view.device_text)
-        if first is not None and view.device_index != first.device_index:
+        if first is not None and view.device_index != first.device_index and min(view.device_index, first.device_index) >= 0:
             raise catalogue.E608.error(name=tensor.name, expected=first.device_text, target=place.target, given=view.device_text)
         if tensor.is_written and not view.is_writable:
             raise catalogue.E611.error(name=tensor.name, kernel=self.kernel.name)

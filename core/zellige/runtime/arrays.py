@@ -46,7 +46,9 @@ class ArrayView:
 
     ``shape`` and ``strides`` count cells: a cell is one element, or ``packing`` elements where the framework's type packs several
     (torch's ``float4_e2m1fn_x2``). ``device`` is the framework's device name (``"cpu"`` is ordinary memory) or, for DLPack, the number of
-    the device type; ``device_index`` counts devices of one name. ``owner`` keeps the memory alive.
+    the device type; ``device_index`` counts devices of one name, -1 where the array does not tell. ``owner`` keeps the memory alive.
+    ``stream`` is the handle of the stream on which the array is ready, 0 for the device's default one; None where that is the stream which
+    its framework has current, or there are no streams.
     """
 
     pointer: int
@@ -59,6 +61,7 @@ class ArrayView:
     framework: Framework
     owner: object
     packing: int = 1
+    stream: int | None = None
 
     @property
     def cells(self) -> int:
@@ -72,7 +75,7 @@ class ArrayView:
     def device_text(self) -> str:
         """The device in words."""
         name = self.device if isinstance(self.device, str) else f"DLPack device type {self.device}"
-        return name if name == HOST else f"{name}:{self.device_index}"
+        return name if name == HOST or self.device_index < 0 else f"{name}:{self.device_index}"
 
     def __str__(self) -> str:
         packed = f" packed by {self.packing}" if self.packing > 1 else ""
@@ -97,7 +100,7 @@ def view_of(value: object) -> ArrayView | None:
         except (TypeError, ValueError) as error:
             raise UnusableArray(f"its __array_interface__ cannot be read: {error}") from error
         return _numpy_view(array, value, framework="other")
-    for name in dir(type(value)):
+    for name in (*dir(type(value)), *getattr(value, "__dict__", ())):
         match = _DEVICE_INTERFACE.fullmatch(name)
         if match:
             return _device_view(value, name, match[1])
@@ -199,6 +202,7 @@ def _dlpack_view(value: Any) -> ArrayView:
         framework="other",
         owner=(given.capsule, value),
         packing=given.lanes,
+        stream=None if given.device_type == dlpack.HOST_TYPE else 0,  # asked without a stream, it is ready on the default one
     )
 
 
@@ -209,18 +213,22 @@ def _device_view(value: Any, attribute: str, device: str) -> ArrayView:
         shape = tuple(interface["shape"])
         element = np.dtype(interface["typestr"])
         byte_strides = interface.get("strides") or _row_major(shape, element.itemsize)
+        stream = interface.get("stream")
     except (KeyError, TypeError, ValueError) as error:
         raise UnusableArray(f"its {attribute} cannot be read: {error}") from error
+    if stream is not None and (not isinstance(stream, int) or isinstance(stream, bool) or stream <= 0):
+        raise UnusableArray(f"its {attribute} names the stream {stream!r}, and a stream is a positive number or None")
     return ArrayView(
         pointer=pointer,
         shape=shape,
         strides=_strides_in_cells(tuple(byte_strides), shape, element.itemsize),
         dtype=_element_type(element),
         device=device,
-        device_index=0,
+        device_index=-1,
         is_writable=not is_read_only,
         framework="other",
         owner=value,
+        stream=stream,
     )
 
 
