@@ -6,7 +6,7 @@ from zellige.dtypes import dtype
 from zellige.ir import stmt as s
 from zellige.ir.expr import BOOL, INT32, Binary, Buffer, Const, Expr, Load, Region, Unary, Var
 from zellige.ir.parser import parse_kernel
-from zellige.ir.traverse import buffers_in, children, loads_in, rewrite, same_structure, substitute, walk
+from zellige.ir.traverse import buffers_in, children, loads_in, operands_first, rewrite, same_structure, substitute, walk
 
 F32 = dtype("float32")
 
@@ -137,3 +137,13 @@ def test_a_view_knows_the_buffer_that_owns_its_storage() -> None:
     view = Buffer(name="view", dtype=INT32, shape=(number(4),), alias=Buffer(name="between", dtype=F32, shape=(number(4),), alias=root))
     assert view.root is root
     assert root.root is root
+
+
+def test_operands_come_first_and_a_shared_one_once() -> None:
+    x = Const(value=3, dtype=INT32)
+    value = doubled(x, 2000)
+    found = operands_first(value)
+    assert len(found) == 2001
+    assert found[0] is x
+    assert found[-1] is value
+    assert all(after.left is before for before, after in zip(found, found[1:]))  # type: ignore[attr-defined]

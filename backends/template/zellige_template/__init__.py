@@ -6,7 +6,7 @@ It emits programs in an instruction set of its own (:mod:`zellige_template.instr
 - ``backend``: who the backend is and what its device can do;
 - ``lower`` and ``expressions``: a planned kernel as the vendor's own language or instructions;
 - ``instructions``: the vendor's assembler or compiler;
-- ``machine`` and ``arithmetic``: the device and its driver.
+- ``machine``: the device and its driver.
 """
 
 from zellige_template.backend import backend

@@ -8,26 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import zellige.plugin.contract as contract
 from zellige.dtypes import all_dtypes
-from zellige.plugin.contract import (
-    API,
-    Binary,
-    Capabilities,
-    CompileContext,
-    CopyPath,
-    Device,
-    Emitted,
-    Engine,
-    Insert,
-    Manifest,
-    MatmulUnit,
-    PassChange,
-    PassStage,
-    RegisterFile,
-    Runtime,
-    Space,
-    Synchronisation,
-)
 from zellige.plugin.hooks import hookimpl
 from zellige_template.expressions import has_storage
 from zellige_template.instructions import LOCAL_BYTES, PRODUCT, PRODUCT_TYPES, assemble
@@ -35,7 +17,6 @@ from zellige_template.instructions import LOCAL_BYTES, PRODUCT, PRODUCT_TYPES, a
 if TYPE_CHECKING:
     from zellige.ir.stmt import Kernel
     from zellige.plan.nodes import PlannedKernel
-    from zellige.plugin.contract import CompiledKernel
     from zellige.target import Target
 
 NAME: Final = "template"
@@ -45,11 +26,11 @@ NAME: Final = "template"
 class TemplateBackend:
     """What the registry sees."""
 
-    API = API
+    API = contract.API
 
     @hookimpl
-    def manifest(self) -> Manifest:
-        return Manifest(
+    def manifest(self) -> contract.Manifest:
+        return contract.Manifest(
             name=NAME,
             vendor="zellige",
             version="0.1",
@@ -62,64 +43,64 @@ class TemplateBackend:
         )
 
     @hookimpl
-    def probe(self) -> tuple[Device, ...]:
-        return (Device(name="the machine of the template", index=0, target=NAME),)
+    def probe(self) -> tuple[contract.Device, ...]:
+        return (contract.Device(name="the machine of the template", index=0, target=NAME),)
 
     @hookimpl
-    def describe(self, target: Target) -> Capabilities:
+    def describe(self, target: Target) -> contract.Capabilities:
         m, n, k = PRODUCT
         stored = tuple(t.name for t in all_dtypes() if has_storage(t))
-        return Capabilities(
+        return contract.Capabilities(
             target=str(target),
             threads=1,
             vector_bytes=64,
             spaces=(
-                Space(name="global", role="global", alignment=8),
-                Space(name="local", role="local", bytes=LOCAL_BYTES, alignment=64),
+                contract.Space(name="global", role="global", alignment=8),
+                contract.Space(name="local", role="local", bytes=LOCAL_BYTES, alignment=64),
             ),
             dtypes=stored,
             compute_dtypes=stored,
             matmul=tuple(
-                MatmulUnit(name=f"product.{a}.{c}", engine="vector", a=a, b=a, c=c, m=m, n=n, k=k) for a, c in PRODUCT_TYPES
+                contract.MatmulUnit(name=f"product.{a}.{c}", engine="vector", a=a, b=a, c=c, m=m, n=n, k=k) for a, c in PRODUCT_TYPES
             ),
-            engines=(Engine(name="vector", kind="vector"), Engine(name="dma", kind="copy", is_asynchronous=True)),
+            engines=(contract.Engine(name="vector", kind="vector"), contract.Engine(name="dma", kind="copy", is_asynchronous=True)),
             copies=(
-                CopyPath(
+                contract.CopyPath(
                     source="global", destination="local", mechanism="dma", engine="dma", is_asynchronous=True,
                     fills_out_of_bounds=True, casts=False,
                 ),
-                CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),
+                contract.CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),
             ),
-            synchronisation=(Synchronisation(mechanism="counted wait", scope="token"),),
-            registers=RegisterFile(vectors=32, vector_bytes=64),
+            synchronisation=(contract.Synchronisation(mechanism="counted wait", scope="token"),),
+            registers=contract.RegisterFile(vectors=32, vector_bytes=64),
         )  # fmt: skip
 
     @hookimpl
-    def passes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
+    def passes(self, stage: contract.PassStage, ctx: contract.CompileContext) -> tuple[contract.PassChange, ...]:
         from zellige.passes.expand_vectors import ExpandVectors
 
-        return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # the machine has no vector types
+        return (contract.Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # the machine has no vector types
 
     @hookimpl
-    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+    def emit(self, planned: PlannedKernel, ctx: contract.CompileContext) -> contract.Emitted:
         from zellige_template.lower import lower
 
         text, spans = lower(planned, str(ctx.target))
-        return Emitted(text=text, format=f"{NAME} instructions", spans=spans)
+        return contract.Emitted(text=text, format=f"{NAME} instructions", spans=spans)
 
     @hookimpl
-    def compile(self, emitted: Emitted, ctx: CompileContext) -> Binary:
-        return Binary(data=assemble(emitted.text), format=f"{NAME} program")
+    def compile(self, emitted: contract.Emitted, ctx: contract.CompileContext) -> contract.Binary:
+        return contract.Binary(data=assemble(emitted.text), format=f"{NAME} program")
 
     @hookimpl
-    def runtime(self, ctx: CompileContext) -> Runtime:
+    def runtime(self, ctx: contract.CompileContext) -> contract.Runtime:
         return TemplateRuntime()
 
 
 class TemplateRuntime:
     """Loads programs onto the machine. A vendor's loads modules through the driver."""
 
-    def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel:
+    def load(self, binary: contract.Binary, kernel: Kernel, source: contract.Emitted) -> contract.CompiledKernel:
         from zellige_template.machine import LoadedProgram
 
         return LoadedProgram(binary.data, source)

@@ -3,8 +3,8 @@
 In: the text of a program. Out: the bytes that the machine loads. A vendor replaces the assembler by a call of the vendor's own.
 
 A program has one instruction a line, ``opcode.suffix operand ...``; what follows " ; " is a comment. ``%x`` is a register, ``@x`` a tile of
-memory, ``1:int32`` a constant; ``@x:acquired`` and ``@x:got0`` name slots of a channel. A register holds one value, within ``map`` one a
-point. Instructions in BLOCKS reach to their ``end``. :mod:`zellige_template.machine` lists the operands of each, a method an instruction.
+memory, ``1:int32`` a constant. A register holds one value, within ``map`` one a point. Instructions in BLOCKS reach to their ``end``.
+:mod:`zellige_template.machine` lists the operands of each, a method an instruction.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LOCAL_BYTES: Final = 4 << 20
 
 BLOCKS: Final = frozenset(("launch", "map", "loop", "if"))
 OPCODES: Final = BLOCKS | {
-    "input", "tensor", "alloc", "view", "safe", "channel", "step", "mov", "set", "op", "select", "cvt", "bits", "load", "store", "atomic",
-    "dma", "queue", "wait", "product", "check", "same", "print", "else", "end", "break", "continue", "return",
+    "input", "tensor", "alloc", "view", "safe", "mov", "set", "op", "select", "cvt", "bits", "load", "store", "atomic",
+    "dma", "wait", "product", "check", "same", "print", "else", "end", "break", "continue", "return",
 }  # fmt: skip
 
 

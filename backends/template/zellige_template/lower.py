@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from zellige.diagnostics import Span
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir import stmt as ir
-from zellige.ir.expr import Buffer, Load, Region, Var, constant_value
+from zellige.ir.expr import Region, Var
 from zellige.ir.lanes import has_lane_code
 from zellige.ir.sizes import size_vars
-from zellige.ir.traverse import buffers_in, walk
+from zellige.ir.traverse import walk
 from zellige.passes import tile_operations as tiles
 from zellige.passes.tile_blocks import as_maps, gemm_in_blocks, map_as_loops, private_changes
 from zellige.plan import nodes as plan
+from zellige.plan.single_stream import single_stream
 from zellige_template.expressions import Writer
 from zellige_template.instructions import PRODUCT
 
 _BITWISE = {"and": "bitand", "or": "bitor", "xor": "bitxor"}
-_COUNTS = {plan.Acquire: "acquired", plan.Put: "put", plan.Get: "got", plan.Release: "released"}
 
 
 def lower(planned: plan.PlannedKernel, target: str) -> tuple[str, tuple[Span | None, ...]]:
@@ -48,57 +48,39 @@ class _Launch:
     """One launch: what the plan says of its operations and buffers, and the writer."""
 
     def __init__(self, write: Writer, planned: plan.PlannedLaunch) -> None:
-        self.write, self.planned = write, planned
-        self.choices = {id(choice.operation): choice for choice in planned.choices}
+        if has_lane_code(planned.launch) or len(planned.roles) != 1:  # `describe` says that the machine has neither
+            raise write.refuse("lanes or roles of a block", planned.launch.span)
+        self.write, (self.planned, self.slots) = write, single_stream(planned)
+        self.choices = {id(choice.operation): choice for choice in self.planned.choices}
         self.placements = {placement.buffer.root: placement for placement in planned.placements}
         self.units: dict[int, str] = {}  # of blocks of products
-        self.hoisted: set[Buffer] = set()
         self.in_map = False
 
     def lower(self) -> None:
         launch, write = self.planned.launch, self.write
-        if has_lane_code(launch) or len(self.planned.roles) != 1:  # `describe` says that the machine has neither
-            raise write.refuse("lanes or roles of a block", launch.span)
         grid = [x for var, extent in zip(launch.grid_vars, write.values(launch.grid)) for x in (write.register(var), var.dtype, extent)]
-        write.open("launch", *grid)
-        for safe in launch.safe_values:
-            write.line("safe", write.tile(safe.buffer), write.value(safe.value))
-        for channel in self.planned.channels:
-            write.channels.update((buffer.root, channel) for buffer in channel.buffers)
-            write.line("channel", channel.name, channel.depth, *(write.tile(buffer.root) for buffer in channel.buffers))
-        self.hoisted = {b for b in buffers_in(launch) if b.alias and all(constant_value(extent) is not None for extent in b.shape)}
-        self._views([b for b in buffers_in(launch) if b in self.hoisted])
-        self.body(self.planned.roles[0].body)
-        write.close()
-        write.channels.clear()
-
-    def _views(self, buffers: Sequence[Buffer]) -> None:
-        """Declare the buffers that are another shape or type over the storage of one."""
-        for b in buffers:
-            if b.alias is not None:
-                self.write.line("view", self.write.tile(b), self.write.tile(b.root), b.dtype, *self.write.values(b.shape))
+        with write.block("launch", *grid):
+            for safe in launch.safe_values:
+                write.line("safe", write.tile(safe.buffer), write.value(safe.value))
+            self.body(self.planned.roles[0].body)
 
     def body(self, body: Sequence[ir.Stmt | plan.PlanStmt]) -> None:
         for statement in body:
-            parts = walk(statement, bodies=False)
-            named = [n.buffer for n in parts if isinstance(n, (Region, Load, ir.Store, ir.Atomic, ir.ReducerUpdate))]
-            self._views([buffer for buffer in dict.fromkeys(named) if buffer not in self.hoisted])
+            named = [getattr(node, "buffer", None) for node in walk(statement, bodies=False)]
+            for b in dict.fromkeys(named):
+                if b is not None and b.alias is not None:  # another shape or type over the storage of a tile, or one of its slots
+                    slot = self.write.value(self.slots[b]) if b in self.slots else "-"
+                    self.write.line("view", self.write.tile(b), self.write.tile(b.root), b.dtype, slot, *self.write.values(b.shape))
             self.statement(statement)
 
     def statement(self, statement: ir.Stmt | plan.PlanStmt) -> None:
         """Append the instructions of a statement."""
         write = self.write
         match statement:
-            case plan.Acquire() | plan.Put() | plan.Get() | plan.Release():
-                write.line(f"step.{_COUNTS[type(statement)]}", statement.channel.name)
             case plan.Wait():
                 write.line("wait", statement.token.name, statement.leave_in_flight)
             case plan.Issue(operation=ir.Copy() as copy):
-                self._transfer(copy, "queue", statement.token.name)
-            case plan.Slotted():
-                before, write.lags = write.lags, {**write.lags, **dict(statement.lags)}
-                self.body((statement.operation,))
-                write.lags = before
+                self._transfer(copy, statement.token.name)
             case ir.Alloc():
                 place = self.placements.get(statement.buffer)  # none: a point's own, or of a size that only the run knows
                 where = ("own", 0, 0, 1) if place is None or self.in_map else (place.space, place.offset, place.bytes, place.slots)
@@ -108,16 +90,16 @@ class _Launch:
                 write.line("mov" if isinstance(statement, ir.Bind) else "set", write.register(statement.var), value)
             case ir.Store():
                 value = write.value(statement.value)
-                write.line("store", value, write.access(statement.buffer), *write.values(statement.indices))
+                write.line("store", value, write.tile(statement.buffer), *write.values(statement.indices))
             case ir.Atomic():
                 value = "-" if statement.value is None else write.value(statement.value)
                 result = "-" if statement.result is None else write.register(statement.result)
                 op = _BITWISE.get(statement.op, statement.op)
-                write.line(f"atomic.{op}", result, value, write.access(statement.buffer), *write.values(statement.indices))
+                write.line(f"atomic.{op}", result, value, write.tile(statement.buffer), *write.values(statement.indices))
             case ir.ReducerUpdate():
                 value = write.value(tiles.converted(tiles.contribution(statement.op, statement.value), statement.buffer.dtype))
                 op = tiles.COMBINE[statement.op]
-                write.line(f"atomic.{op}", "-", value, write.access(statement.buffer), *write.values(statement.indices))
+                write.line(f"atomic.{op}", "-", value, write.tile(statement.buffer), *write.values(statement.indices))
             case ir.Assume() | ir.ReducerFinalize():
                 pass
             case ir.Print(value=value):
@@ -140,32 +122,25 @@ class _Launch:
                 self.body(loops)
             case ir.Map():
                 axes = [x for v, e in zip(statement.axes, write.values(statement.extents)) for x in (write.register(v), v.dtype, e)]
-                own = [write.register(one) if isinstance(one, Var) else write.access(one) for one in private_changes(statement)]
-                write.open("map", len(statement.axes), *axes, *own)
-                self.in_map = True
-                self.body(statement.body)
-                self.in_map = False
-                write.close()
+                own = [write.register(one) if isinstance(one, Var) else write.tile(one) for one in private_changes(statement)]
+                with write.block("map", len(statement.axes), *axes, *own):
+                    self.in_map = True
+                    self.body(statement.body)
+                    self.in_map = False
             case ir.For():
                 bounds = write.values((statement.start, statement.stop, statement.step))
-                write.open("loop", write.register(statement.var), statement.var.dtype, *bounds)
-                self.body(statement.body)
-                write.close()
+                with write.block("loop", write.register(statement.var), statement.var.dtype, *bounds):
+                    self.body(statement.body)
             case ir.While():
-                write.open("loop")
-                write.open("if", write.value(statement.condition))
-                write.close("else")
-                write.line("break")
-                write.close()
-                self.body(statement.body)
-                write.close()
+                with write.block("loop"):
+                    self.statement(ir.If(condition=statement.condition, then=(), otherwise=(ir.Break(),)))
+                    self.body(statement.body)
             case ir.If():
-                write.open("if", write.value(statement.condition))
-                self.body(statement.then)
-                if statement.otherwise:
-                    write.close("else")
-                    self.body(statement.otherwise)
-                write.close()
+                with write.block("if", write.value(statement.condition)):
+                    self.body(statement.then)
+                    if statement.otherwise:
+                        write.line("else")
+                        self.body(statement.otherwise)
             case ir.Break() | ir.Continue() | ir.Return():
                 write.line(type(statement).__name__.lower())
 
@@ -177,7 +152,8 @@ class _Launch:
                 self._product(statement, self.units[id(statement)])
                 return
             case ir.Copy() if choice is not None and choice.executor == "dma":
-                self._transfer(statement, "dma")
+                self._transfer(statement, "at_once")
+                self.write.line("wait", "at_once", 0)
                 return
             case ir.Gemm() if choice is not None and choice.unit:
                 body, block = gemm_in_blocks(statement, PRODUCT, as_dtype(choice.unit.split(".")[2]))
@@ -194,19 +170,17 @@ class _Launch:
         self.body(maps)
 
     def _box(self, region: Region) -> list[str]:
-        return [self.write.access(region.buffer), *self.write.values(region.offsets), *self.write.values(region.extents)]
+        return [self.write.tile(region.buffer), *self.write.values(region.offsets), *self.write.values(region.extents)]
 
-    def _transfer(self, copy: ir.Copy, *opcode: str) -> None:
-        """A copy by the engine beside the processor: at once (``dma``), or in a queue (``queue`` and its name)."""
+    def _transfer(self, copy: ir.Copy, queue: str) -> None:
+        """A copy by the engine beside the processor, which stands in a queue until it is waited for."""
         note = f"{copy.src.buffer.name} to {copy.dst.buffer.name}"
-        self.write.line(*opcode, self.write.site(copy.span), *self._box(copy.src), *self._box(copy.dst), note=note)
+        self.write.line("dma", queue, self.write.site(copy.span), *self._box(copy.src), *self._box(copy.dst), note=note)
 
     def _product(self, gemm: ir.Gemm, unit: str) -> None:
-        """One block by the product instruction: m, n and k, then a, b and c with offsets."""
-        write, flags = self.write, "".join("t" if is_transposed else "n" for is_transposed in (gemm.transpose_a, gemm.transpose_b))
-        extents = (*gemm.c.extents[-2:], gemm.a.extents[-2 if gemm.transpose_a else -1])
-        sides = [x for side in (gemm.a, gemm.b, gemm.c) for x in (write.access(side.buffer), *write.values(side.offsets))]
-        write.line(f"{unit}.{flags}", *write.values(extents), *sides)
+        """One block by the product instruction."""
+        flags = "".join("t" if is_transposed else "n" for is_transposed in (gemm.transpose_a, gemm.transpose_b))
+        self.write.line(f"{unit}.{flags}", *self._box(gemm.a), *self._box(gemm.b), *self._box(gemm.c))
 
 
 def _quoted(message: str) -> str:

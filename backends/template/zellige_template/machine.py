@@ -8,11 +8,10 @@ A vendor replaces all of this by the device; :class:`LoadedProgram` becomes the 
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -21,10 +20,11 @@ import numpy as np
 
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
+from zellige.elements.conversion import Array, cast, reinterpret, stored
+from zellige.elements.operations import change_in_turn, constant, operate
 from zellige.plugin.contract import Emitted
+from zellige.runtime.arrays import bytes_at, row_major
 from zellige.runtime.printing import print_line
-from zellige_template import arithmetic
-from zellige_template.arithmetic import Array
 from zellige_template.instructions import LOCAL_BYTES, PRODUCT, Instruction, decode
 
 
@@ -49,15 +49,13 @@ class LoadedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Elements in rows of bytes: a row a slot of a channel or a point of a map, ``row`` the one in use (an array: one a point). A view
-    has no bytes and names the tile whose storage it is over (``root``)."""
+    """Elements in rows of bytes: a row a slot or a point of a map, ``row`` the one in use (an array: one a point)."""
 
     cells: Array
     row: int | Array
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    root: str = ""
 
     def view(self) -> Array:
         """The elements: rows by places."""
@@ -76,8 +74,7 @@ class Tile:
         place, inside = self.address(indices)
         if not inside.any():
             return np.broadcast_to(outside, np.broadcast_shapes(place.shape, np.shape(self.row)))
-        values = self.view()[self.row, place]
-        values = values != 0 if self.dtype.is_bool else values
+        values = stored(self.view()[self.row, place], self.dtype)
         return values if inside.all() else np.where(inside, values, outside)
 
     def write(self, indices: Sequence[Array], values: Array) -> None:
@@ -111,20 +108,7 @@ class Frame:
 @lru_cache(maxsize=4096)
 def _constant(operand: str) -> Array:
     text, _, name = operand.rpartition(":")
-    value, dtype = json.loads(text), as_dtype(name)
-    if dtype.is_integer:
-        return np.array(int(value) & 0xFFFF_FFFF_FFFF_FFFF, np.uint64).astype(dtype.numpy)
-    return arithmetic.convert(np.array(float(value)), as_dtype("float64"), dtype)
-
-
-def _dense(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-
-
-def _sides(operands: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
-    """The tiles among operands, each with what follows it."""
-    first = [place for place, operand in enumerate(operands) if operand.startswith("@")]
-    return [(operands[begin], operands[begin + 1 : end]) for begin, end in zip(first, (*first[1:], len(operands)))]
+    return constant(json.loads(text), as_dtype(name))
 
 
 class _Processor:
@@ -134,7 +118,6 @@ class _Processor:
         self._pointers, self._numbers, self._source = pointers, numbers, source
         self._local = np.full(LOCAL_BYTES, 0xA5, np.uint8)
         self._safe: dict[str, Array] = {}
-        self._channels: dict[str, dict[str, int]] = {}
         self._queues: dict[str, list[Callable[[], None]]] = {}
 
     def run(self, body: Sequence[Instruction], frame: Frame) -> None:
@@ -144,20 +127,9 @@ class _Processor:
                 return
             getattr(self, f"op_{instruction.opcode}")(frame, instruction, *instruction.operands)
 
-    def _tile(self, frame: Frame, operand: str) -> tuple[Tile, Array]:
-        """The tile of an operand, on the storage and in the row that it means, and what lies outside of it."""
-        name, _, slot = operand.partition(":")
-        tile = frame.tiles[name]
-        base = frame.tiles[tile.root] if tile.root else tile
-        row = base.row
-        if slot:
-            counts = self._channels[tile.root or name]
-            number = counts["acquired"] - 1 if slot == "acquired" else counts["got"] - 1 - int(slot[3:])
-            oldest = counts["put" if slot == "acquired" else "released"]
-            if number < oldest:
-                raise InternalError(f"the program touches {operand}, a slot that it does not hold")
-            row = number % counts["depth"]
-        return replace(tile, cells=base.cells, row=row, root=""), self._safe.get(name, np.zeros((), tile.dtype.numpy))
+    def _tile(self, frame: Frame, name: str) -> tuple[Tile, Array]:
+        """A tile, and what lies outside of it."""
+        return frame.tiles[name], self._safe.get(name, np.zeros((), frame.tiles[name].dtype.numpy))
 
     # -- arguments, memory ------------------------------------------------------------------------------------------------
 
@@ -166,10 +138,9 @@ class _Processor:
 
     def op_tensor(self, frame: Frame, it: Instruction, name: str, dtype: str, index: str, rank: str, *sizes: str) -> None:
         numbers, held = tuple(frame.integers(sizes)), as_dtype(dtype)
-        shape, strides = numbers[: int(rank)], numbers[int(rank) :] or _dense(numbers)
+        shape, strides = numbers[: int(rank)], numbers[int(rank) :] or row_major(numbers)
         span = 0 if 0 in shape else 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides))
-        size, pointer = span * held.itemsize, self._pointers[int(index)]
-        cells = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pointer)) if size and pointer else np.empty(0, np.uint8)
+        cells = bytes_at(self._pointers[int(index)], span * held.itemsize)
         frame.tiles[name] = Tile(cells.reshape(1, -1), 0, held, shape, strides)
 
     def op_alloc(self, frame: Frame, it: Instruction, name: str, dtype: str, space: str, *where: str) -> None:
@@ -182,11 +153,13 @@ class _Processor:
         else:
             cells = np.full((frame.count, -(-math.prod(shape) * as_dtype(dtype).itemsize // 8) * 8), 0xA5, np.uint8)
             row = np.arange(frame.count) if frame.count > 1 else 0
-        frame.tiles[name] = Tile(cells, row, as_dtype(dtype), shape, _dense(shape))
+        frame.tiles[name] = Tile(cells, row, as_dtype(dtype), shape, row_major(shape))
 
-    def op_view(self, frame: Frame, it: Instruction, name: str, root: str, dtype: str, *extents: str) -> None:
-        shape = tuple(frame.integers(extents))
-        frame.tiles[name] = Tile(np.empty((1, 0), np.uint8), 0, as_dtype(dtype), shape, _dense(shape), root)
+    def op_view(self, frame: Frame, it: Instruction, name: str, root: str, dtype: str, slot: str, *extents: str) -> None:
+        """The storage of ``root`` in another shape or type, or one of its slots."""
+        under, shape = frame.tiles[root], tuple(frame.integers(extents))
+        row = under.row if slot == "-" else int(frame[slot])
+        frame.tiles[name] = Tile(under.cells, row, as_dtype(dtype), shape, row_major(shape))
 
     def op_safe(self, frame: Frame, it: Instruction, name: str, value: str) -> None:
         self._safe[name] = frame[value]
@@ -208,7 +181,7 @@ class _Processor:
         if not result:
             tile.view()[places] = values
             return
-        found = arithmetic.atomic(it.suffixes[0], tile.view(), places, values, tile.dtype, is_asked=result != "-")
+        found = change_in_turn(it.suffixes[0], tile.view(), places, values, tile.dtype)
         if result != "-":
             before = np.zeros(frame.count, tile.dtype.numpy)
             before[chosen] = found
@@ -216,62 +189,36 @@ class _Processor:
 
     # -- the copy engine, channels, products ------------------------------------------------------------------------------
 
-    def _box(self, frame: Frame, operand: str, offsets: Sequence[int], extents: Sequence[int]) -> tuple[Tile, Array, Sequence[Array]]:
-        return *self._tile(frame, operand), np.ix_(*(offset + np.arange(extent) for offset, extent in zip(offsets, extents)))
+    def _boxes(self, frame: Frame, operands: Sequence[str]) -> Iterator[tuple[Tile, Array, Sequence[Array], list[int]]]:
+        """Each tile among the operands, with offsets and extents behind it: what lies outside of it, the box's indices, its extents."""
+        first = [place for place, operand in enumerate(operands) if operand.startswith("@")]
+        for begin, end in zip(first, (*first[1:], len(operands))):
+            numbers = frame.integers(operands[begin + 1 : end])
+            offsets, extents = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+            indices = np.ix_(*(offset + np.arange(extent) for offset, extent in zip(offsets, extents)))
+            yield *self._tile(frame, operands[begin]), indices, extents
 
-    def op_dma(self, frame: Frame, it: Instruction, site: str, *operands: str) -> Callable[[], None] | None:
-        """Source and target, each a tile with offsets and extents. Addresses are taken now, elements when it happens."""
-        given, wanted = sides = [frame.integers(numbers[len(numbers) // 2 :]) for _, numbers in _sides(operands)]
-        self._agree(site, *([extent for extent in side if extent != 1] for side in sides))
-        (source, outside, taken), (target, _, placed) = (
-            self._box(frame, name, frame.integers(numbers[: len(numbers) // 2]), extents)
-            for (name, numbers), extents in zip(_sides(operands), sides)
-        )
-
-        def transfer() -> None:
-            target.write(placed, np.broadcast_to(source.read(taken, outside), tuple(given)).reshape(wanted))
-
-        if it.opcode == "queue":
-            return transfer
-        transfer()
-        return None
-
-    def op_queue(self, frame: Frame, it: Instruction, name: str, *operands: str) -> None:
-        transfer = self.op_dma(frame, it, *operands)
-        assert transfer is not None
-        self._queues.setdefault(name, []).append(transfer)
+    def op_dma(self, frame: Frame, it: Instruction, queue: str, site: str, *operands: str) -> None:
+        """Boxes of source and target. Addresses are taken now, elements when the copy is waited for."""
+        (source, outside, taken, given), (target, _, placed, wanted) = self._boxes(frame, operands)
+        self._agree(site, *([extent for extent in side if extent != 1] for side in (given, wanted)))
+        self._queues.setdefault(queue, []).append(lambda: target.write(placed, source.read(taken, outside).reshape(wanted)))
 
     def op_wait(self, frame: Frame, it: Instruction, name: str, left: str) -> None:
         """Returns when at most ``left`` copies of the queue have not happened."""
         while len(self._queues.get(name, ())) > int(left):
             self._queues[name].pop(0)()
 
-    def op_channel(self, frame: Frame, it: Instruction, name: str, depth: str, *tiles: str) -> None:
-        counts = {"acquired": 0, "put": 0, "got": 0, "released": 0, "depth": int(depth)}
-        self._channels.update(dict.fromkeys((name, *tiles), counts))
-
-    def op_step(self, frame: Frame, it: Instruction, name: str) -> None:
-        """Counts of one instruction stream: a step that would have to wait for the stream itself would wait for ever."""
-        counts = self._channels[name]
-        counts[it.suffixes[0]] += 1
-        if not counts["released"] <= counts["got"] <= counts["put"] <= counts["acquired"] <= counts["released"] + counts["depth"]:
-            raise InternalError(f"the channel {name} would wait for ever: {it.suffixes[0]} of {counts}")
-
     def op_product(self, frame: Frame, it: Instruction, *operands: str) -> None:
-        """m, n and k, at most those of PRODUCT, then a, b and c, each a tile with offsets."""
-        (m, n, k), (_, total, flags) = frame.integers(operands[:3]), it.suffixes
-        if any(given > most for given, most in zip((m, n, k), PRODUCT)):
-            raise InternalError(f"a product of {m}x{n}x{k} is more than the instruction takes")
-        shapes = ((k, m) if flags[0] == "t" else (m, k), (n, k) if flags[1] == "t" else (k, n), (m, n))
+        """Boxes of a, b and c, no larger than PRODUCT. The suffixes say what is added up in, and which of a and b are transposed."""
+        (_, total, flags), boxes = it.suffixes, list(self._boxes(frame, operands))
         held = np.dtype(np.int64) if as_dtype(total).is_integer else as_dtype(total).numpy
-        values = []
-        for (name, places), shape in zip(_sides(operands), shapes):
-            tile, outside, indices = self._box(frame, name, frame.integers(places), (*(1 for _ in places[2:]), *shape))
-            box = np.broadcast_to(tile.read(indices, outside), np.broadcast_shapes(*(index.shape for index in indices)))
-            values.append(box.reshape(shape).astype(held))
-        a, b, c = values
-        result = (c + (a.T if flags[0] == "t" else a) @ (b.T if flags[1] == "t" else b)).astype(as_dtype(total).numpy)
-        tile.write(indices, result.reshape(box.shape))
+        a, b, c = (tile.read(indices, outside).reshape(extents[-2:]).astype(held) for tile, outside, indices, extents in boxes)
+        a, b = a.T if flags[0] == "t" else a, b.T if flags[1] == "t" else b
+        if any(given > most for given, most in zip((*c.shape, len(b)), PRODUCT)):
+            raise InternalError(f"a product of {c.shape} in {len(b)} steps is more than the instruction takes")
+        target, _, places, extents = boxes[2]
+        target.write(places, (c + a @ b).astype(as_dtype(total).numpy).reshape(extents))
 
     # -- values -----------------------------------------------------------------------------------------------------------
 
@@ -282,18 +229,18 @@ class _Processor:
         frame.registers[name] = frame[value] if frame.mask.all() else np.where(frame.mask, frame[value], frame[name])
 
     def op_op(self, frame: Frame, it: Instruction, name: str, *operands: str) -> None:
-        frame.registers[name] = arithmetic.operate(it.suffixes[0], as_dtype(it.suffixes[1]), [frame[operand] for operand in operands])
+        frame.registers[name] = operate(it.suffixes[0], [frame[operand] for operand in operands], as_dtype(it.suffixes[1]))
 
     def op_select(self, frame: Frame, it: Instruction, name: str, *operands: str) -> None:
         frame.registers[name] = np.where(*(frame[operand] for operand in operands))
 
     def op_cvt(self, frame: Frame, it: Instruction, name: str, value: str) -> None:
         source, target = (as_dtype(suffix) for suffix in it.suffixes[:2])
-        frame.registers[name] = arithmetic.convert(frame[value], source, target, saturate=len(it.suffixes) > 2)
+        rounding: Any = it.suffixes[2]
+        frame.registers[name] = cast(frame[value], source, target, rounding, saturate=it.suffixes[-1] == "saturate")
 
     def op_bits(self, frame: Frame, it: Instruction, name: str, value: str) -> None:
-        found = np.asarray(frame[value])
-        frame.registers[name] = np.ascontiguousarray(found).view(as_dtype(it.suffixes[0]).numpy).reshape(found.shape)
+        frame.registers[name] = reinterpret(frame[value], *(as_dtype(suffix) for suffix in it.suffixes))
 
     # -- control ----------------------------------------------------------------------------------------------------------
 
@@ -301,7 +248,7 @@ class _Processor:
         """Register, type and extent of each axis of the grid, the first the fastest."""
         extents = frame.integers(grid[2::3])
         for cell in itertools.product(*(range(extent) for extent in reversed(extents))):
-            self._safe, self._channels = {}, {}
+            self._safe = {}
             inner = Frame(1, dict(frame.registers), dict(frame.tiles), np.ones(1, bool))
             for name, dtype, index in zip(grid[::3], grid[1::3], reversed(cell)):
                 inner.registers[name] = np.array(index, as_dtype(dtype).numpy)
@@ -358,17 +305,17 @@ class _Processor:
             if operand.startswith("%"):
                 before[operand] = inner.registers[operand] = frame.each(operand).repeat(count)
                 continue
-            tile, _ = self._tile(frame, operand)
+            tile = frame.tiles[operand]
             copy = replace(tile, cells=tile.cells[np.broadcast_to(tile.row, count)], row=np.arange(count))
-            inner.tiles[operand.partition(":")[0]], before[operand] = copy, copy.cells.copy()
+            inner.tiles[operand], before[operand] = copy, copy.cells.copy()
         self.run(it.body, inner)
         for operand, old in before.items():
             if operand.startswith("%"):
                 new = np.ascontiguousarray(inner.each(operand))
-                changed = np.flatnonzero(_differ(new, old))
+                changed = np.flatnonzero(new.view(f"u{new.itemsize}") != old.view(f"u{new.itemsize}"))
                 frame.registers[operand] = new[changed[-1]] if len(changed) else frame[operand]
             else:
-                cells, (tile, _) = inner.tiles[operand.partition(":")[0]].cells, self._tile(frame, operand)
+                cells, tile = inner.tiles[operand].cells, frame.tiles[operand]
                 points, places = np.nonzero(cells != old)
                 tile.cells[tile.row, places] = cells[points, places]
 
@@ -393,9 +340,8 @@ class _Processor:
         """A message, then nothing, a value, or a tile with offsets and extents."""
         show = partial(print_line, json.loads(message))
         if rest and rest[0].startswith("@"):
-            numbers = frame.integers(rest[1:])
-            tile, outside, indices = self._box(frame, rest[0], numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :])
-            show(np.broadcast_to(tile.read(indices, outside), tuple(numbers[len(numbers) // 2 :])))
+            ((tile, outside, indices, _),) = self._boxes(frame, rest)
+            show(tile.read(indices, outside))
             return
         for point in np.flatnonzero(frame.mask):
             show(frame.each(rest[0])[point] if rest else None)
@@ -404,8 +350,3 @@ class _Processor:
 def _wide(bound: Array) -> Any:
     """A loop's bound: of one value unbounded, of many in 64 bits."""
     return int(bound) if np.ndim(bound) == 0 else bound.astype(np.int64)
-
-
-def _differ(new: Array, old: Array) -> Array:
-    """Where bits differ."""
-    return np.asarray((new.view(np.uint8) != np.ascontiguousarray(old).view(np.uint8)).reshape(len(new), -1).any(axis=1))

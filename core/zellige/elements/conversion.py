@@ -166,6 +166,15 @@ def from_codes(bits: Array, dtype: DType) -> Array:
     return values
 
 
+def stored(values: Array, scalar: DType) -> Array:
+    """What storage holds as values: any nonzero byte is True, a tfloat32 has no more than its 10 bits of fraction."""
+    if scalar.is_bool:
+        return np.asarray(values != 0)
+    if scalar == TFLOAT32:
+        return rounded(values.astype(np.float64), scalar, "nearest_even")
+    return values
+
+
 def to_bytes(values: Array, dtype: DType) -> Array:
     """The bytes of every value, in memory order along a new last axis that takes the place of a vector's lanes."""
     lanes = values if dtype.lanes > 1 else values[..., None]

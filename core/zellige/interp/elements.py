@@ -6,12 +6,11 @@ Points that meet at one element act one after the other, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from zellige.elements import arithmetic
 from zellige.elements.conversion import Array, cast, codes
+from zellige.elements.operations import rounds
 from zellige.interp.expressions import Access, evaluate, locate, log_access, per_point, report_outside, report_undefined
 from zellige.interp.frame import Frame, Run
 from zellige.interp.masks import Mask
@@ -58,16 +57,6 @@ def _report_lanes(run: Run, access: Access, points: Array, positions: Array, val
         one, other = points[order[place]], points[order[place + 1]]
         element = access.layout.index_of(int(first[order[place]]) // dtype.lanes)
         run.findings.race(statement, access.buffer, element, f"lanes {one} and {other}, which store different values in one statement")
-
-
-def rounds(positions: Array) -> Iterator[Array]:
-    """Groups of points with distinct positions: the first at each position, then the second, and so on."""
-    order = np.argsort(positions, kind="stable")
-    ordered = positions[order]
-    start = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.arange(0)
-    rank = np.arange(len(ordered)) - np.repeat(start, np.diff(np.r_[start, len(ordered)]))
-    by_rank = order[np.argsort(rank, kind="stable")]
-    yield from np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]) if len(ordered) else ()
 
 
 def atomic(run: Run, frame: Frame, statement: Atomic, mask: Mask) -> Array | None:

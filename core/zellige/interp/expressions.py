@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from zellige.diagnostics import InternalError, catalogue
-from zellige.elements import arithmetic
-from zellige.elements.conversion import FLOAT64, Array, cast, reinterpret
+from zellige.elements import arithmetic, operations
+from zellige.elements.conversion import Array, cast, reinterpret
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.masks import Mask, active_points, both, either, mask_of, without
 from zellige.interp.memory import Layout, Memory
@@ -59,13 +59,7 @@ class Access:
 
 def constant(node: Const) -> Array:
     """The value of a Const, with the lanes of a vector."""
-    scalar = node.dtype.scalar
-    if scalar.is_bool:
-        value: Array = np.asarray(bool(node.value))
-    elif scalar.is_integer:
-        value = np.array(int(node.value) & 0xFFFF_FFFF_FFFF_FFFF, np.uint64).astype(np.int64).astype(scalar.numpy)
-    else:
-        value = cast(np.array(float(node.value), np.float64), FLOAT64, scalar)
+    value = operations.constant(node.value, node.dtype.scalar)
     return value if node.dtype.lanes == 1 else np.full(node.dtype.lanes, value, value.dtype)
 
 

@@ -7,7 +7,6 @@ another type sees the bits that a tensor argument would hold. Facts about elemen
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zellige.dtypes import DType
-from zellige.elements.conversion import TFLOAT32, Array, codes, from_codes, has_nan, rounded
+from zellige.elements.conversion import Array, codes, from_codes, has_nan, stored
+from zellige.runtime.arrays import bytes_at
 
 PATTERN = 0xA5
 """What every byte of fresh storage holds where its type has no NaN."""
@@ -157,16 +157,4 @@ class Memory:
 
 def memory_at(pointer: int, size: int) -> Memory:
     """``size`` bytes of the process's own memory, which the caller keeps alive."""
-    if size == 0:
-        return Memory(cells=np.empty(0, np.uint8), copies=1, copy_bytes=0)
-    cells = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pointer))
-    return Memory(cells=cells, copies=1, copy_bytes=size)
-
-
-def stored(values: Array, scalar: DType) -> Array:
-    """What storage holds as values: any nonzero byte is True, a tfloat32 has no more than its 10 bits of fraction."""
-    if scalar.is_bool:
-        return np.asarray(values != 0)
-    if scalar == TFLOAT32:
-        return rounded(values.astype(np.float64), scalar, "nearest_even")
-    return values
+    return Memory(cells=bytes_at(pointer, size), copies=1, copy_bytes=size)

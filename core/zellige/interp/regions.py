@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zellige.elements.conversion import Array
+from zellige.elements.conversion import Array, stored
 from zellige.interp.expressions import evaluate, integer, layout_of, report_undefined, safe_value
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.masks import Mask, active_points
-from zellige.interp.memory import Layout, halves, stored
+from zellige.interp.memory import Layout, halves
 from zellige.ir.expr import Buffer, Region
 
 

@@ -1,7 +1,7 @@
 """Walking and rewriting the IR, without recursion: one place for all traversal.
 
 ``children`` yields the nodes directly under a node (expressions, regions, hints; with bodies also statements); ``walk`` yields all of
-them, parents first; ``rewrite`` rebuilds bottom up and returns the same object where nothing changed.
+them, parents first; ``operands_first`` children first; ``rewrite`` rebuilds bottom up and returns the same object where nothing changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, ExprNode, Load, Node, Var
+from zellige.ir.expr import Buffer, Expr, ExprNode, Load, Node, Var
 
 N = TypeVar("N", bound=Node)
 
@@ -72,6 +72,22 @@ def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
                 below.append(value)
         below.reverse()
         pending.extend(below)
+
+
+def operands_first(expr: Expr) -> list[Expr]:
+    """``expr`` and every expression under it, operands before what uses them, left to right; a shared one once."""
+    done: dict[int, Expr] = {}
+    pending: list[tuple[Any, bool]] = [(expr, False)]
+    while pending:
+        top, is_ready = pending.pop()
+        if id(top) in done:
+            continue
+        if is_ready:
+            done[id(top)] = top
+            continue
+        pending.append((top, True))
+        pending.extend((child, False) for child in reversed(tuple(children(top, bodies=False))))
+    return list(done.values())
 
 
 def loads_in(node: Node) -> list[Load]:

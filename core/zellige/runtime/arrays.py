@@ -7,6 +7,7 @@ Nothing here imports torch: an argument can only be a torch tensor when the call
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 from collections.abc import Iterable
@@ -243,6 +244,13 @@ def _row_major(shape: tuple[int, ...], unit: int) -> tuple[int, ...]:
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides, in elements, of a dense row-major array."""
     return _row_major(shape, 1)
+
+
+def bytes_at(pointer: int, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """``size`` bytes of the process's own memory, which the caller keeps alive; an empty array where there are none or the address is 0."""
+    if size == 0 or pointer == 0:
+        return np.empty(0, np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pointer))
 
 
 class _Memory:

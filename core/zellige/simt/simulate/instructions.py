@@ -11,7 +11,7 @@ import numpy as np
 
 from zellige.diagnostics import InternalError, Span
 from zellige.elements.conversion import INT64, cast
-from zellige.interp.elements import rounds
+from zellige.elements.operations import rounds
 from zellige.interp.tile_operations import atomic_combine
 from zellige.ir.stmt import Atomic, Barrier, Shuffle, Vote
 from zellige.simt import ir

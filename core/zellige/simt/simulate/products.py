@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zellige.dtypes import DType
-from zellige.elements.conversion import FLOAT64, cast
-from zellige.interp.memory import stored
+from zellige.elements.conversion import FLOAT64, cast, stored
 from zellige.simt import ir
 from zellige.simt.distribution import Distribution
 from zellige.simt.simulate import faults
