@@ -174,7 +174,7 @@ def test_wrong_arguments_launch_nothing(machines: dict[str, Machine]) -> None:
     kernel = JITKernel(doubling(), "gadget")
     with pytest.raises(LaunchError, match="E607"):
         kernel(np.zeros(3))
-    with pytest.raises(LaunchError, match="argument A: expected a tensor on cpu for the target gadget, got one on widget:0"):
+    with pytest.raises(LaunchError, match="argument A: expected a tensor on cpu for the target gadget, got one on widget"):
         kernel(OnWidget(f32(1)))
     assert machines["gadget"].compiled[0].calls == 0
 
@@ -240,13 +240,13 @@ def test_auto_with_arguments_of_a_device_that_no_target_has() -> None:
         __gizmo_array_interface__ = {"data": (4096, False), "shape": (1,), "typestr": "<f4", "version": 3}
 
     kernel = JITKernel(doubling(), "auto")
-    with pytest.raises(LaunchError, match="argument A: expected a tensor on widget for the target widget, got one on gizmo:0"):
+    with pytest.raises(LaunchError, match="argument A: expected a tensor on widget for the target widget, got one on gizmo"):
         kernel(Elsewhere())
 
 
 def test_auto_when_arguments_lie_on_two_devices() -> None:
     kernel = JITKernel(doubling(role="argument"), "auto")
-    with pytest.raises(LaunchError, match="argument B: expected a tensor on cpu for the target gadget, got one on widget:0"):
+    with pytest.raises(LaunchError, match="argument B: expected a tensor on cpu for the target gadget, got one on widget"):
         kernel(f32(1), OnWidget(f32(1)))
 
 
