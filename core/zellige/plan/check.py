@@ -27,6 +27,7 @@ the plan), never of the kernel's author. The checks, by their numbers:
 14. Coverage: at least one sample could be run; a plan that none reaches is not right but unknown.
 15. Choices: iterations of a product are merged only where no bit changes; tiles are left out, and fills and copies are done by a product's
     steps, only where nothing else uses them; cells that a worker takes together fit the grid.
+16. Classes: an operation without masks runs only in iterations in which the masks hold at every point.
 
 Checks 1, 7, 8, 13 and 15 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation can
 afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices, counters and

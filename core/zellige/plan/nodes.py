@@ -30,7 +30,7 @@ does after its get. An edge between two roles is always a channel.
 Every role runs the launch's control flow that it needs, with variables of its own: a Bind or Assign that several roles hold is run by
 each of them. Operations are the objects of ``PlannedLaunch.launch``, each standing once in one role, except that a software pipeline (its
 prologue, steady state and drain) and a loop that is split hold an operation several times, with the loop's variable given by a loop of at
-most one iteration or by the parts.
+most one iteration or by the parts. In a part whose masks hold at every point a Map may stand for another one (Resolved).
 
 ``Issue`` starts an asynchronous operation: it may read its sources and write its destination at any time until a ``Wait`` on its token
 with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Operations of one token take effect in
@@ -47,8 +47,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, Node, Region, Var
-from zellige.ir.stmt import For, Kernel, Launch, Stmt, StmtNode
+from zellige.ir.expr import Buffer, Compare, Node, Region, Var
+from zellige.ir.stmt import For, Kernel, Launch, Map, Stmt, StmtNode
 
 ChannelScope = Literal["role", "block", "cluster"]
 
@@ -255,6 +255,16 @@ class Choice:
     out: Stmt | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resolved:
+    """``operation`` does what ``stands_for`` does wherever the comparisons of ``holds`` have the answers given there, at every point: it
+    stands in loops over such iterations alone."""
+
+    operation: Map
+    stands_for: Map
+    holds: tuple[tuple[Compare, bool], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """One answer of the planner. ``where`` is the place in the user's source that it is about."""
@@ -286,7 +296,8 @@ class PlannedLaunch(Node):
     """One launch with its roles and everything decided about it.
 
     ``launch`` is the launch after legalisation, whose operations the roles hold. ``full_loops`` are the loops of role bodies whose every
-    iteration keeps the operations of edge "partial" inside their tensors.
+    iteration keeps the operations of edge "partial" inside their tensors. ``resolved`` are the operations of full iterations that do
+    without the masks of those they stand for.
     """
 
     launch: Launch
@@ -295,6 +306,7 @@ class PlannedLaunch(Node):
     channels: tuple[Channel, ...] = ()
     placements: tuple[Placement, ...] = ()
     choices: tuple[Choice, ...] = ()
+    resolved: tuple[Resolved, ...] = ()
     order: LaunchPlan = field(default_factory=LaunchPlan)
     decisions: tuple[Decision, ...] = ()
     CHILDREN: ClassVar[tuple[str, ...]] = ("roles",)

@@ -6,7 +6,7 @@ E302 (too many lanes); everything else is planned, conservatively where it is no
 The order of passes for a launch, each a module::
 
     legalise (products) -> spaces -> choices -> roles -> streams -> channels (depths that fit: place)
-        -> weave -> overlap -> in flight -> stores -> split -> launch order
+        -> weave -> overlap -> in flight -> stores -> classes -> split -> launch order
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the
 result.
@@ -22,9 +22,10 @@ from zellige.ir.stmt import For, Kernel, Launch, Stmt
 from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Ask, Machine
 from zellige.plan.choices import choose, with_edge
+from zellige.plan.classes import has_masks, split_classes
 from zellige.plan.context import Context, Programs
 from zellige.plan.launch import plan_order
-from zellige.plan.nodes import Choice, PlannedKernel, PlannedLaunch, PlanStmt, Role, Token
+from zellige.plan.nodes import Choice, PlannedKernel, PlannedLaunch, PlanStmt, Resolved, Role, Token
 from zellige.plan.place import Excess, too_large
 from zellige.plan.queues import queues
 from zellige.plan.roles import BLOCK, pipelined_loops, why_one_role
@@ -49,11 +50,12 @@ def _planned(kernel: Kernel, launch: Launch, machine: Machine) -> PlannedLaunch:
     _tell_schedules(context)
     programs = _programs(context) or _in_one_role(context)
     roles = with_deferred_stores(context.facts, programs.roles, programs.channels, context.stores)
+    roles, resolved, choices = _by_classes(context, roles, choices)
     roles, full, choices = _split(context, roles, choices)
     order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions)
     return PlannedLaunch(
         launch=context.legal.launch, roles=roles, full_loops=full, channels=programs.channels, placements=programs.placements,
-        choices=choices, order=order, decisions=context.decisions.all(),
+        choices=choices, resolved=resolved, order=order, decisions=context.decisions.all(),
     )  # fmt: skip
 
 
@@ -122,6 +124,31 @@ def _tell_schedules(context: Context) -> None:
             context.decisions.take(question, "no", by_hand, where=loop.span)
         elif by_hand is not None:
             context.decisions.take(question, how, "it keeps every dependence", where=loop.span)
+
+
+def _by_classes(
+    context: Context, roles: tuple[Role, ...], choices: tuple[Choice, ...]
+) -> tuple[tuple[Role, ...], tuple[Resolved, ...], tuple[Choice, ...]]:
+    """Loops split where their masks hold for all points, on machines that run a role's loops as they stand."""
+    if context.machine.style == "ordered" or context.facts.is_lane_code or not has_masks(context.facts):
+        return roles, (), choices
+    made: list[Role] = []
+    resolved: list[Resolved] = []
+    for role in roles:
+        answer = split_classes(context.facts, role.body)
+        resolved.extend(answer.resolved)
+        made.append(replace(role, body=answer.body) if answer.loops else role)
+    for span in dict.fromkeys(one.stands_for.span for one in resolved):
+        context.decisions.take(
+            "is the mask tested?", "only in the iterations whose points it divides",
+            "in the others it has one answer for all points, known before: the loop is split there, and no bit changes",
+            rejected=(("in every iteration", "each point would be compared to find the same answer"),), where=span,
+        )  # fmt: skip
+    by_operation = {id(choice.operation): choice for choice in choices}
+    added = tuple(
+        replace(by_operation[id(one.stands_for)], operation=one.operation) for one in resolved if id(one.stands_for) in by_operation
+    )
+    return tuple(made), tuple(resolved), choices + added
 
 
 def _split(

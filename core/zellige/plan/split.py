@@ -75,7 +75,7 @@ def _split(loop: For, tested: Mapping[int, tuple[int, ...]], scopes: Mapping[int
     end = full_until(loop, clearing, scope)
     if end is None or not _is_fixed(end, loop, scope):
         return None
-    middle = _clamped(end, loop)
+    middle = clamped(end, loop)
     main = rebuilt(loop, stop=middle)
     tail = rebuilt(loop, start=middle)
     return main, tail, {id(op) for op in clearing}
@@ -92,8 +92,8 @@ def _is_fixed(end: Expr, loop: For, scope: Scope) -> bool:
     return all(scope.is_pure(e) for e in (end, loop.start, loop.stop)) and not scope.form(end).has(loop.var)
 
 
-def _clamped(end: Expr, loop: For) -> Expr:
-    """``min(max(end, start), stop)``."""
+def clamped(end: Expr, loop: For) -> Expr:
+    """``max(min(end, stop), start)``: where a loop is cut that would be cut at ``end``."""
     start, stop = constant_value(loop.start), constant_value(loop.stop)
     value = constant_value(end)
     if start is not None and stop is not None and value is not None:

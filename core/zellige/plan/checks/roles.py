@@ -8,6 +8,7 @@ synchronisation gives; so one interleaving stands for all.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from zellige.diagnostics import InternalError
 from zellige.elements.conversion import Array
 from zellige.interp.frame import Run
 from zellige.ir.expr import Buffer, Var
-from zellige.ir.stmt import Alloc, Assume, Stmt
+from zellige.ir.stmt import Alloc, Assume, Bind, Stmt
 from zellige.plan.checks.edges import EdgeRules, EdgeWatch
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.programs import Machine, Trace, note_final, note_reads
@@ -34,6 +35,7 @@ from zellige.plan.nodes import (
     PlannedLaunch,
     Put,
     Release,
+    Resolved,
     Role,
     Slotted,
     Token,
@@ -41,7 +43,7 @@ from zellige.plan.nodes import (
     Wait,
 )
 
-COUNTS, DEADLOCK, HOLDING, RACE, WAITS, EXECUTED, SLICE = 2, 3, 4, 5, 6, 9, 12
+COUNTS, DEADLOCK, HOLDING, RACE, WAITS, EXECUTED, SLICE, CLASSES = 2, 3, 4, 5, 6, 9, 12, 16
 """Numbers in the list of :mod:`zellige.plan.check`."""
 
 _OVERRUN = 100
@@ -74,6 +76,7 @@ class _Block:
     neighbours: dict[Buffer, tuple[Placement, ...]]
     slots: dict[Buffer, int]
     edges: EdgeRules
+    resolved: dict[int, Resolved]
     carried: frozenset[Buffer]
     accesses: Accesses = field(default_factory=Accesses)
     turns: dict[str, TurnState] = field(default_factory=dict)
@@ -251,6 +254,9 @@ class _RoleRun(Machine):
         if block.trace.operations == block.most:
             raise _Stopped
         block.trace.operations += 1
+        if (resolved := block.resolved.get(id(statement))) is not None:
+            self._check_class(resolved)
+            statement = resolved.stands_for  # so that it counts as what the kernel runs
         touches = self.touches(statement)
         signature = self.signature(statement)
         self.edges.note(statement, signature, self)
@@ -275,6 +281,25 @@ class _RoleRun(Machine):
         if token is not None:
             self._issue(token, thread, count, what)
         self.set_results(statement, writer)
+
+    def _check_class(self, resolved: Resolved) -> None:
+        """Report a comparison that has another answer at a corner of the Map than the operation relies on; between the corners it has the
+        same, since its sides are linear in the points."""
+        stands_for, before = resolved.stands_for, dict(self.values)
+        ends = [(0, self.integer(extent) - 1) for extent in stands_for.extents]
+        if all(last >= 0 for _, last in ends):
+            for corner in itertools.product(*ends):
+                for axis, place in zip(stands_for.axes, corner):
+                    self.set_loop(axis, place)
+                for inner in stands_for.body:
+                    if isinstance(inner, Bind) and inner.var.dtype.is_integer:
+                        self.values[inner.var] = self.evaluate(inner.value)
+                for compare, answer in resolved.holds:
+                    if self.condition(compare) is not answer:
+                        message = f"role {self.name} runs an iteration as full in which its mask divides the points"
+                        self.block.problems.add(CLASSES, message, key=(self.name, id(resolved)), span=stands_for.span)
+        self.values.clear()
+        self.values.update(before)
 
     def _thread(self, token: Token) -> str:
         """The name of a token's thread; two tokens of one name have two."""
@@ -337,6 +362,7 @@ def trace_plan(
         neighbours=neighbours_of(planned.placements),
         slots={placement.buffer.root: placement.slots for placement in planned.placements},
         edges=EdgeRules.of(planned),
+        resolved={id(one.operation): one for one in planned.resolved},
         carried=frozenset(buffer.root for channel in planned.channels for buffer in (*channel.buffers, *channel.orders)),
         most=original.operations + (0 if original.is_cut else _OVERRUN),
     )
