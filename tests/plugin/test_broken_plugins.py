@@ -11,10 +11,11 @@ import pytest
 import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import ZelligeError
+from zellige.language.dialects import is_word
 from zellige.options import options
 from zellige.plugin import handle as handle_module
 from zellige.plugin.contract import Unavailable
-from zellige.plugin.registry import Registry
+from zellige.plugin.registry import Registry, registry
 
 HEAD = """
 from acme_machine import *
@@ -257,6 +258,28 @@ def test_two_strangers_with_one_target_or_one_name_of_the_language(install: Call
     assert works("one")
     assert works("two")
     assert works("cpu")
+
+
+@pytest.mark.parametrize("name", ["copy", "float32x4", "sync_threads", "gemm"])
+def test_a_stranger_cannot_have_a_name_that_the_language_has(name: str, install: Callable[[dict[str, str]], Registry]) -> None:
+    """It would never be asked for it, so its users would run another operation than they read about."""
+    named = (
+        "@hookimpl\ndef manifest(self):\n"
+        f"    names = tuple(DialectName(name=name, target='greedy') for name in ('own_dma', {name!r}))\n"
+        "    return replace(AcmeBackend.manifest(self), targets=(self.name,), dialect=names)"
+    )
+    found = install({"greedy": backend(named)})
+    assert [entry.origin.name for entry in found.quarantined] == ["greedy"]
+    with pytest.raises(ZelligeError, match=rf"its dialect claims T\.{name}, which the language itself has") as caught:
+        zl.compile(copying(), target="greedy")
+    assert caught.value.code == "E703"
+    assert works("cpu")
+
+
+def test_our_own_dialects_have_no_name_of_the_language() -> None:
+    names = registry().dialect_names()
+    assert len(names) > 100
+    assert sorted(name for name in names if is_word(name)) == []
 
 
 HANGS = backend("@hookimpl\ndef probe(self):\n    import time\n    time.sleep(30)")

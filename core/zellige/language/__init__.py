@@ -204,8 +204,8 @@ for _table in (_UNARY_FLOAT, _FAST, _DTYPES, _PAIRS, _WORDS):
 globals().update({"__ffs": _ffs, "__fns": _fns, "__ldg": _read})
 
 
-def __getattr__(name: str) -> _Any:
-    """Vector dtypes, dtype aliases, refused names and the dialects' names, found when they are asked for."""
+def _made_when_asked(name: str) -> _Any:
+    """A vector dtype, the alias of a dtype or a refused name of the language; None for another."""
     if name in _DTYPE_ALIASES:
         return _type_name(_DTYPE_ALIASES[name])
     if "x" in name and not name.startswith("_"):
@@ -213,8 +213,14 @@ def __getattr__(name: str) -> _Any:
             return _type_name(name)
         except _UnknownDType:
             pass  # not a vector dtype: the name is looked for below
-    if name in _NOT_YET:
-        return _NotAvailable(f"T.{name}", _NOT_YET[name])
+    return _NotAvailable(f"T.{name}", _NOT_YET[name]) if name in _NOT_YET else None
+
+
+def __getattr__(name: str) -> _Any:
+    """Vector dtypes, dtype aliases, refused names and the dialects' names, found when they are asked for."""
+    made = _made_when_asked(name)
+    if made is not None:
+        return made
     if not name.startswith("__"):
         from zellige.plugin.registry import registry
 

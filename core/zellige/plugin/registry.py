@@ -304,4 +304,15 @@ def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
         theirs = {*other.manifest.targets, *(alias for alias, _ in other.manifest.aliases)} if other.origin.is_own else set()
         if not new.origin.is_own and mine & theirs:
             return f"it claims the target {', '.join(sorted(mine & theirs))} of {other.origin.text}"
-    return ""
+    return _taken_word(new)
+
+
+def _taken_word(new: BackendHandle) -> str:
+    """The claim of a stranger to a name that the language itself has, which nobody would ever ask it for. Tests keep our own to the rule:
+    the language is loaded here, which only a stranger with names of its own pays for."""
+    if new.origin.is_own or not new.manifest.dialect:
+        return ""
+    from zellige.language.dialects import is_word
+
+    names = [f"T.{entry.name}" for entry in new.manifest.dialect if is_word(entry.name)]
+    return f"its dialect claims {', '.join(names)}, which the language itself has: begin names with that of the backend" if names else ""
