@@ -114,6 +114,7 @@ def _seen() -> Iterator[dict[str, Kernel]]:
         yield seen
 
 
+@cache
 def lowered(kernel: Kernel, arch: str) -> Lowered:
     """The thread-level programs of a kernel, as compiling makes them."""
     target = parse_target(f"cuda:{arch}")
