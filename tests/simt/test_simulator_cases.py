@@ -12,7 +12,7 @@ import pytest
 FOLDER = Path(os.environ.get("CASES", Path(__file__).resolve().parents[3] / "shared" / "cases" / "cases"))
 CASES = sorted(FOLDER.glob("*.py"))
 
-LONG = ("001", "003", "062")
+LONG = ("061", "062")
 """Cases whose many sizes take more than some seconds lane by lane: the slow tier runs them."""
 
 
