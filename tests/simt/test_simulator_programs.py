@@ -25,7 +25,11 @@ SHAPES = {
 }  # fmt: skip
 """Sizes small enough for a program that runs lane by lane, of half-precision inputs."""
 
-QUICK = ("softmax", "transpose", "vector_add")
+QUICK = (
+    "attention", "attention_varlen", "convolution", "flash_decoding", "gemm", "gemm_batched", "gemm_eager", "gemm_grouped", "gemm_int4",
+    "softmax", "transpose", "vector_add",
+)  # fmt: skip
+"""Those of a few seconds each; the slow tier runs the others."""
 
 
 def problems(seeds: range) -> list[str]:
