@@ -290,6 +290,20 @@ def test_a_chain_of_a_thousand_elif(check_block):
     check_block("A: tensor((5,), int32), B: tensor((5,), int32)", "\n".join(lines), a, np.zeros(5, np.int32), launch="launch(5) as (bx,)")
 
 
+@pytest.mark.parametrize("bound", [0, 1, 37, 38, 39, 75, 76, 200])
+def test_conditions_that_hold_for_all_points_or_for_some(check_block, bound):
+    """A comparison that a test before the Map decides for all of its points, and the same code where it does not."""
+    body = """
+        for k in serial(2):
+            for i, j in parallel(2, 38):
+                A[k, i, j] = 1.0 if k * 38 + j < n and i + j >= k * n - 38 else 2.0
+                if k * 38 + j <= n - 1:
+                    B[k, i, j] = A[k, i, j] + 1.0
+    """
+    parameters = "n: scalar(int32), A: tensor((2, 2, 38), float32), B: tensor((2, 2, 38), float32)"
+    check_block(parameters, body, bound, np.zeros((2, 2, 38), np.float32), np.zeros((2, 2, 38), np.float32))
+
+
 # ---- lanes ---------------------------------------------------------------------------------------------------------------------------
 
 LANES = "launch(2, threads=(64,)) as (bx,), lanes() as (tx,)"

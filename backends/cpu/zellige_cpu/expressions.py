@@ -242,7 +242,7 @@ def comparison(ctx: Context, node: Compare) -> Value | None:
     differences = ctx.scope.differences(node)
     assert differences is not None
     form = differences[0]
-    if ctx.scope.is_nonnegative(form, unmasked_only=True):
+    if form in ctx.granted or ctx.scope.is_nonnegative(form, unmasked_only=True):
         return constant("i1", True)
     if ctx.scope.is_nonnegative(form.scaled(-1) - 1, unmasked_only=True):
         return constant("i1", False)

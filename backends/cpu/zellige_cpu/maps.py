@@ -9,8 +9,8 @@ loops, the body is emitted twice: without and with tests of each access.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
@@ -71,30 +71,48 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
     scope = ctx.scope.inner()
     for axis, extent in zip(statement.axes, extents):
         scope.add_variable(axis, ZERO, extent - 1)
-    accesses: list[_Access] = []
-    _declare(ctx, scope, statement.body, accesses)
+    found = _Findings()
+    _declare(ctx, scope, statement.body, found)
     nodes = list(walk(statement))
-    shape = _choose(ctx, statement, nodes, extents, accesses)
-    granted, tests = _run_time_tests(ctx, scope, statement, nodes, accesses)
-    if not tests:
-        _emit_whole(ctx, statement, extents, shape, accesses, emit_body)
-        return
+    shape = _choose(ctx, statement, nodes, extents, found.accesses)
+    bounds = dict.fromkeys(bound for access in found.accesses for bound in access.open_bounds)
+    granted, tests = _run_time_tests(ctx, scope, statement, nodes, bounds)
+    holding, conditions = _run_time_tests(ctx, scope, statement, nodes, found.conditions)
+
+    def whole() -> None:
+        _emit_whole(ctx, statement, extents, shape, found.accesses, emit_body)
+
+    def edge() -> None:
+        narrow = Shape(shape.axis, shape.narrow_lanes, shape.narrow_lanes)
+        _emit_nest(ctx, statement, extents, narrow, emit_body)
+
+    _versions(ctx, tests, granted, lambda: _versions(ctx, conditions, holding, whole, whole), edge)
+
+
+def _versions(
+    ctx: Context, tests: tuple[Form, ...], granted: frozenset[Form], inside: Callable[[], None], edge: Callable[[], None]
+) -> None:
+    """What ``inside`` emits where all ``tests`` are at least 0, which grants its forms; what ``edge`` emits otherwise."""
     fn = ctx.fn
+    outer = ctx.granted
+    if not tests:
+        ctx.granted = outer | granted
+        inside()
+        ctx.granted = outer
+        return
     fast, slow, end = fn.fresh_label("inside"), fn.fresh_label("edge"), fn.fresh_label("mapped")
     passed = conjunction(ctx, *[is_nonnegative(ctx, test) for test in tests]) or constant("i1", True)
     stretches = fn.reserve(), fn.reserve()
     fn.branch_if(passed, fast, slow)
     fn.label(fast)
-    outer = ctx.granted
     with ctx.nested(stretches[0]):
         ctx.granted = outer | granted
-        _emit_whole(ctx, statement, extents, shape, accesses, emit_body)
+        inside()
         ctx.granted = outer
     fn.branch(end)
     fn.label(slow)
     with ctx.nested(stretches[1]):
-        narrow = Shape(shape.axis, shape.narrow_lanes, shape.narrow_lanes)
-        _emit_nest(ctx, statement, extents, narrow, emit_body)
+        edge()
     fn.label(end)
 
 
@@ -242,13 +260,22 @@ class _Access:
     is_store: bool
 
 
-def _declare(ctx: Context, scope: Scope, body: Sequence[Stmt], accesses: list[_Access]) -> None:
-    """Make the variables of the body known to the analyses and list its accesses of buffers that exist outside of it."""
+@dataclass(slots=True)
+class _Findings:
+    """Accesses of buffers that exist outside of a body, and what its comparisons of indices hold for: forms that are at least 0."""
+
+    accesses: list[_Access] = field(default_factory=list)
+    conditions: dict[Form, None] = field(default_factory=dict)
+
+
+def _declare(ctx: Context, scope: Scope, body: Sequence[Stmt], found: _Findings) -> None:
+    """Make the variables of the body known to the analyses and list what it touches and asks."""
     own: set[Buffer] = set()
     pending: list[tuple[Stmt, Scope]] = [(s, scope) for s in reversed(body)]
     while pending:
         statement, place = pending.pop()
-        _note_accesses(ctx, place, statement, own, accesses)
+        _note_accesses(ctx, place, statement, own, found.accesses)
+        _note_conditions(ctx, place, statement, found.conditions)
         match statement:
             case Alloc(buffer=buffer):
                 own.add(buffer)
@@ -307,14 +334,22 @@ def _note_accesses(ctx: Context, scope: Scope, statement: Stmt, own: set[Buffer]
         accesses.append(_Access(buffer, forms, unproven, is_store))
 
 
+def _note_conditions(ctx: Context, scope: Scope, statement: Stmt, conditions: dict[Form, None]) -> None:
+    """Add the comparisons in the statement's own expressions that may hold for all points; a test of equality does not."""
+    for node in walk(statement, bodies=False):
+        if isinstance(node, Compare) and node.op not in ("eq", "ne"):
+            for form in scope.differences(node) or ():
+                if form not in ctx.granted and not scope.is_nonnegative(form) and not scope.is_nonnegative(form.scaled(-1) - 1):
+                    conditions[form] = None
+
+
 # -- tests before the loops ----------------------------------------------------------------------------------------------
 
 
 def _run_time_tests(
-    ctx: Context, scope: Scope, statement: Map, nodes: Sequence[Node], accesses: list[_Access]
+    ctx: Context, scope: Scope, statement: Map, nodes: Sequence[Node], wanted: Iterable[Form]
 ) -> tuple[frozenset[Form], tuple[Form, ...]]:
-    """The bounds that hold for every point if the tests (forms that must be at least 0) pass, and these tests."""
-    wanted = {bound for access in accesses for bound in access.open_bounds}
+    """The wanted forms that are at least 0 at every point if the tests pass (forms that must be at least 0), and these tests."""
     if not wanted or len(nodes) > _VERSIONED_NODES:
         return frozenset(), ()
     inner = set(statement.axes)
@@ -322,14 +357,15 @@ def _run_time_tests(
     variables = frozenset(inner)
     granted: set[Form] = set()
     tests: dict[Form, None] = {}
-    for access in accesses:
-        for bound in access.open_bounds:
-            smallest = scope.minimum(bound, variables)
-            if smallest is None or not all(_is_available(ctx, atom) for atom in smallest.atoms()):
-                continue
-            granted.add(bound)
-            if not ctx.scope.is_nonnegative(smallest):
-                tests.setdefault(smallest)
+    for form in wanted:
+        smallest = scope.minimum(form, variables)
+        if smallest is None or not all(_is_available(ctx, atom) for atom in smallest.atoms()):
+            continue
+        if ctx.scope.is_nonnegative(smallest.scaled(-1) - 1):
+            continue  # never
+        granted.add(form)
+        if not ctx.scope.is_nonnegative(smallest):
+            tests.setdefault(smallest)
     return (frozenset(granted), tuple(tests)) if len(tests) <= _TESTS else (frozenset(), ())
 
 
@@ -371,7 +407,7 @@ def _registers_at_once(nodes: Sequence[Node]) -> int:
     if any(_is_costly(node) for node in nodes):
         return 1
     if any(isinstance(node, Math) for node in nodes):
-        return 2 if len(nodes) <= _MATH_NODES else 1
+        return 4 if len(nodes) <= _SIMPLE_NODES else 2 if len(nodes) <= _MATH_NODES else 1
     return 4 if len(nodes) <= _SIMPLE_NODES else 1
 
 

@@ -102,6 +102,7 @@ def stratified(name: str, count: int) -> np.ndarray:
     spans = [(-1, 1), (0.5, 2), (-20, 20), (-110, 110), (-160, 130)] + ([(-132000, 132000)] if name in ("sin", "cos") else [])
     parts = [every, *[random.uniform(a, b, count).astype(np.float32) for a, b in spans]]
     special = np.array(SPECIAL, np.float32)
+    parts.append(np.array([0x7FC00001, 0xFFC00123, 0x7FFFFFFF, 0x7F800001], np.uint32).view(np.float32))  # NaN of other bits
     return np.concatenate([*parts, special, -special])
 
 

@@ -7,6 +7,7 @@ evaluated by Horner's rule, and the result is scaled by a power of two. No branc
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from zellige_cpu.leaf.lane import Lane, polynomial
@@ -21,6 +22,7 @@ BOUNDS: Final = {
 # Adding this number leaves the nearest integer (ties to even) in the low digits of the sum; subtracting it again gives that integer.
 _ANCHOR: Final = 12582912.0  # 1.5 * 2**23
 _ANCHOR_BITS: Final = 0x4B400000
+_HALF: Final = 64  # exponents are divided into this and the rest
 _ANCHOR_DOUBLE: Final = 6755399441055744.0  # 1.5 * 2**52
 _ONE: Final = 127 << 23  # bits of 1.0
 _SQRT_HALF: Final = 0x3F3504F3  # bits of sqrt(1/2)
@@ -42,52 +44,79 @@ def _clamp(x: Lane, low: float, high: float) -> Lane:
     return (above > high).select(high, above)
 
 
-def _power(fraction: Lane, coefficients: tuple[float, ...], exponent: Lane) -> Lane:
-    """``(1 + fraction * sum c[k] fraction**k) * 2**exponent`` rounded twice, the second time only where the result is subnormal.
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    """What takes a power of two apart into two factors that are normal numbers, for exponents within +-160; the second is ``factor``.
 
-    The first factor is in [1/2, 2], the i32 exponent in [-248, 248]. Without an instruction that scales, the even half of the
-    exponent goes into the last step of the polynomial: all numbers there are normal, so that only the last product rounds again.
+    ``anchor`` added to a number leaves in the low bits of the sum the nearest integer, less the exponent of ``factor`` and with the bias
+    of float32 added: shifted to the place of the exponent they are the first factor.
     """
-    rest = polynomial(fraction, coefficients)
-    if "avx512vl" in fraction.fn.module.host.features:
-        total = rest.fma(fraction, 1.0)
+
+    anchor: Lane
+    factor: Lane
+
+    @staticmethod
+    def of(x: Lane) -> _Halves:
+        """For exponents of the sign of ``x``."""
+        is_negative = x.to_bits() < 0
+        middle = _ANCHOR + 127
+        return _Halves(
+            is_negative.select(x.const(middle + _HALF), middle - _HALF), is_negative.select(x.const(2.0**-_HALF), 2.0**_HALF)
+        )  # fmt: skip
+
+
+def _halves(x: Lane) -> _Halves | None:
+    """None where the machine has an instruction that scales by a power of two."""
+    return None if "avx512vl" in x.fn.module.host.features else _Halves.of(x)
+
+
+def _power(fraction: Lane, coefficients: tuple[float, ...], exponent: Lane, halves: _Halves | None) -> Lane:
+    """``(1 + fraction * sum c[k] fraction**k) * 2**n`` rounded twice, the second time only where the result is subnormal.
+
+    The first factor is in [1/2, 2], n in [-160, 160], and ``exponent`` what :func:`_nearest` gives of it.
+    """
+    total = polynomial(fraction, (1.0, *coefficients))
+    if halves is None:
         return Lane(total.fn, total.fn.intrinsic("llvm.ldexp", total.value, exponent.value))
-    half = (exponent & -2) << 22
-    first = (half + _ONE).to_float()
-    second = (((exponent << 23) - half) + _ONE).to_float()
-    return rest.fma(fraction * first, first) * second
+    return (total * (exponent << 23).to_float()) * halves.factor
 
 
-def _nearest(x: Lane, factor: float | None = None) -> tuple[Lane, Lane]:
-    """The integer nearest to ``x * factor`` as a float and as an i32; ``|x * factor|`` is below 2**22."""
-    shifted = x + _ANCHOR if factor is None else x.fma(factor, _ANCHOR)
-    return shifted - _ANCHOR, shifted.to_bits() - _ANCHOR_BITS
+def _nearest(x: Lane, factor: float | None = None, halves: _Halves | None = None) -> tuple[Lane, Lane]:
+    """The integer nearest to ``x * factor`` as a float, and as an i32 or, with ``halves``, as bits to be shifted into an exponent;
+    ``|x * factor|`` is below 2**22."""
+    anchor: Lane | float = _ANCHOR if halves is None else halves.anchor
+    shifted = x + anchor if factor is None else x.fma(factor, anchor)
+    return shifted - anchor, shifted.to_bits() - _ANCHOR_BITS if halves is None else shifted.to_bits()
 
 
 def exp2(x: Lane) -> Lane:
     """2 to the power x: 2**n by the exponent's bits, times a polynomial of the rest."""
     x = _clamp(x, -160.0, 160.0)
-    whole, exponent = _nearest(x)
-    fraction = x - whole
-    return _power(fraction, EXP2, exponent)
+    halves = _halves(x)
+    whole, exponent = _nearest(x, None, halves)
+    return _power(x - whole, EXP2, exponent, halves)
 
 
-def _reduced(x: Lane, per_unit: float, unit: float, rest: float) -> tuple[Lane, Lane]:
+def _reduced(x: Lane, per_unit: float, unit: float, rest: float, halves: _Halves | None = None) -> tuple[Lane, Lane]:
     """``x - n * unit`` and n, the nearest integer to ``x * per_unit``; ``unit + rest`` is the unit in twice the precision."""
-    whole, exponent = _nearest(x, per_unit)
+    whole, exponent = _nearest(x, per_unit, halves)
     return whole.fma(-rest, whole.fma(-unit, x)), exponent
 
 
 def exp(x: Lane) -> Lane:
     """e to the power x, by 2**n times a polynomial of the rest."""
-    rest, exponent = _reduced(_clamp(x, -110.0, 110.0), _LOG2_E, _LN2, _LN2_REST)
-    return _power(rest, (1.0, *EXP), exponent)
+    x = _clamp(x, -110.0, 110.0)
+    halves = _halves(x)
+    rest, exponent = _reduced(x, _LOG2_E, _LN2, _LN2_REST, halves)
+    return _power(rest, (1.0, *EXP), exponent, halves)
 
 
 def exp10(x: Lane) -> Lane:
     """10 to the power x, as :func:`exp` in units of log10(2)."""
-    rest, exponent = _reduced(_clamp(x, -48.0, 48.0), 1.0 / _LOG10_2, _LOG10_2, _LOG10_2_REST)
-    return _power(rest, EXP10, exponent)
+    x = _clamp(x, -48.0, 48.0)
+    halves = _halves(x)
+    rest, exponent = _reduced(x, 1.0 / _LOG10_2, _LOG10_2, _LOG10_2_REST, halves)
+    return _power(rest, EXP10, exponent, halves)
 
 
 def expm1(x: Lane) -> Lane:
