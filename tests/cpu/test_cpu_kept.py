@@ -115,6 +115,41 @@ def test_callers_at_once_have_memory_of_their_own(tools, random, threads):
     assert wrong == []
 
 
+APART = """
+def k(A: tensor((90, 136), float32), B: tensor((136, 24), float32), C: tensor((90, 24), float32), n: scalar(int32)):
+    with launch(2, 6) as (bx, by):
+        a = alloc((16, 8), float32, "shared")
+        b = alloc((8, 16), float32, "shared")
+        c = alloc((16, 16), float32, "fragment")
+        fill(c[:, :], 0.0)
+        for kk in serial(n):
+            copy(A[by * 16:+16, kk * 8:+8], a[:, :])
+            copy(B[kk * 8:+8, bx * 16:+16], b[:, :])
+            gemm(a[:, :], b[:, :], c[:, :], clear=False)
+            for i, j in parallel(16, 16):
+                c[i, j] = min(c[i, j], 1000.0)
+        copy(c[:, :], C[by * 16:+16, bx * 16:+16])
+"""
+
+
+@pytest.mark.parametrize("places", [1, 4, 256])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_keeps_what_its_next_cell_reads_again(tools, random, threads, monkeypatch, places, count):
+    """A product that is not merged, with fewer places than steps and more; what another launch kept is forgotten."""
+    monkeypatch.setattr("zellige_cpu.kept._RING_STEPS", places)
+    threads(count)
+    kernel = tools["kernel_of"](APART)
+    planned = plan(kernel, capabilities_of(running_host()))
+    (choice,) = [c for c in planned.launches[0].choices if c.unit or c.tiling]
+    assert [at.kept for at in choice.layouts] == ["worker", "worker", ""]
+    ready = tools["compile_for"](kernel)
+    a, b, c = np.zeros((90, 136), np.float32), np.zeros((136, 24), np.float32), np.zeros((90, 24), np.float32)
+    for steps in (17, 3, 0):
+        a[:], b[:] = whole_numbers(random, 90, 24, 136)
+        tools["run_on"](ready, kernel, [a, b, c, steps])
+        np.testing.assert_array_equal(c, a[:, : 8 * steps] @ b[: 8 * steps])
+
+
 @pytest.mark.parametrize("state", [0, 1, 2])
 def test_a_worker_whose_packer_never_ends_packs_for_itself(tools, random, state):
     """The launch function by itself, with all states as if nobody had begun, somebody were at it, or (wrongly) all were there."""

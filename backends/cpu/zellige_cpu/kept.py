@@ -30,6 +30,12 @@ from zellige_cpu.text import FALSE, TRUE, Function, Module, Value, constant
 _OWN_BYTES: Final = 16 << 20
 """The most that a worker keeps of one operand for later cells."""
 
+_RING_BYTES: Final = 2 << 20
+"""The most that a worker keeps of the operand of a product that is not merged; what does not fit takes the places of the first steps."""
+
+_RING_STEPS: Final = 256
+"""As many steps at most: their keys are cleared at each launch."""
+
 _KEY_BYTES: Final = 16
 _STATE_BYTES: Final = 64
 """States that different workers change lie on lines of their own."""
@@ -172,6 +178,23 @@ def kept(ctx: Context, packing: Packing, layout: OperandLayout, region: Region, 
     return Shared(size, first, first_state, tuple(zip(layout.places, extents)), steps, ctx.reserve_scratch(size))
 
 
+def kept_apart(ctx: Context, packing: Packing, number: Value, count: int | None) -> tuple[Own, Value]:
+    """Places that a worker keeps for its later cells, and which of them is that of iteration ``number`` of ``count`` (None: unknown)."""
+    size = round_up(packing.target_bytes, 64)
+    steps = min(_RING_STEPS, 1 << max(1, _RING_BYTES // size).bit_length() - 1)
+    if count is not None:
+        steps = min(steps, 1 << (max(count, 1) - 1).bit_length())
+    return _places(ctx, size, steps, None), ctx.fn.binary("and", number, i64(steps - 1))
+
+
+def _places(ctx: Context, size: int, steps: int, way: Value | None, ways: int = 1) -> Own:
+    """Memory for packings and their keys, which are forgotten where the launch's function begins."""
+    places, keys = ctx.reserve_scratch(size * steps * ways), ctx.reserve_scratch(_KEY_BYTES * steps * ways)
+    with ctx.at(0):
+        ctx.fn.intrinsic("llvm.memset", keys, constant("i8", 0), i64(_KEY_BYTES * steps * ways), FALSE)
+    return Own(size, places, keys, way, steps)
+
+
 def _own(ctx: Context, size: int, region: Region, steps: int | None) -> Own:
     """Room for the packings of a loop that this worker's later cells may use again."""
     ways, way = 1, None
@@ -181,10 +204,7 @@ def _own(ctx: Context, size: int, region: Region, steps: int | None) -> Own:
         ways, way = 1, None
     if steps is None or size * steps > _OWN_BYTES:
         steps = 1
-    places, keys = ctx.reserve_scratch(size * steps * ways), ctx.reserve_scratch(_KEY_BYTES * steps * ways)
-    with ctx.at(0):
-        ctx.fn.intrinsic("llvm.memset", keys, constant("i8", 0), i64(_KEY_BYTES * steps * ways), FALSE)
-    return Own(size, places, keys, way, steps)
+    return _places(ctx, size, steps, way, ways)
 
 
 # -- states --------------------------------------------------------------------------------------------------------------

@@ -27,12 +27,13 @@ Operand: TypeAlias = Literal["a", "b"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Products:
     """All tables are by the identity of statements: the choice of each product, the copies of its direct operands, the copies that are
-    thereby no code, the product that a merged loop is, and (by the loop) the fill that its first step replaces and the copy of the result
-    that its last step makes where it can."""
+    thereby no code, the loop whose body a product stands in, the product that a merged loop is, and (by the loop) the fill that its first
+    step replaces and the copy of the result that its last step makes where it can."""
 
     choices: Mapping[int, Choice] = field(default_factory=dict)
     sources: Mapping[int, Mapping[Operand, Copy]] = field(default_factory=dict)
     absorbed: frozenset[int] = frozenset()
+    loops: Mapping[int, For] = field(default_factory=dict)
     merged: Mapping[int, Gemm] = field(default_factory=dict)
     fills: Mapping[int, Fill] = field(default_factory=dict)
     outs: Mapping[int, Copy] = field(default_factory=dict)
@@ -52,12 +53,15 @@ def products_of(planned: PlannedLaunch, prepared: Launch) -> Products:
     choices = {id(new): by_id[id(old)] for old, new in zip(before, after) if id(old) in by_id}
     sources: dict[int, dict[Operand, Copy]] = {}
     merged: dict[int, Gemm] = {}
+    loops: dict[int, For] = {}
     for body, loop in _bodies(prepared):
         for gemm in body:
             choice = choices.get(id(gemm))
             if not isinstance(gemm, Gemm) or choice is None:
                 continue
             found = sources.setdefault(id(gemm), {})
+            if loop is not None:
+                loops[id(gemm)] = loop
             for layout in choice.layouts:
                 if layout.is_direct:
                     operand: Operand = "a" if layout.operand == "a" else "b"
@@ -69,7 +73,7 @@ def products_of(planned: PlannedLaunch, prepared: Launch) -> Products:
     outs = _stored_copies(prepared, choices, merged)
     copies = [copy for found in sources.values() for copy in found.values()]
     absorbed = frozenset(map(id, [*copies, *fills.values(), *outs.values()]))
-    return Products(choices=choices, sources=sources, absorbed=absorbed, merged=merged, fills=fills, outs=outs)
+    return Products(choices=choices, sources=sources, absorbed=absorbed, loops=loops, merged=merged, fills=fills, outs=outs)
 
 
 def _replaced_fills(prepared: Launch, choices: Mapping[int, Choice], merged: Mapping[int, Gemm]) -> dict[int, Fill]:

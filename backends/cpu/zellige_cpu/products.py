@@ -18,7 +18,7 @@ from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context
 from zellige_cpu.host import Host
 from zellige_cpu.indexes import conjunction, i64, is_nonnegative, uniform
-from zellige_cpu.kept import Need, kept
+from zellige_cpu.kept import Need, kept, kept_apart
 from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.leaf.gemm import lies_ready
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
@@ -289,21 +289,31 @@ def emit_direct(ctx: Context, gemm: Gemm, a: Tile | None, b: Tile | None, c: Til
         macro = replace(macro, a_row_step=steps[0], a_k_step=steps[1])
         place_a = a.pointer
     else:
-        _pack(ctx, gemm, "a", layout.a, a, depth, place_a, spare)
-    _pack(ctx, gemm, "b", layout.b, b, depth, place_b, spare)
+        place_a = _pack(ctx, gemm, "a", layout.a, a, depth, place_a, spare)
+    place_b = _pack(ctx, gemm, "b", layout.b, b, depth, place_b, spare)
     words = i64(-(-layout.a.depth // unit.group))
     fn.call(emit_macro(ctx.module, macro), place_a, place_b, c.pointer, words, i64(macro.m), i64(macro.n), clear)
 
 
 def _pack(
     ctx: Context, gemm: Gemm, operand: Operand, packing: Packing, tile: Tile | None, depth: Value, place: Value, spare: Value
-) -> None:
+) -> Value:
+    """The address of the packed operand: ``place``, or one where the worker keeps it."""
     copy = ctx.products.source(gemm, operand)
     if copy is not None:
-        pack_source(ctx, packing, copy.src, depth, place, spare)
-        return
+        layout = next(at for at in ctx.products.choices[id(gemm)].layouts if at.operand == operand)
+        if layout.kept != "worker":
+            pack_source(ctx, packing, copy.src, depth, place, spare)
+            return place
+        loop = ctx.products.loops[id(gemm)]
+        count = (ctx.freeze(ctx, loop.stop) - ctx.freeze(ctx, loop.start)).constant
+        keeper, step = kept_apart(ctx, packing, uniform(ctx, ctx.scope.form(loop.var)), count)
+        need = _need(ctx, packing, _source(ctx, packing, copy.src, depth), depth, step, spare)
+        keeper.begin(ctx, need)
+        return keeper.end(ctx, need)
     assert tile is not None, "an operand that is not direct is a tile"
     across = i64(packing.extent)
     lines, reach = (across, depth) if packing.is_along else (depth, across)
     pitch = i64(tile.strides[-2] * element_bytes(packing.dtype))
     ctx.fn.call(emit_packing(ctx.module, packing), tile.pointer, pitch, lines, reach, depth, place, spare)
+    return place

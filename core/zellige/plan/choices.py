@@ -24,7 +24,7 @@ from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import PANEL_BYTES, Product, register_lanes
 from zellige.plan.roles import operations_of
-from zellige.plan.sharing import keeping
+from zellige.plan.sharing import keeping, reading_the_same
 from zellige.plan.spaces import choose_path, offered_copy, space_of
 from zellige.plugin.contract import Space
 
@@ -125,6 +125,8 @@ def _product(
                 fill = _replaced_fill(facts, gemm, loop, decisions)
                 out = _stored_copy(facts, gemm, loop, decisions)
                 layouts = tuple(_kept(facts, gemm, product, loop, at, direct, scopes, decisions) for at in layouts)
+            else:
+                layouts = tuple(_kept_apart(facts, loop, at, direct, scopes, decisions) for at in layouts)
             mechanism = "packed" if merge > 1 else ""
             if mechanism and isinstance(loop.kind, Pipelined):
                 decisions.take(
@@ -332,6 +334,25 @@ def _kept(
         f"who packs {copy.src.buffer.name} for {layout.buffer.name}?", chosen, found.because, rejected=((rejected, why),), where=copy.span
     )
     return replace(layout, kept=found.kind, places=found.places)
+
+
+def _kept_apart(
+    facts: LaunchFacts, loop: For, layout: OperandLayout, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope],
+    decisions: Decisions,
+) -> OperandLayout:  # fmt: skip
+    """The layout with who keeps the operand of a product that is not merged packed."""
+    copy = direct.get(layout.operand)
+    if not isinstance(copy, Copy):
+        return layout
+    others = reading_the_same(facts, loop, copy, scopes)
+    if not others:
+        return layout
+    names = " and ".join(var.name for var in others)
+    decisions.take(
+        f"who packs {copy.src.buffer.name} for {layout.buffer.name}?", "each worker, for those of its cells that follow each other",
+        f"cells along {names} read the same of it", rejected=(("each cell for itself", "the same would be packed again"),), where=copy.span,
+    )  # fmt: skip
+    return replace(layout, kept="worker")
 
 
 def packed_panel_bytes(product: Product) -> int:

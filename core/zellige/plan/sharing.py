@@ -54,6 +54,19 @@ def keeping(facts: LaunchFacts, loop: For, copy: Copy, step_bytes: int, scopes: 
     return Keeping(kind="launch", because=f"all cells along the other axes of the grid use the same {max(1, size >> 10)} KiB", places=used)
 
 
+def reading_the_same(facts: LaunchFacts, loop: For, copy: Copy, scopes: Mapping[int, Scope]) -> tuple[Var, ...]:
+    """The variables of the grid along which cells read the same in each iteration of the loop, and something else in the next one; none
+    where all iterations read the same."""
+    scope = scopes[id(copy)]
+
+    def moves_with(var: Var) -> bool:
+        return any(scope.mentions(offset, frozenset((var,))) for offset in copy.src.offsets)
+
+    if not moves_with(loop.var):
+        return ()
+    return tuple(var for var, extent in _extents(facts).items() if extent != 1 and not moves_with(var))
+
+
 def _extents(facts: LaunchFacts) -> dict[Var, int | None]:
     """Cells along each variable of the grid, None where that is not constant."""
     return {var: facts.scope.form(extent).constant for var, extent in zip(facts.launch.grid_vars, facts.launch.grid)}
