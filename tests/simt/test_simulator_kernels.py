@@ -232,3 +232,15 @@ def test_an_odd_tensor_of_two_blocks_of_which_one_reads_pairs(first: int) -> Non
         results.append((given, out))
     for want, found in zip(*results):
         np.testing.assert_array_equal(found, want)
+
+
+def test_a_parallel_loop_of_nothing_is_nothing() -> None:
+    @T.prim_func
+    def idle(A: T.Tensor((40,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(40):
+                pass
+            for i in T.Parallel(40):
+                A[i] = i
+
+    agree(idle, np.zeros(40, np.int32))

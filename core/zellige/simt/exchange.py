@@ -56,8 +56,8 @@ class Exchange:
 
 def exchange_for(ctx: Context, statement: Map, held: Distribution) -> Exchange | None:
     """How lanes can make the one store of a Map wider."""
-    store = statement.body[0]
-    if len(statement.body) != 1 or not isinstance(store, Store) or not held.is_exact:
+    store = statement.body[0] if len(statement.body) == 1 else None
+    if not isinstance(store, Store) or not held.is_exact:
         return None
     if not isinstance(ctx.homes.get(store.buffer.root), GlobalHome) or store.buffer.alias is not None:
         return None
