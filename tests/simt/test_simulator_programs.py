@@ -25,13 +25,6 @@ SHAPES = {
 }  # fmt: skip
 """Sizes small enough for a program that runs lane by lane, of half-precision inputs."""
 
-QUICK = (
-    "attention", "attention_varlen", "convolution", "flash_decoding", "gemm", "gemm_batched", "gemm_eager", "gemm_grouped", "gemm_int4",
-    "softmax", "transpose", "vector_add",
-)  # fmt: skip
-"""Those of a few seconds each; the slow tier runs the others."""
-
-
 def problems(seeds: range) -> list[str]:
     load([TARGET])
     found = []
@@ -60,12 +53,6 @@ def run_example(name: str) -> None:
     assert done.stdout.count(" ok") == len(done.stdout.splitlines()), done.stdout
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", SHAPES)
 def test_examples_run_within_their_bounds(name: str) -> None:
-    run_example(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SHAPES if name not in QUICK])
-def test_more_examples_run_within_their_bounds(name: str) -> None:
     run_example(name)
