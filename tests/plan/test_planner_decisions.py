@@ -431,7 +431,7 @@ def test_a_safe_value_keeps_a_copy_from_a_mechanism_that_fills_with_zeros() -> N
 def test_stages_by_hand_give_the_versions() -> None:
     launch = first(gemm(order=[0, 1, 2], stage=[0, 0, 2]), LANES_ASYNC)
     assert launch.channels[0].depth == 3
-    assert "makes it in stage 0 and uses it in stage 2" in decision(launch, "how does As and Bs get").because
+    assert "makes it in stage 0 and uses it in stage 2" in decision(launch, "how do As and Bs get").because
 
 
 def test_a_schedule_by_hand_is_followed_within_one_role() -> None:

@@ -101,13 +101,14 @@ def _decisions(console: Console, launch: PlannedLaunch, *, brief: bool) -> None:
 def _programs(console: Console, launch: PlannedLaunch) -> None:
     from rich.table import Table
 
-    from zellige.plan.report import channel_text, memory_lines, role_text
+    from zellige.plan.report import channel_text, legend, memory_lines, role_text
 
     table = Table(show_header=False, box=None)
     for heading, lines in (
         ("roles", [role_text(role) for role in launch.roles]),
         ("channels", [channel_text(channel) for channel in launch.channels]),
         ("memory of a block", list(memory_lines(launch))),
+        ("words", list(legend(launch))),
     ):
         for position, line in enumerate(lines):
             table.add_row(heading if position == 0 else "", line)

@@ -117,7 +117,8 @@ def tell_channel(channel: Channel, group: Group, decisions: Decisions) -> None:
     if channel.scope == "role":
         question = f"how many versions of {tiles} are there?"
     else:
-        question = f"how does {tiles} get from {' and '.join(channel.producers)} to {' and '.join(channel.consumers)}?"
+        verb = "do" if len(channel.buffers) > 1 else "does"
+        question = f"how {verb} {tiles} get from {' and '.join(channel.producers)} to {' and '.join(channel.consumers)}?"
     slots = f"{channel.depth} slot{'s' if channel.depth != 1 else ''} of {channel.bytes} bytes"
     decisions.take(
         question, f"{slots}, joined by: {channel.mechanism}", group.because, where=group.loop.span if group.loop is not None else None

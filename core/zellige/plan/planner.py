@@ -89,7 +89,7 @@ def _programs(context: Context) -> Programs | None:
             return software(context)
         case "specialised":
             return specialised(context)
-        case _:
+        case "queues":
             return queues(context)
 
 

@@ -63,6 +63,7 @@ def _lines(planned: PlannedKernel) -> Iterator[str]:
         yield from (f"role {role_text(role)}" for role in launch.roles)
         yield from (f"channel {channel_text(channel)}" for channel in launch.channels)
         yield from (f"memory {line}" for line in memory_lines(launch))
+        yield from (f"({line})" for line in legend(launch))
 
 
 def title_of(section: Section) -> str:
@@ -88,6 +89,14 @@ def channel_text(channel: Channel) -> str:
     return (
         f"{channel.name}: {ends}, {channel.depth} slot{'s' if channel.depth > 1 else ''} of {channel.bytes} bytes, by {channel.mechanism}"
     )
+
+
+def legend(launch: PlannedLaunch) -> Iterator[str]:
+    """What the words of the plan mean, as far as this one needs them; for a reader who wrote a kernel and never saw a plan."""
+    if len(launch.roles) > 1:
+        yield "a role is a part of the block that runs a program of its own, at the same time as the others"
+    if launch.channels:
+        yield "a channel hands tiles from where they are made to where they are used; a slot is room for one version of each of its tiles"
 
 
 def memory_lines(launch: PlannedLaunch) -> Iterator[str]:

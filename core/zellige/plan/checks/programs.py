@@ -15,6 +15,7 @@ import numpy as np
 
 from zellige.elements.conversion import Array
 from zellige.interp.frame import Run
+from zellige.interp.statements import names
 from zellige.ir.expr import Buffer, Const, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assert, Assign, Assume, Bind, Dialect, For, Launch, Map, Stmt, While
 from zellige.plan.checks.signatures import Signatures
@@ -143,7 +144,7 @@ class Machine:
         if isinstance(result, Var):
             self.values[result] = answer(result.dtype, self.seed, instance)
         if isinstance(statement, Map):
-            for var in assigned_in(statement):
+            for var in names(self.run, statement).assigned:
                 if var in self.values:
                     self.values[var] = answer(var.dtype, self.seed, instance, var.name)
 
@@ -158,22 +159,6 @@ class Machine:
             case _:
                 return False
         return True
-
-
-def assigned_in(statement: Map) -> list[Var]:
-    """Outer variables that a Map assigns."""
-    pending: list[Stmt] = list(statement.body)
-    found: dict[Var, None] = {}
-    own: set[Var] = set()
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Assign):
-            found.setdefault(node.var)
-        if isinstance(node, Bind):
-            own.add(node.var)
-        for name in type(node).BODIES:
-            pending.extend(getattr(node, name))
-    return [var for var in found if var not in own]
 
 
 class _Original(Machine):
