@@ -109,7 +109,7 @@ def report_inert(chosen: CompileOptions, target: Target) -> None:
     default = CompileOptions()
     for name, key in OPTION_KEYS.items():
         if getattr(chosen, name) != getattr(default, name) and name not in manifest.acts_on:
-            warn(catalogue.E161.diagnose(key=str(key), reason=f"nothing on the target {target} depends on it", severity="warning"))
+            _warn_of_inert(str(key), target)
 
 
 def known_keys() -> frozenset[str]:
@@ -128,11 +128,11 @@ def option_fields(configs: Mapping[Any, Any], target: Target) -> dict[str, Any]:
         name = str(getattr(key, "value", key))
         match name:
             case PassConfigKey.TL_ENABLE_FAST_MATH:
-                fields["fast_math"] = _switch(name, value)
+                fields["fast_math"] = switch(name, value)
             case PassConfigKey.TL_DISABLE_WARP_SPECIALIZED:
-                fields["specialise"] = not _switch(name, value)
+                fields["specialise"] = not switch(name, value)
             case PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC:
-                fields["synchronise_shared"] = not _switch(name, value)
+                fields["synchronise_shared"] = not switch(name, value)
             case PassConfigKey.TL_CONFIG_INDEX_BITWIDTH:
                 if value not in (None, 32, 64):
                     raise catalogue.E159.error(option=name, reason=f"expected 32 or 64, not {value!r}")
@@ -141,10 +141,13 @@ def option_fields(configs: Mapping[Any, Any], target: Target) -> dict[str, Any]:
                 fields["compile_flags"] = flags(name, value)
             case _:
                 owners = registry().config_targets(name)
-                if target.name in owners:
+                manifest = registry().manifest_of(target)
+                if target.name not in owners or manifest is None:
+                    _warn(name, owners, target)
+                elif name in manifest.acts_on:
                     for_backend.append((name, value))
                 else:
-                    _warn(name, owners, target)
+                    _warn_of_inert(name, target)
     if for_backend:
         fields["backend_configs"] = tuple(for_backend)
     return fields
@@ -160,10 +163,15 @@ def flags(option: str, value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _switch(name: str, value: Any) -> bool:
+def switch(name: str, value: Any) -> bool:
+    """The value of a key that is on or off; E159 for anything else."""
     if isinstance(value, (bool, int)) and value in (0, 1):
         return bool(value)
     raise catalogue.E159.error(option=name, reason=f"expected True or False, not {value!r}")
+
+
+def _warn_of_inert(key: str, target: Target) -> None:
+    warn(catalogue.E161.diagnose(key=key, reason=f"nothing on the target {target} depends on it", severity="warning"))
 
 
 def _warn(name: str, owners: tuple[str, ...], target: Target) -> None:

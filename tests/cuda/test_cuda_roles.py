@@ -13,7 +13,9 @@ import pytest
 
 import zellige
 import zellige.language as T
+from zellige.diagnostics import ZelligeWarning
 from zellige.driver import dump, plan_kernel
+from zellige.explain import explain
 from zellige.target import parse_target
 from zellige_cuda import boxes
 from zellige_cuda.disassembly import disassembled
@@ -118,6 +120,23 @@ def test_other_launches_keep_one_role(options: dict[str, Any], reason: str) -> N
     roles, chosen, because = decided(product(**options))
     assert (roles, chosen) == (1, "no")
     assert reason in because
+
+
+@pytest.mark.parametrize("key", ["tl.disable_warp_specialized", "tl.disable_wgmma", "tl.disable_tma_lower"])
+def test_users_rule_roles_out(key: str) -> None:
+    """By the keys that TileLang has for it; the reason names the key, and the program is that of machines without engines."""
+    asked = zellige.compile(product(), target=TARGET, pass_configs={key: True})
+    found = instructions(asked.get_asm())
+    assert found["HGMMA"] == found["UTMALDG"] == found["USETMAXREG"] == 0
+    assert found["HMMA"] > 0
+    decision = next(d for d in explain(asked).decisions if d.question == "do parts of the block run programs of their own?")
+    assert (decision.chosen, decision.because) == ("no", f"{key} rules them out")
+    assert instructions(zellige.compile(product(), target=TARGET, pass_configs={key: False}).get_asm())["HGMMA"] > 0
+
+
+def test_a_key_without_effect_is_said() -> None:
+    with pytest.warns(ZelligeWarning, match=r"E161.*nothing on the target cuda:sm_90a depends on it"):
+        zellige.compile(product(), target=TARGET, pass_configs={"tl.disable_shuffle_elect": True})
 
 
 def test_stages_that_engines_leave_no_room_for_are_fewer() -> None:

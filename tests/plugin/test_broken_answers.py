@@ -67,6 +67,7 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "unicode": (manifest("targets=('unicode', 'größe')"), "E703", "'größe' is no target name"),
     "huge_target": (manifest("targets=('huge_target', 'x' * 100_000)"), "E703", "xxxxx' is no target name"),
     "words_as_text": (manifest("dialect=('dma',)"), "E703", "manifest.dialect[0] is 'dma', expected DialectName"),
+    "takes_a_word": (manifest("dialect=(DialectName(name='copy', target='takes_a_word'),)"), "E703", "copy"),
     "devices_as_text": (manifest("framework_devices='cpu'"), "E703", "manifest.framework_devices is 'cpu', expected a tuple"),
     "ir_as_text": (manifest("ir='1.0'"), "E703", "manifest.ir is '1.0', expected a tuple"),
     "no_version": (manifest("version=None"), "E703", "manifest.version is None, expected str"),
@@ -174,7 +175,6 @@ UNHARMED: dict[str, str] = {
         "    return AcmeBackend.describe(self, target)"
     ),
     "loud": "print('x' * 3_000_000)\n" + backend(""),
-    "takes_a_word": manifest("dialect=(DialectName(name='copy', target='takes_a_word'),)"),
     "says_another_name": backend(
         "asked = 0\n@hookimpl\ndef manifest(self):\n    type(self).asked += 1\n"
         "    return replace(AcmeBackend.manifest(self), name=f'other{self.asked}')"

@@ -34,6 +34,7 @@ from zellige.target import Target
 from zellige.version import __version__
 
 if TYPE_CHECKING:
+    from zellige.options import CompileOptions
     from zellige.plan.nodes import PlannedKernel
     from zellige.simt.ir import Module
 
@@ -46,6 +47,10 @@ _CONFIG_KEYS: Final = (
     ConfigKey(name="TL_ENABLE_LOWER_LDGSTG_PREDICATED", key="tl.enable_lower_ldgstg_predicated"),
     ConfigKey(name="TL_PTXAS_REGISTER_USAGE_LEVEL", key="tl.ptxas_register_usage_level"),
 )
+
+
+_WITHOUT_ENGINES: Final = ("tl.disable_tma_lower", "tl.disable_wgmma")
+"""Keys that rule out programs for roles: copies of boxes and asynchronous products are made together or not at all."""
 
 
 class CudaBackend:
@@ -70,7 +75,7 @@ class CudaBackend:
             dialect=read_dialect("zellige_cuda"),
             config_keys=_CONFIG_KEYS,
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
-            acts_on=("compile_flags", "fast_math", "synchronise_shared"),
+            acts_on=("compile_flags", "fast_math", "specialise", "synchronise_shared", *_WITHOUT_ENGINES),
             inspections=("export_ptx", "export_sass", "get_ptx", "n_regs", "n_spills", "resource_usage", "show_ptx", "show_sass"),
             timers=("cudagraph", "cupti", "event", "wall"),
             summary="CUDA C++ through NVRTC and the driver",
@@ -156,7 +161,9 @@ class CudaBackend:
 
         arch = architecture(self._with_arch(ctx.target))
         richer = role_capabilities(arch, ctx.capabilities)
-        return () if richer is None else (Insert(step=ChooseRoles(capabilities=richer, machine=lane_machine(arch, richer))),)
+        if richer is None:
+            return ()
+        return (Insert(step=ChooseRoles(capabilities=richer, machine=lane_machine(arch, richer), refused=_without_roles(ctx.options))),)
 
     @hookimpl
     def timers(self) -> Mapping[str, Callable[..., list[float]]]:
@@ -243,6 +250,16 @@ def _report_spills(log: str) -> None:
     for name, used in usage_of(log).items():
         if used.spilled_bytes:
             warn(catalogue.E503.diagnose(kernel=name, bytes=used.spilled_bytes, registers=used.registers, severity="warning"))
+
+
+def _without_roles(options: CompileOptions) -> str | None:
+    """Which option of the user's rules out programs for roles, as a reason; None where none does."""
+    from zellige.pass_configs import PassConfigKey, switch
+
+    found = [key for key, value in options.backend_configs if key in _WITHOUT_ENGINES and switch(key, value)]
+    if not options.specialise:
+        found.append(str(PassConfigKey.TL_DISABLE_WARP_SPECIALIZED))
+    return f"{' and '.join(found)} rules them out" if found else None
 
 
 backend: Final = CudaBackend()

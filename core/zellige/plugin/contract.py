@@ -157,9 +157,9 @@ class Manifest:
     ``requirements`` are distributions it needs beside its own; code kept on disk is used again only with the same versions of them, and
     while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``dialect`` lists names
     it adds to the language, ``config_keys`` pass-config keys that belong to it, ``hints`` keyword arguments of the language's operations
-    that mean something to it alone and never change a result, ``acts_on`` the fields of ``CompileOptions`` that change what it makes (who
-    sets another one is told that it has no effect), ``inspections`` methods it adds to a compiled kernel (such as an export of
-    its own assembly), ``timers`` the names of its ways to time a launch. ``state`` says whether it can serve at
+    that mean something to it alone and never change a result, ``acts_on`` the fields of ``CompileOptions`` and those of
+    ``config_keys`` that change what it makes (who sets another one is told that it has no effect), ``inspections`` methods it adds to a
+    compiled kernel (such as an export of its own assembly), ``timers`` the names of its ways to time a launch. ``state`` says whether it can serve at
     all; whether a device is present is asked with ``probe``.
     """
 
