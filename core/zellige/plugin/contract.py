@@ -159,8 +159,8 @@ class Manifest:
     it adds to the language, ``config_keys`` pass-config keys that belong to it, ``hints`` keyword arguments of the language's operations
     that mean something to it alone and never change a result, ``acts_on`` the fields of ``CompileOptions`` and those of
     ``config_keys`` that change what it makes (who sets another one is told that it has no effect), ``inspections`` methods it adds to a
-    compiled kernel (such as an export of its own assembly), ``timers`` the names of its ways to time a launch. ``state`` says whether it can serve at
-    all; whether a device is present is asked with ``probe``.
+    compiled kernel (such as an export of its own assembly), ``timers`` the names of its ways to time a launch. ``state`` says whether it
+    can serve at all; whether a device is present is asked with ``probe``.
     """
 
     name: str
