@@ -17,16 +17,6 @@ def vector(name: str, count: int, others: tuple[str, ...] = ()) -> Layout:
     return mixed({"register": [(count, {name: 1})]}, {name: count, **dict.fromkeys(others, 1)})
 
 
-def vector_of_pairs(outer: str, count: int, inner: str, group: int) -> Layout:
-    """Groups of ``group`` neighbours along ``inner``, ``count`` of them along ``outer``."""
-    return mixed({"register": [(group, {inner: 1}), (count, {outer: 1})]}, {inner: group, outer: count})
-
-
-def rows_by_pointer(row: str, rows: int, column: str, columns: int) -> Layout:
-    """Each lane's address is that of one row."""
-    return mixed({ELEMENT: [(columns, {column: 1})], "lane": [(rows, {row: 1})]}, {row: rows, column: columns})
-
-
 def pieces_by_pointer(name: str, lanes: int, elements: int) -> Layout:
     """Each lane moves ``elements`` that follow each other; the pieces are numbered by lane."""
     return mixed({ELEMENT: [(elements, {name: 1})], "lane": [(lanes, {name: elements})]}, {name: lanes * elements})

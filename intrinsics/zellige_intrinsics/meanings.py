@@ -25,11 +25,6 @@ def multiply_add(operands: Operands) -> dict[str, Array]:
         return {"d": (c.astype(wide) + np.atleast_2d(a) @ b).astype(c.dtype)}
 
 
-def multiply_add_by_rows(operands: Operands) -> dict[str, Array]:
-    """As :func:`multiply_add` with b given as (n, k)."""
-    return multiply_add({**operands, "b": operands["b"].T})
-
-
 def multiply(operands: Operands) -> dict[str, Array]:
     """d = a b in float32, for units that overwrite (or add outside)."""
     return {"d": operands["a"].astype(np.float32) @ operands["b"].astype(np.float32)}

@@ -98,10 +98,6 @@ class _Nest:
     touched: dict[Buffer, set[_Forms]] = field(default_factory=dict)
     written: set[Buffer] = field(default_factory=set)
 
-    @property
-    def has_fold(self) -> bool:
-        return any(isinstance(s, Fold) for s in self.body)
-
 
 def _nest(statement: Stmt) -> _Nest | None:
     """A statement as a nest of element statements, None where it is no candidate."""

@@ -20,8 +20,8 @@ from typing import Final
 from zellige_cpu.host import Host
 from zellige_cpu.interruption import ATTEND, PERIOD, STATE_WORDS, attend_text
 
-# Offsets in the control block in bytes: words that different threads write lie on cache lines of their own.
-GENERATION: Final = 0
+# Offsets in the control block in bytes: words that different threads write lie on cache lines of their own. The first word
+# is the generation.
 SLEEPERS: Final = 64
 JOB: Final = 128  # what pool_launch copies there, and the address of the arguments
 TICKETS: Final = 256

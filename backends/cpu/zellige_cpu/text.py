@@ -42,7 +42,6 @@ Line: TypeAlias = "str | list[Line]"
 """One line of code, or a stretch of lines reserved earlier and filled later."""
 
 _TERMINATORS: Final = ("ret ", "br ", "switch ", "unreachable")
-FAST_SUM: Final = "reassoc nsz contract"
 
 
 def constant(element: str, value: bool | int | float, lanes: int = 1) -> Value:

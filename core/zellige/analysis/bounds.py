@@ -140,10 +140,6 @@ class Scope:
                 case _:
                     pass
 
-    def add_fact(self, form: Form) -> None:
-        """``form >= 0`` holds here; its atoms must not change while the scope lives."""
-        self._facts.append(form)
-
     def differences(self, compare: Compare, *, holds: bool = True) -> tuple[Form, ...] | None:
         """The forms that are all at least 0 exactly when the comparison holds; None where the sides are not exact or for ``ne``."""
         if not self.is_exact(compare.left) or not self.is_exact(compare.right):

@@ -20,7 +20,7 @@ from zellige.frontend.scopes import Trace
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Scalar, Tile
 from zellige.ir.expr import INT32, Buffer, Const, Expr, Var, const
-from zellige.ir.stmt import Param, ScalarParam, TensorParam
+from zellige.ir.stmt import ScalarParam, TensorParam
 
 _PYTHON_NUMBERS: Final = {int: "int32", float: "float32", bool: "bool"}
 
@@ -197,8 +197,3 @@ def close_parameters(builder: Builder, pending: list[PendingTensor]) -> None:
         if isinstance(builder.params[tensor.position], _Vacant):
             builder.span = tensor.span
             tensor.tile()
-
-
-def tensor_parameters(params: list[Param]) -> list[int]:
-    """The positions of tensors among the parameters."""
-    return [i for i, p in enumerate(params) if isinstance(p, TensorParam)]

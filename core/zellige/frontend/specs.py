@@ -34,11 +34,3 @@ class PointerSpec:
 
 class ReferenceSpec:
     """The annotation ``T.Ref`` of a macro's parameter: the macro may assign to the variable or element that it is given."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConstantSpec:
-    """A size of the eager style before it is solved: the name given to ``T.const`` and its dtype."""
-
-    name: str
-    dtype: DType

@@ -16,7 +16,7 @@ from zellige.generate.choices import Picker
 from zellige.generate.facts import Fact, Unbounded
 from zellige.generate.statement_facts import Analysis, Jumps, State
 from zellige.ir.expr import INT32, Binary, BinaryOp, Buffer, Const, Expr, Region, Var, VarKind, constant_value
-from zellige.ir.stmt import Alloc, ParamRole, Stmt
+from zellige.ir.stmt import Alloc, Stmt
 
 BOOL: Final = as_dtype("bool")
 FLOAT32: Final = as_dtype("float32")
@@ -150,15 +150,6 @@ class Context:
         self.budget -= 1
         return True
 
-    def emit_all(self, statements: Sequence[Stmt]) -> bool:
-        """Append all of the statements or none."""
-        mark = self.mark()
-        for statement in statements:
-            if not self.emit(statement):
-                self.rewind(mark)
-                return False
-        return True
-
     def mark(self) -> tuple[int, State, int, int, int]:
         """This place, to come back to."""
         return len(self.body), dict(self.state), len(self.tiles), len(self.variables), self.budget
@@ -217,12 +208,3 @@ class Context:
         begin = tuple(offsets) if offsets is not None else (self.constant(0),) * len(tile.shape)
         size = tuple(number(extent) for extent in (tile.shape if extents is None else extents))
         return Region(buffer=tile.buffer, offsets=begin, extents=size)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TensorPlan:
-    """A tensor parameter while the kernel is made."""
-
-    buffer: Buffer
-    role: ParamRole
-    shape: Shape

@@ -105,9 +105,6 @@ class Machine:
         role = _ROLE_OF_NAME.get(wanted, "")
         return self._first(wanted, role, engines)
 
-    def space_of_role(self, role: SpaceRole, engines: frozenset[str] = frozenset()) -> Space | None:
-        return self._first("", role, engines)
-
     def _first(self, name: str, role: SpaceRole, engines: frozenset[str]) -> Space | None:
         spaces = self.capabilities.spaces
         if not spaces:

@@ -47,7 +47,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, Compare, Node, Region, Var
+from zellige.ir.expr import Buffer, Compare, Node, Var
 from zellige.ir.stmt import For, Kernel, Launch, Map, Stmt, StmtNode
 
 ChannelScope = Literal["role", "block", "cluster"]
@@ -320,11 +320,3 @@ class PlannedKernel(Node):
     target: str
     launches: tuple[PlannedLaunch, ...]
     CHILDREN: ClassVar[tuple[str, ...]] = ("launches",)
-
-
-def regions_touched(statement: Stmt | PlanStmt) -> tuple[Region, ...]:
-    """The regions that a statement itself reads or writes, an issued or slotted operation's included."""
-    inner = statement
-    while isinstance(inner, (Issue, Slotted)):
-        inner = inner.operation
-    return inner.reads() + inner.writes()

@@ -94,11 +94,6 @@ def why_one_role(facts: LaunchFacts) -> str | None:
     return None
 
 
-def one_role(facts: LaunchFacts, machine: Machine) -> Assignment:
-    """Every operation belongs to the block, on the machine's main engine."""
-    return Assignment(of={id(s): BLOCK for s in operations_of(facts.launch.body)}, engines={BLOCK: machine.main_engine})
-
-
 def by_engine(facts: LaunchFacts, products: dict[int, Product], spaces: dict[Buffer, Space], machine: Machine) -> Assignment:
     """A role an engine: products to the unit's, copies to their path's, a fill of results to the unit that adds to them, the rest to the
     vector engine."""

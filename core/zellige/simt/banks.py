@@ -113,12 +113,10 @@ class _Walk:
 
     def _may_differ(self, expr: Expr) -> bool:
         """Whether lanes may get different values: from what differs, or from different places of memory."""
-        for node in walk(expr):
-            if isinstance(node, Var) and self._differs(self._known.get(node)):
-                return True
-            if isinstance(node, Load) and (node.buffer.root.space == REGISTERS or self._may_differ(node.indices[0])):
-                return True
-        return False
+        nodes = list(walk(expr))
+        return any(isinstance(n, Load) and n.buffer.root.space == REGISTERS for n in nodes) or any(
+            self._differs(self._known.get(n)) for n in nodes if isinstance(n, Var)
+        )
 
     def _own(self, statement: Any, mask: Any) -> Iterator[BankUse]:
         if isinstance(statement, Alloc):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from zellige.diagnostics import CompileError
+from zellige.diagnostics import CompileError, catalogue
 from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
 from zellige.plan.planner import plan
 from zellige.plugin.contract import Capabilities
@@ -38,28 +38,28 @@ class ChooseRoles:
         if self.refused is not None:
             return _with_decisions(planned, self.refused)
         richer = self._fitting(planned)
-        if richer is None:
-            return _with_decisions(planned, "its tiles, as engines store them, do not fit into shared memory")
+        if isinstance(richer, str):
+            return _with_decisions(planned, richer)
         launches = []
         for index, (plain, rich) in enumerate(zip(planned.launches, richer.launches)):
             reason = self._why_plain(planned, rich, index)
             launches.append(_decided(plain, "no", reason) if reason is not None else _decided(rich, "yes", _PRODUCTS_BESIDE))
         return replace(planned, launches=tuple(launches))
 
-    def _fitting(self, planned: PlannedKernel) -> PlannedKernel | None:
-        """The plan with roles, made again for less memory where barriers and the storage of engines need more than it left; None where
-        that does not help."""
+    def _fitting(self, planned: PlannedKernel) -> PlannedKernel | str:
+        """The plan with roles, made again for less memory where barriers and the storage of engines need more than it left; the reason
+        why there is none where that does not help."""
         spare = 0
         for _ in range(ATTEMPTS):
             try:
                 richer = plan(planned.kernel, _with_less(self.capabilities, spare))
-            except CompileError:
-                return None
+            except CompileError as error:
+                return _NO_ROOM if error.code == catalogue.E301.id else f"it cannot be planned with roles: {error.diagnostics[0].message}"
             excess = max((self._excess(planned, launch, index) for index, launch in enumerate(richer.launches)), default=0)
             if not excess:
                 return richer
             spare += excess
-        return None
+        return _NO_ROOM
 
     def _excess(self, planned: PlannedKernel, launch: PlannedLaunch, index: int) -> int:
         """Bytes that the program of a launch of roles needs beyond what a block has; looked at where the plan leaves little."""
@@ -83,6 +83,7 @@ class ChooseRoles:
         return why_not_lowered(rich, LaunchLowering(planned.kernel, rich, self.machine, index, synchronises=True))
 
 
+_NO_ROOM = "its tiles, as engines store them, do not fit into shared memory"
 _PRODUCTS_BESIDE = "its products and copies run beside the lanes that ask for them"
 
 

@@ -22,9 +22,8 @@ from zellige.simt.engine_tiles import SLOT_ALIGNMENT, Boxes
 from zellige.simt.homes import GlobalHome, Home, RegisterHome, SharedHome
 from zellige.simt.ir import LANE, THREAD, WARP, Memory
 from zellige.simt.machine import LaneMachine
+from zellige.simt.packing import aligned
 from zellige.simt.warps import WarpTiling
-
-SCRATCH_ALIGNMENT = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +177,12 @@ class Context:
         """Shared memory that nothing else uses."""
         memory = Buffer(name=self.fresh(name), dtype=dtype, shape=(number(elements),), space="shared")
         self.memories.append(Memory(buffer=memory, offset=self.shared_bytes))
-        self.shared_bytes += -(-elements * max(1, dtype.bytes) // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        self.shared_bytes += aligned(elements * max(1, dtype.bytes))
         return memory
 
     def engine_memory(self, name: str, dtype: DType, elements: int) -> Buffer:
         """The same, beginning where the widest swizzle of an engine does."""
-        self.shared_bytes = -(-self.shared_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
+        self.shared_bytes = aligned(self.shared_bytes, SLOT_ALIGNMENT)
         return self.kept_memory(name, dtype, elements)
 
     # ---- structure ----

@@ -44,7 +44,7 @@ from zellige.simt.homes import (
 from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar, Stmt, Tile
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
-from zellige.simt.packing import Room, packed, resources_that_meet
+from zellige.simt.packing import Room, aligned, packed, resources_that_meet
 from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
 from zellige.simt.raster import raster_of, why_not
@@ -278,9 +278,9 @@ class LaunchLowering:
         base = (CHUNK_BYTES // size).bit_length() - 1
         swizzle = Swizzle(base=base, bits=(stored.span // CHUNK_BYTES).bit_length() - 1, shift=base + 3)
         pitch = [*(p // max(1, extents[-1]) * stored.slab for p in dense_strides(extents)[:-1]), 1]
-        per_slot = -(-stored.rows * stored.columns * size // SLOT_ALIGNMENT) * SLOT_ALIGNMENT // size
+        per_slot = aligned(stored.rows * stored.columns * size, SLOT_ALIGNMENT) // size
         memory = Buffer(name=buffer.name, dtype=buffer.dtype, shape=(number(per_slot * slots),), space="shared", span=buffer.span)
-        offset = -(-context.shared_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
+        offset = aligned(context.shared_bytes, SLOT_ALIGNMENT)
         context.memories.append(Memory(buffer=memory, offset=offset))
         context.shared_bytes = offset + per_slot * slots * size
         context.homes[buffer] = SharedHome(
@@ -299,10 +299,10 @@ class LaunchLowering:
         extents = tuple(int(v or 0) for v in values) or (1,)
         element = max(1, buffer.dtype.bytes)
         stored = self._storage(context, buffer, extents, element, can_move=can_move, is_viewed=is_viewed)
-        per_slot = -(-stored.elements * element // 128) * 128 // element
+        per_slot = aligned(stored.elements * element) // element
         memory = Buffer(name=buffer.name, dtype=buffer.dtype, shape=(number(per_slot * slots),), space="shared", span=buffer.span)
         context.memories.append(Memory(buffer=memory, offset=context.shared_bytes))
-        context.shared_bytes += -(-per_slot * slots * element // 128) * 128
+        context.shared_bytes += aligned(per_slot * slots * element)
         context.homes[buffer] = SharedHome(
             memory=memory, extents=extents, pitch=stored.pitch, swizzle=stored.swizzle, slots=slots, slot_elements=per_slot
         )
@@ -388,7 +388,7 @@ class LaunchLowering:
     def close_scratch(context: Context) -> None:
         """Give the memory that operations take one after the other its place."""
         if context.scratch is not None:
-            size = -(-context.scratch_bytes // 128) * 128
+            size = aligned(context.scratch_bytes)
             context.memories.append(Memory(buffer=context.scratch, offset=context.shared_bytes, bytes=size))
             context.shared_bytes += size
             context.scratch = None

@@ -20,8 +20,16 @@ from zellige.ir.stmt import For, While
 from zellige.ir.traverse import children
 from zellige.simt.code import Declared, Touch
 
+SHARED_ALIGNMENT: Final = 128
+"""Bytes: shared memories begin at multiples of it. No access asks for more, those of engines to swizzled tiles apart."""
+
 WORTH_BYTES: Final = 1024
 """Bytes from which a memory may share those of others."""
+
+
+def aligned(size: int, alignment: int = SHARED_ALIGNMENT) -> int:
+    """``size`` in bytes rounded up to a multiple of ``alignment``."""
+    return -(-size // alignment) * alignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +38,7 @@ class Room:
 
     memory: Buffer
     bytes: int
-    alignment: int = 128
+    alignment: int = SHARED_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

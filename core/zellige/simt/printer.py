@@ -456,11 +456,17 @@ class Printer:
 
     def _index(self, expr: Expr) -> str:
         """An index: arithmetic of places, which does not wrap."""
-        match expr:
-            case Binary(op="add" | "sub" | "mul" as op, left=left, right=right):
-                return f"({self._index(left)} {PLAIN[op]} {self._index(right)})"
-            case _:
-                return self._expression(expr)
+        parts: list[str] = []
+        pending: list[Expr | str] = [expr]
+        while pending:
+            match pending.pop():
+                case str(text):
+                    parts.append(text)
+                case Binary(op="add" | "sub" | "mul" as op, left=left, right=right):
+                    pending += (")", right, f" {PLAIN[op]} ", left, "(")
+                case other:
+                    parts.append(self._expression(other))
+        return "".join(parts)
 
     def _expression(self, expr: Expr) -> str:
         pending: list[tuple[Expr, bool]] = [(expr, False)]

@@ -46,21 +46,6 @@ def evaluation(compiler: Compiler, expr: Expr) -> Evaluation:
     return run
 
 
-def has_shared_loads(expr: Expr) -> bool:
-    """Whether it reads memory that other lanes may write."""
-    seen: set[int] = set()
-    pending: list[Any] = [expr]
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Load) and node.buffer.root.space != "registers":
-            return True
-        pending.extend(children(node))
-    return False
-
-
 class _Order:
     """Puts one expression into steps. Result 0 is the mask that the whole is evaluated under; a mask of None is no lane."""
 

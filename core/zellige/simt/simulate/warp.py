@@ -9,7 +9,7 @@ Masks are bool arrays of one entry a lane; ``warp.full`` itself stands for all l
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ from zellige.simt.simulate.transactions import Transactions
 
 Array = Any
 Wait = Callable[[], bool]
-Coroutine = Generator["Wait | None", None, Any]
 
 GARBAGE: Final = 0xFF
 """What registers hold before they are written: a NaN of the floats, -1 of signed integers."""
