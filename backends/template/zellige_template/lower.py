@@ -133,7 +133,7 @@ class _Launch:
                     self.body(statement.body)
             case ir.While():
                 with write.block("loop"):
-                    self.statement(ir.If(condition=statement.condition, then=(), otherwise=(ir.Break(),)))
+                    self.body((ir.If(condition=statement.condition, then=(), otherwise=(ir.Break(),)),))
                     self.body(statement.body)
             case ir.If():
                 with write.block("if", write.value(statement.condition)):
