@@ -106,6 +106,41 @@ def test_a_product_with_block_scales_and_one_of_run_time_size(check_block, rando
     check_block(parameters, body, a, b, scale, np.zeros((8, 8), np.float32), np.zeros((8, 8), np.float32), 5)
 
 
+OVERLAPS = [
+    "gemm(S[0:+48, 0:+48], R[0:+48, 0:+48], S[0:+48, 0:+48], clear=False)",
+    "gemm(S[0:+48, 0:+48], S[0:+48, 0:+48], S[0:+48, 0:+48], clear=True, transpose_b=True)",
+    "gemm(S[0:+24, 0:+24], S[10:+24, 0:+24], S[20:+24, 8:+24], clear=False)",
+    "gemm(S[0:+48, 0:+48], R[0:+48, 0:+48], S[0:+48, 0:+48], scale_a=F[0:+48, 0:+2], clear=False)",
+    "gemm(A[0:+48, 0:+48], R[0:+48, 0:+48], A[0:+48, 0:+48], clear=False)",
+    'reduce("sum", S[0:+48, 0:+48], S[3:+1, 0:+48], axis=0)',
+    'reduce("sum", S[0:+48, 0:+48], S[0:+48, 5:+1], axis=1)',
+    'scan("sum", S[0:+48, 0:+30], S[0:+48, 7:+30], axis=1)',
+    'scan("sum", S[0:+48, 0:+48], S[0:+48, 0:+48], axis=0, reverse=True)',
+]
+
+
+@pytest.mark.parametrize("operation", OVERLAPS)
+@pytest.mark.parametrize("t", ["float32", "int32"])
+def test_an_operation_whose_result_lies_in_its_operands(check_block, random, operation, t):
+    """All elements are read before one is written."""
+    if "scale" in operation and t == "int32":
+        t = "float16"
+    a, b, c = small(random, (48, 48), t), small(random, (48, 48), t), np.zeros((48, 48), dtype(t).numpy)
+    scale = np.exp2(random.integers(-1, 2, (48, 2))).astype(np.float32)
+    body = f"""
+        S = alloc((48, 48), {t}, "shared")
+        R = alloc((48, 48), {t}, "shared")
+        F = alloc((48, 2), float32, "shared")
+        copy(A[0:+48, 0:+48], S[0:+48, 0:+48])
+        copy(B[0:+48, 0:+48], R[0:+48, 0:+48])
+        copy(G[0:+48, 0:+2], F[0:+48, 0:+2])
+        {operation}
+        copy(S[0:+48, 0:+48], C[0:+48, 0:+48])
+    """
+    tensors = [f"{name}: tensor((48, 48), {t})" for name in "ABC"]
+    check_block(", ".join([*tensors, "G: tensor((48, 2), float32)"]), body, a, b, c, scale)
+
+
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("t", ["float32", "bfloat16", "int32", "int8", "bool"])

@@ -3,10 +3,12 @@
 In: the statement. Out: a call of a leaf, or code of the Map that :mod:`zellige.passes.tile_operations` writes out.
 
 A leaf takes whole tiles in row-major memory. A region that is not one (packed, strided, possibly reaching outside its buffer, of a
-row length known at run time) is copied into scratch memory before, and back after.
+row length known at run time) is copied into scratch memory before, and back after. So is a target that shares its buffer with an operand.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer, Region, constant_value
@@ -69,8 +71,14 @@ def _tile(ctx: Context, region: Region, emit_body: EmitBody) -> Tile:
     return direct_tile(ctx, region) or staged_tile(ctx, region, emit_body, loads=True)
 
 
-def _target(ctx: Context, region: Region, emit_body: EmitBody, *, loads: bool) -> Tile:
-    return direct_tile(ctx, region) or staged_tile(ctx, region, emit_body, loads=loads)
+def _target(ctx: Context, region: Region, sources: tuple[Region, ...], emit_body: EmitBody, *, loads: bool) -> Tile:
+    """Where a leaf writes: a copy too if it would write into what it still has to read of ``sources``."""
+    tile = None if _shares_storage(region, sources) else direct_tile(ctx, region)
+    return tile or staged_tile(ctx, region, emit_body, loads=loads)
+
+
+def _shares_storage(region: Region, sources: tuple[Region, ...]) -> bool:
+    return any(source.buffer.root is region.buffer.root for source in sources)
 
 
 def _write_back(ctx: Context, tile: Tile, region: Region, emit_body: EmitBody) -> None:
@@ -86,22 +94,34 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
     regions = (statement.a, statement.b, statement.c)
     is_special = any(extra is not None for extra in (statement.scale_a, statement.scale_b, statement.metadata))
     if ctx.lanes is not None or is_special or any(constant_extents(region) is None for region in regions):
-        emit_body(ctx, tile_operations.gemm_as_map(statement))
+        _emit_product_map(ctx, statement, emit_body)
         return
     clear = evaluate(ctx, statement.clear)
     is_direct = [ctx.products.source(statement, operand) is not None for operand in ("a", "b")]
     a = None if is_direct[0] else _tile(ctx, statement.a, emit_body)
     b = None if is_direct[1] else _tile(ctx, statement.b, emit_body)
-    c = _target(ctx, statement.c, emit_body, loads=clear.name != "true")
+    c = _target(ctx, statement.c, (statement.a, statement.b), emit_body, loads=clear.name != "true")
     if any(tile is not None and tile.strides[-1] != 1 for tile in (a, b, c)):
         if any(is_direct):
             raise InternalError("a product with a direct operand has a tile whose elements are apart")
-        emit_body(ctx, tile_operations.gemm_as_map(statement))
+        _emit_product_map(ctx, statement, emit_body)
         return
     if a is None or b is None:
         products.emit_direct(ctx, statement, a, b, c, clear)
     else:
         _emit_tiles(ctx, statement, a, b, c, clear)
+    _write_back(ctx, c, statement.c, emit_body)
+
+
+def _emit_product_map(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
+    """A product as a Map, of a copy of c if c holds factors."""
+    factors = tuple(r for r in (statement.a, statement.b, statement.scale_a, statement.scale_b, statement.metadata) if r is not None)
+    if ctx.lanes is not None or constant_extents(statement.c) is None or not _shares_storage(statement.c, factors):
+        emit_body(ctx, tile_operations.gemm_as_map(statement))
+        return
+    c = staged_tile(ctx, statement.c, emit_body, loads=True)
+    assert c.staged is not None
+    emit_body(ctx, tile_operations.gemm_as_map(replace(statement, c=c.staged)))
     _write_back(ctx, c, statement.c, emit_body)
 
 
@@ -164,7 +184,7 @@ def emit_reduce(ctx: Context, statement: Reduce, emit_body: EmitBody) -> None:
         emit_body(ctx, (tile_operations.reduce_as_map(statement),))
         return
     src = _tile(ctx, statement.src, emit_body)
-    dst = _target(ctx, statement.dst, emit_body, loads=not statement.clear)
+    dst = _target(ctx, statement.dst, (statement.src,), emit_body, loads=not statement.clear)
     spec = reduce.ReduceSpec(
         shape=src.extents,
         axis=statement.axis,
@@ -197,7 +217,8 @@ def emit_scan(ctx: Context, statement: Scan, emit_body: EmitBody) -> None:
         emit_body(ctx, (tile_operations.scan_as_map(statement),))
         return
     src = _tile(ctx, statement.src, emit_body)
-    dst = _target(ctx, statement.dst, emit_body, loads=False)
+    in_place = statement.src == statement.dst  # each element is read before it is written there
+    dst = _target(ctx, statement.dst, () if in_place else (statement.src,), emit_body, loads=False)
     spec = scan.ScanSpec(
         shape=src.extents,
         axis=statement.axis,
