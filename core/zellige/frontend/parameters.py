@@ -54,7 +54,7 @@ class PendingTensor:
         return f"{self.name}, a tensor whose shape is not given yet"
 
     def tile(self) -> Tile:
-        """The tensor with the shape and dtype of the call's argument. E125 where there is none."""
+        """The tensor with the shape and dtype of the call's argument. E125 where there is none, E284 where it is an output."""
         if self.resolved is None:
             if self.given is None and self.is_output:
                 raise catalogue.E284.error(self.span, name=self.name)

@@ -162,7 +162,7 @@ def _variable(run: Run, frame: Frame, var: Var) -> Array:
 
 
 def integer(run: Run, frame: Frame, expression: Expr, mask: Mask, *, what: str) -> int:
-    """The value of an integer expression that all active points must agree on, such as an extent; ``what`` names it."""
+    """The value of an integer expression that all active points must agree on, such as an extent; ``what`` names it. Raises E641."""
     value = evaluate(run, frame, expression, mask)
     if value.ndim:
         active = value if mask is True else value[mask]

@@ -40,7 +40,7 @@ def const(name: str, dtype: Any = "int32") -> Any:
     """Sizes of the eager style that are constants of the compiled kernel: ``M, N = T.const("M, N")``.
 
     Each is solved from a place where it stands alone in the shape or strides of a tensor parameter, or passed as a keyword. E153 outside
-    the eager style, E250 where nothing gives the size.
+    the eager style, E219 for what is no identifier, E250 where nothing gives the size.
     """
     builder = current_builder("T.const")
     names = [part for part in name.replace(",", " ").split() if part]

@@ -76,7 +76,8 @@ def sizes_of(gemm: Gemm) -> tuple[int | None, int | None, int | None]:
 
 def choose_product(gemm: Gemm, machine: Machine, launch: Launch | None = None) -> Product:
     """The best of what the backend offers for a product; where it leaves the choice to its capabilities, a unit that takes the types as
-    they are, else one that holds their values, else a loop of the vector engine. E420 where there is not even that."""
+    they are, else one that holds their values, else a loop of the vector engine. E420 where there is not even that, E703 for an impossible
+    answer of the backend."""
     accumulator, sizes = accumulator_of(gemm), sizes_of(gemm)
     operation = described(gemm, launch, shape=sizes, accumulator=accumulator.name)
     answers = None if machine.ask is None else machine.ask(operation)

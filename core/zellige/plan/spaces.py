@@ -32,7 +32,7 @@ def block_buffers(facts: LaunchFacts) -> tuple[Buffer, ...]:
 def choose_spaces(
     facts: LaunchFacts, buffers: Iterable[Buffer], products: dict[int, Product], machine: Machine, decisions: Decisions
 ) -> dict[Buffer, Space]:
-    """The space of each buffer. A choice that is not the one written is a decision."""
+    """The space of each buffer. A choice that is not the one written is a decision. E413 for a space that the target does not have."""
     wishes = _unit_wishes(facts, products, machine)
     vector_used = _vector_used(facts, products)
     chosen: dict[Buffer, Space] = {}

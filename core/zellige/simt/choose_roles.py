@@ -75,11 +75,11 @@ class ChooseRoles:
 
     def _why_plain(self, planned: PlannedKernel, rich: PlannedLaunch, index: int) -> str | None:
         """Why the launch keeps its plan of one role."""
-        if len(rich.roles) == 1:
-            return next((d.because for d in rich.decisions if d.question == "which roles does a block have?"), "one role does it all")
         units = {unit.name for unit in self.capabilities.matmul if unit.is_asynchronous}
         if not any(choice.unit in units for choice in rich.choices):
             return "none of its products runs beside the lanes"
+        if len(rich.roles) == 1:
+            return next((d.because for d in rich.decisions if d.question == "which roles does a block have?"), "one role does it all")
         return why_not_lowered(rich, LaunchLowering(planned.kernel, rich, self.machine, index, synchronises=True))
 
 

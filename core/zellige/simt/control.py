@@ -71,7 +71,7 @@ def emit_body(ctx: Context, body: Sequence[Any]) -> None:
 
 
 def emit(ctx: Context, statement: Any) -> None:
-    """One statement of the tile IR or the plan."""
+    """One statement of the tile IR or the plan. Raises E401 for an operation of another target."""
     match statement:
         case Acquire() | Put() | Get() | Release() | Issue() | Wait() | Turn() | Slotted():
             channels.emit(ctx, statement)

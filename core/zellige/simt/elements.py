@@ -252,7 +252,7 @@ def _store_part(ctx: Context, place: Place, statement: Store, value: Expr) -> No
 
 
 def atomic(ctx: Context, statement: Atomic) -> None:
-    """One indivisible change; outside the buffer nothing happens and the result is 0."""
+    """One indivisible change; outside the buffer nothing happens and the result is 0. Raises E410 for elements that share a byte."""
     indices = tuple(value_of(ctx, i) for i in statement.indices)
     value = None if statement.value is None else value_of(ctx, statement.value)
     place = place_of(ctx, statement.buffer, indices)
