@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer, Region, constant_value
-from zellige.ir.stmt import Copy, Fill, For, Gemm, Reduce, Scan, whole
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Reduce, Scan, Transpose, whole
 from zellige.passes import tile_operations
 from zellige_cpu import products
 from zellige_cpu.accesses import base_pointer
@@ -79,6 +79,35 @@ def _target(ctx: Context, region: Region, sources: tuple[Region, ...], emit_body
 
 def _shares_storage(region: Region, sources: tuple[Region, ...]) -> bool:
     return any(source.buffer.root is region.buffer.root for source in sources)
+
+
+def _is_same(left: Region, right: Region) -> bool:
+    return left.buffer is right.buffer and left.offsets == right.offsets and left.extents == right.extents
+
+
+def _are_apart(ctx: Context, left: Region, right: Region) -> bool:
+    """Whether two regions of a buffer are known to have no element in common."""
+    if left.buffer is not right.buffer:
+        return False
+    for a, b, extent_a, extent_b in zip(left.offsets, right.offsets, left.extents, right.extents):
+        at_a, at_b = ctx.freeze(ctx, a), ctx.freeze(ctx, b)
+        behind_a, behind_b = at_b - at_a - ctx.freeze(ctx, extent_a), at_a - at_b - ctx.freeze(ctx, extent_b)
+        if ctx.scope.is_nonnegative(behind_a) or ctx.scope.is_nonnegative(behind_b):
+            return True
+    return False
+
+
+def unshared_source(ctx: Context, statement: Copy | Transpose, emit_body: EmitBody) -> Copy | Transpose:
+    """A copy or transposition with a source of its own, where it would write what it still has to read: all is read before anything is
+    written. A region whose size is known only at run time stays."""
+    src, dst = statement.src, statement.dst
+    if ctx.lanes is not None or not _shares_storage(dst, (src,)) or constant_extents(src) is None or _are_apart(ctx, src, dst):
+        return statement
+    if isinstance(statement, Copy) and _is_same(src, dst):
+        return statement
+    staged = staged_tile(ctx, src, emit_body, loads=True).staged
+    assert staged is not None
+    return replace(statement, src=staged)
 
 
 def _write_back(ctx: Context, tile: Tile, region: Region, emit_body: EmitBody) -> None:
@@ -217,7 +246,7 @@ def emit_scan(ctx: Context, statement: Scan, emit_body: EmitBody) -> None:
         emit_body(ctx, (tile_operations.scan_as_map(statement),))
         return
     src = _tile(ctx, statement.src, emit_body)
-    in_place = statement.src == statement.dst  # each element is read before it is written there
+    in_place = _is_same(statement.src, statement.dst)  # each element is read before it is written there
     dst = _target(ctx, statement.dst, () if in_place else (statement.src,), emit_body, loads=False)
     spec = scan.ScanSpec(
         shape=src.extents,
