@@ -19,6 +19,7 @@ OPEN = (
     "zellige.layouts",
     "zellige.log",
     "zellige.options",
+    "zellige.pass_configs",
     "zellige.passes",
     "zellige.plan",
     "zellige.plugin.capabilities",
