@@ -12,6 +12,7 @@ from zellige.diagnostics import CompileError, catalogue
 from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
 from zellige.plan.planner import plan
 from zellige.plugin.contract import Capabilities
+from zellige.simt.fitting import with_less
 from zellige.simt.lower import LaunchLowering, Overfull
 from zellige.simt.machine import LaneMachine
 from zellige.simt.roles import why_not_lowered
@@ -52,7 +53,7 @@ class ChooseRoles:
         spare = 0
         for _ in range(ATTEMPTS):
             try:
-                richer = plan(planned.kernel, _with_less(self.capabilities, spare))
+                richer = plan(planned.kernel, with_less(self.capabilities, spare))
             except CompileError as error:
                 return _NO_ROOM if error.code == catalogue.E301.id else f"it cannot be planned with roles: {error.diagnostics[0].message}"
             excess = max((self._excess(planned, launch, index) for index, launch in enumerate(richer.launches)), default=0)
@@ -85,14 +86,6 @@ class ChooseRoles:
 
 _NO_ROOM = "its tiles, as engines store them, do not fit into shared memory"
 _PRODUCTS_BESIDE = "its products and copies run beside the lanes that ask for them"
-
-
-def _with_less(capabilities: Capabilities, spare: int) -> Capabilities:
-    spaces = tuple(
-        replace(space, bytes=space.bytes - spare) if space.role == "shared" and space.bytes is not None else space
-        for space in capabilities.spaces
-    )
-    return replace(capabilities, spaces=spaces)
 
 
 def _decided(launch: PlannedLaunch, chosen: str, because: str) -> PlannedLaunch:

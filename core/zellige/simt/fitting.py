@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from zellige.diagnostics import CompileError
+from zellige.diagnostics import CompileError, catalogue
 from zellige.plan.nodes import Decision, PlannedKernel
 from zellige.plan.planner import plan
-from zellige.plugin.contract import Capabilities
+from zellige.plugin.contract import Capabilities, Space
 from zellige.simt.ir import Module
 from zellige.simt.lower import Overfull, lower
 from zellige.simt.machine import LaneMachine
@@ -42,18 +42,31 @@ def lower_to_fit(planned: PlannedKernel, machine: LaneMachine, capabilities: Cap
     raise first
 
 
-def _planned_for_less(planned: PlannedKernel, capabilities: Capabilities, spare: int) -> PlannedKernel | None:
-    """The kernel planned for ``spare`` bytes less; None where it does not fit them."""
-    spaces = tuple(
-        replace(space, bytes=space.bytes - spare) if space.name == "shared" and space.bytes is not None else space
+def with_less(capabilities: Capabilities, spare: int) -> Capabilities:
+    """The capabilities with ``spare`` bytes less of shared memory."""
+    spaces = (
+        replace(space, bytes=space.bytes - spare) if is_shared(space) and space.bytes is not None else space
         for space in capabilities.spaces
     )
-    left = next((space.bytes for space in spaces if space.name == "shared"), None)
+    return replace(capabilities, spaces=tuple(spaces))
+
+
+def is_shared(space: Space) -> bool:
+    """Whether a space is the shared memory of a block; one that gives no role has that of its name."""
+    return (space.role or space.name) == "shared"
+
+
+def _planned_for_less(planned: PlannedKernel, capabilities: Capabilities, spare: int) -> PlannedKernel | None:
+    """The kernel planned for ``spare`` bytes less; None where it does not fit them."""
+    less = with_less(capabilities, spare)
+    left = next((space.bytes for space in less.spaces if is_shared(space)), None)
     if left is None or left <= 0:
         return None
     try:
-        again = plan(planned.kernel, replace(capabilities, spaces=spaces))
-    except CompileError:
+        again = plan(planned.kernel, less)
+    except CompileError as error:
+        if error.code != catalogue.E301.id:
+            raise
         return None
     because = f"padded rows and the memory of operations need {spare} bytes more than the plan for all of it left"
     decision = Decision(question=QUESTION, chosen=f"{left} bytes", because=because)
