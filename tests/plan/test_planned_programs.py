@@ -128,6 +128,12 @@ def test_many_pipelined_loops(first: int, target: str) -> None:
             assert found == [], f"seed {seed}, {stages} stages"
 
 
+def test_the_value_of_a_fill_may_be_read_outside_its_tensor() -> None:
+    """Seed 247 fills a variable with an element that its tensor may not have: no region is moved, so no choice promises to test it."""
+    program = generate_seeded(247)
+    assert list(problems(program, with_stages(program.kernel, 2), "queues_cube", range(2), samples=6)) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("first", range(0, 400, 20))

@@ -59,7 +59,7 @@ def _add_loop(loop: For, scope: Scope) -> None:
 
 
 def global_regions(statement: Stmt | PlanStmt) -> Iterator[Region]:
-    """The regions of global memory that a copy, fill or tile of atomics moves."""
+    """The regions of global memory that a copy, fill or tile of atomics moves; an element of a fill's value is tested where it is read."""
     regions: tuple[Region, ...]
     match statement:
         case Copy() | Transpose() | AtomicTile():

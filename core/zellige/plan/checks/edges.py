@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zellige.ir.expr import Region
-from zellige.ir.stmt import AtomicTile, Copy, Fill, For, Stmt, Transpose
+from zellige.ir.stmt import For, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.touches import outside_dimensions
+from zellige.plan.edges import global_regions
 from zellige.plan.nodes import Choice, PlannedLaunch, Role
 
 if TYPE_CHECKING:
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 EDGES = 11
 """The number in the list of :mod:`zellige.plan.check`."""
-
-
-def global_regions(statement: Stmt) -> Iterator[Region]:
-    """The regions of tensors that an operation moves as a whole."""
-    if isinstance(statement, (Copy, Fill, Transpose, AtomicTile)):
-        for region in (*statement.reads(), *statement.writes()):
-            if region.buffer.root.space == "global":
-                yield region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ from zellige.interp.statements import allocate, names, run_body
 from zellige.ir.expr import Buffer, Expr, Var
 from zellige.ir.stmt import Alloc, For, Stmt, While
 from zellige.ir.traverse import loads_in
-from zellige.plan.checks.edges import EdgeRules, global_regions
+from zellige.plan.checks.edges import EdgeRules
+from zellige.plan.edges import global_regions
 from zellige.plan.execution.control import Leaf, Leave, steps
 from zellige.plan.execution.in_flight import InFlight, Operation, poison
 from zellige.plan.execution.promises import Promises
