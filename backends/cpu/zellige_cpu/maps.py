@@ -77,7 +77,7 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
     shape = _choose(ctx, statement, nodes, extents, found.accesses)
     bounds = dict.fromkeys(bound for access in found.accesses for bound in access.open_bounds)
     granted, tests = _run_time_tests(ctx, scope, statement, nodes, bounds)
-    holding, conditions = _run_time_tests(ctx, scope, statement, nodes, found.conditions)
+    holding, conditions = _run_time_tests(ctx, scope, statement, nodes, found.conditions, drops_never=True)
 
     def whole() -> None:
         _emit_whole(ctx, statement, extents, shape, found.accesses, emit_body)
@@ -347,9 +347,13 @@ def _note_conditions(ctx: Context, scope: Scope, statement: Stmt, conditions: di
 
 
 def _run_time_tests(
-    ctx: Context, scope: Scope, statement: Map, nodes: Sequence[Node], wanted: Iterable[Form]
+    ctx: Context, scope: Scope, statement: Map, nodes: Sequence[Node], wanted: Iterable[Form], *, drops_never: bool = False
 ) -> tuple[frozenset[Form], tuple[Form, ...]]:
-    """The wanted forms that are at least 0 at every point if the tests pass (forms that must be at least 0), and these tests."""
+    """The wanted forms that are at least 0 at every point if the tests pass (forms that must be at least 0), and these tests.
+
+    ``drops_never`` leaves out forms that are known to fail. For bounds they stay: where one fails, the version for edges runs, with masks
+    no wider than a register (LLVM 22 aborts on some wider ones that are constant: "Getting value from an unknown LocationSize").
+    """
     if not wanted or len(nodes) > _VERSIONED_NODES:
         return frozenset(), ()
     inner = set(statement.axes)
@@ -361,8 +365,8 @@ def _run_time_tests(
         smallest = scope.minimum(form, variables)
         if smallest is None or not all(_is_available(ctx, atom) for atom in smallest.atoms()):
             continue
-        if ctx.scope.is_nonnegative(smallest.scaled(-1) - 1):
-            continue  # never
+        if drops_never and ctx.scope.is_nonnegative(smallest.scaled(-1) - 1):
+            continue
         granted.add(form)
         if not ctx.scope.is_nonnegative(smallest):
             tests.setdefault(smallest)
