@@ -69,7 +69,9 @@ def check_tensor(name: str, value: Any) -> None:
     except UnusableArray as error:
         raise catalogue.E616.error(name=name, reason=str(error)) from error
     if view is None:
-        raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value))
+        is_traced = hasattr(value, "described")
+        hint = "a compiled kernel cannot be called inside of another: write it as a @T.macro" if is_traced else None
+        raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value), hint=hint)
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
