@@ -316,8 +316,31 @@ class Function:
         self.line(f"store {value.type} {value.name}, ptr {pointer.name}, align {align}{hint}")
 
     def masked_load(self, pointer: Value, mask: Value, otherwise: Value, *, align: int) -> Value:
-        """Adjacent elements where the mask holds, ``otherwise`` elsewhere; memory of the other lanes is not touched."""
-        return self.intrinsic("llvm.masked.load", pointer, constant("i32", align), mask, otherwise)
+        """Adjacent elements where the mask holds, ``otherwise`` elsewhere; memory of the other lanes is not touched.
+
+        A register at a time: LLVM 22 does not know how much memory the parts reach that it cuts a wider load into, and aborts on some
+        ("Getting value from an unknown LocationSize!").
+        """
+        parts = [
+            self.intrinsic("llvm.masked.load", self.offset(pointer, distance), constant("i32", align), *self._part(lanes, mask, otherwise))
+            for lanes, distance in self._registers(otherwise)
+        ]
+        while len(parts) > 1:
+            parts = [self.shuffle(left, right, range(2 * left.lanes)) for left, right in zip(parts[::2], parts[1::2])]
+        return parts[0]
+
+    def _registers(self, value: Value) -> list[tuple[range, int]]:
+        """The lanes of each register that the vector takes, and how many bytes behind the first they lie; all at once where it takes no
+        power of two."""
+        bits = ELEMENT_BITS[value.element]
+        part = max(1, self.module.host.vector_bytes * 8 // bits)
+        count = value.lanes // part
+        if count <= 1 or value.lanes % part or count & (count - 1) or bits % 8:
+            return [(range(value.lanes), 0)]
+        return [(range(first, first + part), first * bits // 8) for first in range(0, value.lanes, part)]
+
+    def _part(self, lanes: range, *values: Value) -> tuple[Value, ...]:
+        return values if len(lanes) == values[0].lanes else tuple(self.shuffle(value, None, lanes) for value in values)
 
     def masked_store(self, value: Value, pointer: Value, mask: Value, *, align: int) -> None:
         """Adjacent elements where the mask holds."""
@@ -326,7 +349,9 @@ class Function:
             # LLVM 22 makes a masked store of a truncated vector whose mask is one constant lane a store of the lane before
             # truncation, which writes too many bytes (llvm-project issue 179489). A mask with an unknown factor is never constant.
             mask = self.binary("and", mask, self.splat(self._unknown_true(), mask.lanes))
-        self.intrinsic("llvm.masked.store", value, pointer, constant("i32", align), mask)
+        for lanes, distance in self._registers(value):
+            stored, where = self._part(lanes, value, mask)
+            self.intrinsic("llvm.masked.store", stored, self.offset(pointer, distance), constant("i32", align), where)
 
     def _unknown_true(self) -> Value:
         """True, of which LLVM cannot know it: read once, in the entry block, from a variable that another module might change."""
