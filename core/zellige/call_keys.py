@@ -18,7 +18,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import Same
 from zellige.frontend.parameters import GivenTensor
 from zellige.frontend.specs import PointerSpec, TensorSpec
-from zellige.runtime.arrays import UnusableArray, view_of
+from zellige.runtime.arrays import UnusableArray, hint_for_traced, view_of
 
 
 def call_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -69,9 +69,7 @@ def check_tensor(name: str, value: Any) -> None:
     except UnusableArray as error:
         raise catalogue.E616.error(name=name, reason=str(error)) from error
     if view is None:
-        is_traced = hasattr(value, "described")
-        hint = "a compiled kernel cannot be called inside of another: write it as a @T.macro" if is_traced else None
-        raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value), hint=hint)
+        raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value), hint=hint_for_traced(value))
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -96,12 +96,18 @@ def barrier_wait(arch: int) -> str:
     )
 
 
+def _coordinates(rank: int, first: int) -> tuple[str, str, str]:
+    """The coordinates of a box as parameters, as places of the instruction from number ``first`` on, and as what is given for them."""
+    params = ", ".join(f"int x{i}" for i in range(rank))
+    places = ", ".join(f"%{i + first}" for i in range(rank))
+    given = ", ".join(f'"r"(x{i})' for i in range(rank))
+    return params, places, given
+
+
 def box_load(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     """A box of so many dimensions to shared memory; coordinates of the innermost dimension first."""
     rank = int(match[1])
-    params = ", ".join(f"int x{i}" for i in range(rank))
-    places = ", ".join(f"%{i + 2}" for i in range(rank))
-    given = ", ".join(f'"r"(x{i})' for i in range(rank))
+    params, places, given = _coordinates(rank, first=2)
     return (
         f"{_D} void {match[0]}(unsigned int to, const TensorMap& map, unsigned int barrier, {params}) {{\n"
         f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {{{places}}}], '
@@ -113,9 +119,7 @@ def box_load(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
 def box_store(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     """A box of so many dimensions from shared memory; coordinates of the innermost dimension first."""
     rank = int(match[1])
-    params = ", ".join(f"int x{i}" for i in range(rank))
-    places = ", ".join(f"%{i + 1}" for i in range(rank))
-    given = ", ".join(f'"r"(x{i})' for i in range(rank))
+    params, places, given = _coordinates(rank, first=1)
     return (
         f"{_D} void {match[0]}(const TensorMap& map, unsigned int from, {params}) {{\n"
         f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{places}}}], [%{rank + 1}];"\n'

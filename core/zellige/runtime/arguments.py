@@ -23,7 +23,17 @@ from zellige.ir.expr import Buffer, Load, Var
 from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size
 from zellige.ir.stmt import Alloc, Kernel, ScalarParam, StmtNode, TensorParam
 from zellige.ir.traverse import walk
-from zellige.runtime.arrays import ArrayView, NoMemory, NoSuchArray, UnusableArray, allocate, byte_size, row_major, view_of
+from zellige.runtime.arrays import (
+    ArrayView,
+    NoMemory,
+    NoSuchArray,
+    UnusableArray,
+    allocate,
+    byte_size,
+    hint_for_traced,
+    row_major,
+    view_of,
+)
 from zellige.runtime.size_text import size_text
 
 Number = int | float
@@ -229,9 +239,8 @@ class Signature:
         except UnusableArray as error:
             raise catalogue.E616.error(name=tensor.name, reason=str(error)) from error
         if view is None:
-            hint = "an address alone says neither size nor type: pass the array itself" if isinstance(value, int) else None
-            if hasattr(value, "described"):
-                hint = "a compiled kernel cannot be called inside of another: write it as a @T.macro"
+            is_address = isinstance(value, int)
+            hint = "an address alone says neither size nor type: pass the array itself" if is_address else hint_for_traced(value)
             raise catalogue.E603.error(name=tensor.name, expected=tensor.text, given=_described(value), hint=hint)
         return _of_vectors(view, tensor.buffer.dtype)
 

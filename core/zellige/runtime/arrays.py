@@ -354,3 +354,8 @@ def _torch_carrier(dtype: DType, torch: Any) -> Any:
     if not isinstance(found, torch.dtype):
         raise NoSuchArray(f"torch has no dtype {dtype}")
     return found
+
+
+def hint_for_traced(value: Any) -> str | None:
+    """What to write instead where a value of a kernel being traced was given for a tensor; None for any other value."""
+    return "a compiled kernel cannot be called inside of another: write it as a @T.macro" if hasattr(value, "described") else None
