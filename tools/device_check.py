@@ -2,11 +2,13 @@
 
 Parts: ``examples`` (each within its derived bound of a float64 reference, in all its element types), ``cases`` (programs of another
 folder, given by ``--cases``), ``stages`` (num_stages 0 to 4 give the same bits), ``widths`` (24, 40, 48, 80, 112, 176), ``sizes`` (1, 7,
-127, 129 in every dimension) and the tools of compute-sanitizer over the examples (``memcheck``, ``racecheck``, ``synccheck``,
-``initcheck``). Each job is a process of its own; ``--jobs`` of them run together. Status 1: a job failed; 2: there is no device, and why
-is printed.
+127, 129 in every dimension), ``devices`` (tensors of a device that is not the current one, threads with a device each, a process that
+sees the second device only; not among the default parts, as it needs two) and the tools of compute-sanitizer over the examples
+(``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``). Each job is a process of its own; ``--jobs`` of them run together. Status 1:
+a job failed; 2: there is no device, and why is printed.
 
-In: a device, torch, for the last four parts compute-sanitizer. Out: a line a job, the output of those that failed, a summary.
+In: a device, torch; two devices for ``devices``; compute-sanitizer for its four tools. Out: a line a job, the output of those that
+failed, a summary.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -36,7 +39,8 @@ from example_sizes import SHAPES  # noqa: E402
 
 SANITIZERS: Final = ("memcheck", "racecheck", "synccheck", "initcheck")
 NUMBERS: Final = ("stages", "widths", "sizes")
-PARTS: Final = ("examples", "cases", *NUMBERS, *SANITIZERS)
+DEVICES: Final = "devices"
+PARTS: Final = ("examples", "cases", *NUMBERS, DEVICES, *SANITIZERS)
 SANITIZER_STATUS: Final = 9
 WIDTHS: Final = (24, 40, 48, 80, 112, 176)
 SIZES: Final = (1, 7, 127, 129)
@@ -91,6 +95,13 @@ def missing_device() -> str | None:
 
 
 # ---- what a process does ----
+
+
+def number_of_devices() -> int:
+    """Of this process."""
+    import torch
+
+    return int(torch.cuda.device_count())
 
 
 def run_example(name: str, dtypes: str) -> None:
@@ -289,6 +300,44 @@ def check_sizes() -> None:
     print("rows and attention: right")
 
 
+def check_devices() -> None:
+    """A kernel runs on the device of its tensors, whichever is current, from several threads and with a stream of that device."""
+    import torch
+
+    import zellige as zl
+
+    kernel = gemm((64, 64, 32), "float16", "float32", 2, ("m", "n", "k"))
+
+    def run(index: int, size: int) -> None:
+        A, B = whole(size, 96, seed=size).to(f"cuda:{index}"), whole(96, size + 3, seed=index).to(f"cuda:{index}")
+        current = torch.cuda.current_device()
+        stream = torch.cuda.Stream(index)
+        stream.wait_stream(torch.cuda.current_stream(index))
+        for inside in (torch.cuda.current_stream(index), stream):
+            with torch.cuda.stream(inside) if inside is stream else nullcontext():
+                C = kernel(A, B)
+            torch.cuda.synchronize(index)
+            if C.device.index != index or torch.cuda.current_device() != current:
+                raise SystemExit(f"device {index}: the result is on {C.device}, current is {torch.cuda.current_device()}, was {current}")
+            expect(f"product on device {index}, size {size}", C, matmul(A, B))
+
+    count = torch.cuda.device_count()
+    for current, index in product(range(count), repeat=2):
+        with torch.cuda.device(current):
+            run(index, 100 + index)
+    with ThreadPoolExecutor(2 * count) as pool:
+        for future in [pool.submit(run, turn % count, 65 + turn) for turn in range(16 * count)]:
+            future.result()
+    if count > 1:
+        try:
+            kernel(whole(65, 96), whole(96, 65).to("cuda:1"))
+        except zl.ZelligeError as error:
+            print(f"tensors of two devices: {error.code}")
+        else:
+            raise SystemExit("tensors of two devices in one call were accepted")
+    print(f"{count} devices: right")
+
+
 def _attention(shape: str) -> None:
     import attention
 
@@ -297,7 +346,12 @@ def _attention(shape: str) -> None:
         raise SystemExit(1)
 
 
-CHECKS: Final[dict[str, Callable[[], None]]] = {"stages": check_stages, "widths": check_widths, "sizes": check_sizes}
+CHECKS: Final[dict[str, Callable[[], None]]] = {
+    "stages": check_stages,
+    "widths": check_widths,
+    "sizes": check_sizes,
+    DEVICES: check_devices,
+}
 
 
 # ---- all jobs ----
@@ -314,6 +368,10 @@ def jobs_of(part: str, cases: Path | None, only: str) -> Iterator[Job]:
     me = (sys.executable, str(Path(__file__).resolve()))
     if part in NUMBERS:
         yield Job(part=part, name=part, command=(*me, "--worker", part), variables={})
+    elif part == DEVICES:
+        for name, seen in (("both", None), ("the second", "1"), ("in turned order", "1,0")):
+            variables = {} if seen is None else {"CUDA_VISIBLE_DEVICES": seen}
+            yield Job(part=part, name=name, command=(*me, "--worker", part), variables=variables)
     elif part == "cases":
         for path in sorted((cases or ROOT / "cases").glob("**/[0-9]*.py")):
             if only in path.stem:
@@ -392,7 +450,7 @@ def put_down(outcomes: Sequence[Outcome], parts: Sequence[str]) -> None:
 @click.option("--limit", default=300.0, show_default=True, help="Seconds for one job.")
 @click.option("--only", default="", help="Examples and cases whose names hold this.")
 @click.option("--write", is_flag=True, help="Put the outcome down in benchmarks/results/device_check.md and .json.")
-@click.option("--worker", type=click.Choice(("example", "planted", *NUMBERS)), hidden=True)
+@click.option("--worker", type=click.Choice(("example", "planted", *NUMBERS, DEVICES)), hidden=True)
 @click.option("--example", "name", default="", hidden=True)
 @click.option("--dtypes", default="one", hidden=True)
 def main(
@@ -411,6 +469,8 @@ def main(
     reason = missing_device()
     if reason is None and set(parts) & set(SANITIZERS) and shutil.which("compute-sanitizer") is None:
         reason = "compute-sanitizer is not installed"
+    if reason is None and DEVICES in parts and number_of_devices() < 2:
+        reason = "the part devices needs two devices"
     if reason is not None:
         print(f"nothing is checked: {reason}")
         raise SystemExit(2)
