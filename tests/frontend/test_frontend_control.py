@@ -213,6 +213,63 @@ def test_unrolled_loop_with_constant_break_and_else(run: Any) -> None:
     assert b.tolist() == [5, 6, 1, 9] and kinds(kernel) == []
 
 
+def test_else_of_a_run_time_loop_runs_unless_it_was_left(run: Any) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 8), "int32"), n: T.int32, B: T.Tensor((4, 6), "int32")):
+        with T.Kernel(4) as bx:
+            for i in T.serial(8):
+                if A[bx, i] == 7:
+                    B[bx, 0] = i
+                    break
+            else:
+                B[bx, 0] = -1
+            total = 0
+            while total < n:
+                total += 3
+                last = total
+                if total == 9:
+                    break
+            else:
+                total += 100
+                B[bx, 5] = last
+            B[bx, 1] = total
+            found = 0
+            for i in range(n):
+                for j in range(8):
+                    if A[bx, j] == i:
+                        break
+                else:
+                    found = i + 1
+                    break
+            else:
+                found = 50
+            B[bx, 2] = found
+            left = 5
+            for i in range(n):
+                if i > 20:
+                    continue
+                left += 1
+            else:
+                left *= 2
+            B[bx, 3] = left
+            for at in [1, 2, 3]:
+                if at == 9:
+                    break
+            else:
+                B[bx, 4] = at
+
+    values = np.array([[0, 1, 2, 3, 4, 5, 6, 7], [7] * 8, [0, 1, 2, 4, 5, 6, 0, 0], [9] * 8], "int32")
+    for n in (1, 8, 9, 30):
+        b = zeros(4, 6)
+        run(kernel, values, n, b)
+        for row, got in zip(values, b.tolist()):
+            hit = int(np.argmax(row == 7)) if 7 in row else -1
+            steps = -(-n // 3) * 3
+            missing = next((i + 1 for i in range(n) if i not in row), 50)
+            total = 9 if n > 6 else steps + 100
+            assert got == [hit, total, missing, (5 + min(n, 21)) * 2, 3, 0 if n > 6 else steps]
+
+
 def test_else_of_a_run_time_loop_without_break_always_runs(run: Any) -> None:
     @T.prim_func
     def kernel(B: T.Tensor((2,), "int32")):

@@ -4,7 +4,7 @@ A condition or a loop that is known while compiling is simply followed. For one 
 that it assigns mean afterwards is settled here. A name that is read after the construct, or carried from one iteration to the next
 (:mod:`zellige.frontend.flow` knows), becomes a mutable variable before the construct when it holds a number, and at its first
 assignment when it holds nothing yet. Any other object must be the same on all paths, otherwise the name is hidden and reading it is an
-error.
+error. No loop has an else here: :mod:`zellige.frontend.endings` has written it out.
 """
 
 from __future__ import annotations
@@ -185,13 +185,6 @@ def _loop(frame: Frame, kind: Literal["unrolled", "loop", "grid", "map"]) -> Ite
         frame.loops.pop()
 
 
-def _otherwise(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> Signal:
-    """The else part of a run-time loop: without break it always runs."""
-    if node.orelse and context.has_break:
-        raise catalogue.E123.error(frame.here(node))
-    return execute(frame, node.orelse)
-
-
 # ---- while
 
 
@@ -209,7 +202,7 @@ def _while(frame: Frame, node: ast.While) -> Signal:
                 return _run_time_while(frame, node)
             splice(frame, statements)
             if not is_true(frame, condition, span):
-                return execute(frame, node.orelse)
+                return Signal.NEXT
             with _loop(frame, "unrolled") as context:
                 context.may_restart = mark is not None
                 signal = execute(frame, node.body)
@@ -231,7 +224,7 @@ def _run_time_while(frame: Frame, node: ast.While) -> Signal:
     span = frame.here(node.test)
     frame.builder.require_body("while")
     before = held(frame, prepare(frame, node, node))
-    with frame.trace.inside("while"), _loop(frame, "loop") as context, frame.builder.body() as body:
+    with frame.trace.inside("while"), _loop(frame, "loop"), frame.builder.body() as body:
         condition, statements = aside(frame, lambda: evaluate(frame, node.test))
         frame.here(node.test)
         test = arithmetic.truth(plain(condition) if not run_time(condition) else condition, span)
@@ -243,7 +236,7 @@ def _run_time_while(frame: Frame, node: ast.While) -> Signal:
     frame.builder.span = span
     frame.builder.emit(While(condition=test, body=tuple(body), span=span))
     _after_loop(frame, node, before, span)
-    return _otherwise(frame, node, context)
+    return Signal.NEXT
 
 
 def run_while_block(frame: Frame, node: ast.With, spec: WhileSpec) -> Signal:
@@ -308,7 +301,7 @@ def _unrolled(frame: Frame, node: ast.For, values: Iterator[Any]) -> Signal:
             return Signal.NEXT
         if signal is Signal.RETURN:
             return signal
-    return execute(frame, node.orelse)
+    return Signal.NEXT
 
 
 def _range_spec(values: range, span: Span) -> ForSpec:
@@ -329,11 +322,11 @@ def is_empty(spec: ForSpec) -> bool:
 
 def _run_time_for(frame: Frame, node: ast.For, spec: ForSpec, span: Span) -> Signal:
     if is_empty(spec):
-        return execute(frame, node.orelse)
+        return Signal.NEXT
     frame.builder.require_body("for")
     before = held(frame, prepare(frame, node, node))
     var = loop_variable(frame, _target_names(node.target, 1)[0], spec.start)
-    with frame.trace.inside("for"), _loop(frame, "loop") as context, frame.builder.body() as body:
+    with frame.trace.inside("for"), _loop(frame, "loop"), frame.builder.body() as body:
         kept = _bind_targets(frame, node, [Scalar(var)], is_tuple=False)
         execute(frame, node.body)
     frame.locals.update(kept)
@@ -341,7 +334,7 @@ def _run_time_for(frame: Frame, node: ast.For, spec: ForSpec, span: Span) -> Sig
     loop = For(var=var, start=spec.start, stop=spec.stop, step=spec.step, kind=spec.kind, body=tuple(body), span=span)
     frame.builder.emit(loop)
     _after_loop(frame, node, before, span)
-    return _otherwise(frame, node, context)
+    return Signal.NEXT
 
 
 def loop_variable(frame: Frame, name: str, bound: Expr) -> Var:
@@ -386,12 +379,12 @@ def _bind_targets(frame: Frame, node: ast.For, values: list[Scalar], *, is_tuple
 
 def _grid(frame: Frame, node: ast.For, spec: GridSpec, span: Span) -> Signal:
     if any(isinstance(e, Const) and e.value <= 0 for e in spec.extents):
-        return execute(frame, node.orelse)
+        return Signal.NEXT
     frame.builder.require_body("for")
     before = held(frame, prepare(frame, node, node))
     names = _target_names(node.target, len(spec.extents))
     variables = [loop_variable(frame, name, extent) for name, extent in zip(names, spec.extents)]
-    with frame.trace.inside("for"), _loop(frame, "grid" if len(variables) > 1 else "loop") as context, frame.builder.body() as body:
+    with frame.trace.inside("for"), _loop(frame, "grid" if len(variables) > 1 else "loop"), frame.builder.body() as body:
         kept = _bind_targets(frame, node, [Scalar(v) for v in variables], is_tuple=True)
         execute(frame, node.body)
     frame.locals.update(kept)
@@ -402,7 +395,7 @@ def _grid(frame: Frame, node: ast.For, spec: GridSpec, span: Span) -> Signal:
         nested = (For(var=var, start=zero, stop=extent, step=one, kind=Serial(), body=nested, span=span),)
     frame.builder.emit(nested[0])
     _after_loop(frame, node, before, span)
-    return _otherwise(frame, node, context)
+    return Signal.NEXT
 
 
 def _persistent(frame: Frame, node: ast.For, spec: PersistentSpec, span: Span) -> Signal:
@@ -419,7 +412,7 @@ def _persistent(frame: Frame, node: ast.For, spec: PersistentSpec, span: Span) -
     rounded = binary("add", total, binary("sub", spec.wave_size, 1))
     waves = binary("floordiv", rounded, spec.wave_size)
     var = loop_variable(frame, "wave", waves)
-    with frame.trace.inside("for"), frame.trace.inside("if"), _loop(frame, "loop") as context, frame.builder.body() as loop_body:
+    with frame.trace.inside("for"), frame.trace.inside("if"), _loop(frame, "loop"), frame.builder.body() as loop_body:
         builder = frame.builder
         tile = bind("tile", binary("add", binary("mul", var, spec.wave_size), spec.index))
         with builder.body() as body:
@@ -432,7 +425,7 @@ def _persistent(frame: Frame, node: ast.For, spec: PersistentSpec, span: Span) -
     zero, one = const(0, var.dtype, span), const(1, var.dtype, span)
     frame.builder.emit(For(var=var, start=zero, stop=waves, step=one, kind=Persistent(), body=tuple(loop_body), span=span))
     _after_loop(frame, node, before, span)
-    return _otherwise(frame, node, context)
+    return Signal.NEXT
 
 
 def _panel(spec: PersistentSpec, tile: Scalar, binary: Callable[[Any, Any, Any], Expr]) -> list[Scalar]:
@@ -496,7 +489,7 @@ def _map(frame: Frame, node: ast.For, spec: MapSpec, span: Span) -> Signal:
         else:
             reason = "is assigned in T.Parallel, where each point has its own, and is read after it"
             frame.locals[name] = Hidden(reason, "E115", old if isinstance(old, Variable) else None)
-    return execute(frame, node.orelse)
+    return Signal.NEXT
 
 
 def _make_private(frame: Frame, node: ast.For, name: str, value: Any) -> None:

@@ -149,9 +149,8 @@ class Flow:
             case ast.While():
                 head = self._expressions([node.test])
                 body = self._block(node.body, node, block, index)
-                otherwise = self._block(node.orelse, node.test, block, index)
                 self._heads[id(node)] = head.uses | (body.uses - head.kills)
-                return _loop(head, body, otherwise)
+                return _loop(head, body)
             case ast.If():
                 head = self._expressions([node.test])
                 then = self._block(node.body, node, block, index)
@@ -198,11 +197,10 @@ class Flow:
         head = self._expressions([node.iter])
         bound = self._assignment([node.target], [])
         body = self._block(node.body, node, block, index)
-        otherwise = self._block(node.orelse, node.iter, block, index)
         around = bound.uses | (body.uses - bound.kills)
         self._heads[id(node)] = around
         inner = Summary(around, set(), bound.assigned | body.assigned)
-        return _loop(head, inner, otherwise)
+        return _loop(head, inner)
 
     def _try(self, node: ast.Try, block: Block, index: int) -> Summary:
         parts = [self._block(part, node, block, index) for part in (node.body, node.orelse, node.finalbody)]
@@ -288,10 +286,9 @@ def free_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef |
     return loads - own
 
 
-def _loop(head: Summary, body: Summary, otherwise: Summary) -> Summary:
-    uses = head.uses | body.uses | otherwise.uses
-    # a break or continue of the body stays inside; one in the else part belongs to the loop around
-    return Summary(uses, set(), head.assigned | body.assigned | otherwise.assigned, otherwise.jumps)
+def _loop(head: Summary, body: Summary) -> Summary:
+    """A loop, which has no else (:mod:`zellige.frontend.endings`): a break or continue of the body stays inside."""
+    return Summary(head.uses | body.uses, set(), head.assigned | body.assigned)
 
 
 def _any_of(parts: list[Summary]) -> Summary:

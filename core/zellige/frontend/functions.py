@@ -18,6 +18,7 @@ from typing import Any, Final
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import tracing
+from zellige.frontend.endings import write_out_endings
 from zellige.frontend.evaluator import evaluate, evaluates, execute, executes
 from zellige.frontend.flow import Flow
 from zellige.frontend.scopes import Frame, Signal, Trace
@@ -93,6 +94,7 @@ def node_flow(node: ast.FunctionDef | ast.Lambda) -> Flow:
     """The flow of a function's names, computed once a node."""
     found: Flow | None = getattr(node, "zellige_flow", None)
     if found is None:
+        write_out_endings(node)
         found = Flow(node)
         node.zellige_flow = found  # type: ignore[union-attr]
     return found

@@ -69,7 +69,6 @@ class LoopContext:
 
     kind: Literal["unrolled", "loop", "grid", "map"]
     depth: int
-    has_break: bool = False
     may_restart: bool = False
 
 

@@ -49,7 +49,6 @@ def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Signal:
     elif is_break and loop.kind == "grid":
         raise catalogue.E138.error(span)
     else:
-        loop.has_break = loop.has_break or is_break
         frame.builder.emit(Break(span=span) if is_break else Continue(span=span))
     return Signal.BREAK if is_break else Signal.CONTINUE
 

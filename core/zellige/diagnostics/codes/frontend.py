@@ -90,10 +90,6 @@ E122 = code(
     "E122", "calls nest too deeply", "{what} nest more than {limit} deep",
     hint="a macro that calls itself needs a condition that is known while compiling and ends it",
 )
-E123 = code(
-    "E123", "else of a run-time loop with break", "the else of a run-time loop with break has no meaning here",
-    hint="keep a bool T.alloc_var that the loop sets before break, and test it after the loop",
-)
 E124 = code(
     "E124", "reference needs a place", "{name} is annotated T.Ref: it takes a T.alloc_var variable or an element such as A[i], not {given}",
     hint="pass a variable made by T.alloc_var, or drop the T.Ref annotation",
