@@ -5,10 +5,11 @@ In: names and extents. Out: specifications. Operands are vector registers of one
 
 from __future__ import annotations
 
+from zellige.dtypes import dtype
 from zellige.layouts import mixed
 from zellige_intrinsics import meanings
 from zellige_intrinsics.fragments import K, M, N
-from zellige_intrinsics.rows import ProductRow
+from zellige_intrinsics.rows import MATRIX_SPACE, ProductRow
 from zellige_intrinsics.specification import Function, Meaning, Operand, Product, Source
 
 
@@ -16,18 +17,28 @@ def product_of(row: ProductRow, manual: str) -> Product:
     """The specification of a row.
 
     "broadcast": c[n] += sum over k of a[k] b[k, n]: a group of a for all columns, b holds each column's group together. "tile": c of 2 x 2
-    += a of 2 x k times b given as 2 columns of k, all row-major in one register.
+    += a of 2 x k times b given as 2 columns of k, all row-major in one register. "matrix": a row-major, row g of b with the g-th group of
+    k of each column; a group is as wide as an element of c.
     """
     m, n, k = row.shape
+    a_types, b_types, c_types = (tuple(column) for column in zip(*row.types))
     if row.form == "tile":
         a = mixed({"register": [(k, {K: 1}), (m, {M: 1})]}, {M: m, K: k})
         b = mixed({"register": [(k, {K: 1}), (n, {N: 1})]}, {K: k, N: n})
+        c = mixed({"register": [(n, {N: 1}), (m, {M: 1})]}, {M: m, N: n})
+    elif row.form == "matrix":
+        group = dtype(c_types[0]).bits // dtype(b_types[0]).bits
+        a = mixed({"register": [(k, {K: 1}), (m, {M: 1})]}, {M: m, K: k})
+        b = mixed({"register": [(group, {K: 1}), (n, {N: 1}), (k // group, {K: group})]}, {K: k, N: n})
         c = mixed({"register": [(n, {N: 1}), (m, {M: 1})]}, {M: m, N: n})
     else:
         a = mixed({"register": [(k, {K: 1})]}, {M: 1, K: k})
         b = mixed({"register": [(k, {K: 1}), (n, {N: 1})]}, {K: k, N: n})
         c = mixed({"register": [(n, {N: 1})]}, {M: 1, N: n})
-    a_types, b_types, c_types = (tuple(column) for column in zip(*row.types))
+    space = MATRIX_SPACE if row.form == "matrix" else "register"
+    meaning = meanings.multiply_add
+    if row.form == "matrix" and not row.is_exact:
+        meaning = meanings.add_even_and_odd
     return Product(
         name=row.name,
         spelling=row.spelling,
@@ -36,17 +47,18 @@ def product_of(row: ProductRow, manual: str) -> Product:
         n=n,
         k=k,
         operands=(
-            Operand(name="a", types=a_types, space="register", layout=a),
-            Operand(name="b", types=b_types, space="register", layout=b),
-            Operand(name="c", types=c_types, space="register", layout=c),
-            Operand(name="d", types=c_types, space="register", layout=c, is_result=True),
+            Operand(name="a", types=a_types, space=space, layout=a),
+            Operand(name="b", types=b_types, space=space, layout=b),
+            Operand(name="c", types=c_types, space=space, layout=c),
+            Operand(name="d", types=c_types, space=space, layout=c, is_result=True),
         ),
-        meaning=meanings.multiply_add,
-        order="exact" if row.is_exact else "one by one",
+        meaning=meaning,
+        order="exact" if row.is_exact else "pairwise" if row.form == "matrix" else "one by one",
         keeps_subnormals=row.keeps_subnormals,
         requires=row.requires,
         sources=(Source(manual=manual, section=row.section, evidence=row.evidence),),
         adds=row.adds,
+        notes=row.notes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Instructions of x86-64 processors: AVX-512 and AVX2 products and dot products, functions, stores past the caches.
+"""Instructions of x86-64 processors: AVX-512 and AVX2 products and dot products, products of AMX tiles, functions, stores past the caches.
 
 Facts: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, and Instruction Set Extensions Programming Reference. The
 spelling is LLVM's; ``requires`` has LLVM's feature names.

@@ -7,10 +7,14 @@ fact stands once; a backend that only asks what there is reads the rows and load
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-Form = Literal["broadcast", "tile", "fragment"]
-"""How operands lie: a group of a for all columns of a vector of b; small row-major tiles in one register; fragments over lanes."""
+Form = Literal["broadcast", "tile", "matrix", "fragment"]
+"""How operands lie: a group of a for all columns of a vector of b; small row-major tiles in one register; matrices in registers of several
+rows, each row of a in one, each row of b holding a group of k of every column; fragments over lanes."""
+
+MATRIX_SPACE: Final = "tile"
+"""The space of operands that lie in registers of several rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +22,7 @@ class ProductRow:
     """One product instruction. ``shape`` is m, n, k; ``types`` are (a, b, c) of each combination.
 
     ``adds``: the instruction gives the products of a group without the sum, which a second one adds (both are what ``name`` stands for).
-    ``requires``, ``spelling``, ``accumulator_bits`` and ``keeps_subnormals`` are those of the specification.
+    ``requires``, ``spelling``, ``accumulator_bits``, ``keeps_subnormals`` and ``notes`` are those of the specification.
     """
 
     name: str
@@ -33,6 +37,7 @@ class ProductRow:
     is_exact: bool = False
     keeps_subnormals: bool = True
     accumulator_bits: int = 0
+    notes: str = ""
 
     @property
     def multiplications(self) -> int:

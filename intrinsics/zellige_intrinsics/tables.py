@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
-from zellige_intrinsics.rows import CopyRow, ProductRow
+from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, Form, ProductRow
 
 if TYPE_CHECKING:
     from zellige_intrinsics.specification import Copy, Intrinsic, Product
@@ -130,10 +130,17 @@ def row_of(value: Product) -> ProductRow:
     source = value.sources[0]
     return ProductRow(
         name=value.name, spelling=value.spelling, shape=(value.m, value.n, value.k), types=types, requires=value.requires,
-        section=source.section, form="fragment" if value.lanes > 1 else "broadcast" if value.m == 1 else "tile", evidence=source.evidence,
-        adds=value.adds, is_exact=value.order == "exact", keeps_subnormals=value.keeps_subnormals,
-        accumulator_bits=value.accumulator_bits,
+        section=source.section, form=_form(value), evidence=source.evidence, adds=value.adds, is_exact=value.order == "exact",
+        keeps_subnormals=value.keeps_subnormals, accumulator_bits=value.accumulator_bits, notes=value.notes,
     )  # fmt: skip
+
+
+def _form(value: Product) -> Form:
+    if value.lanes > 1:
+        return "fragment"
+    if value.operand("a").space == MATRIX_SPACE:
+        return "matrix"
+    return "broadcast" if value.m == 1 else "tile"
 
 
 def stamp(*families: str) -> str:

@@ -1,4 +1,4 @@
-"""Products of x86-64 processors as rows: fused multiply-adds and dot products of vectors.
+"""Products of x86-64 processors as rows: fused multiply-adds, dot products of vectors, products of matrix tiles.
 
 Facts: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, and Instruction Set Extensions Programming Reference. The
 spelling is LLVM's; ``requires`` has LLVM's feature names. A width is that of the accumulators in one register.
@@ -12,6 +12,7 @@ from zellige_intrinsics.rows import CopyRow, ProductRow
 
 EXECUTED: Final = "executed on an AVX-512 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
 EXECUTED_AS_UNIT: Final = "executed as a unit on an AVX-512 processor and compared (zellige backends doctor cpu --probe)"
+TILES_EVIDENCE: Final = ""
 EXECUTED_NARROW: Final = "executed on an AVX2 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
 
 SINGLE: Final = (("float32", "float32", "float32"),)
@@ -53,7 +54,30 @@ def _bytes(name: str, spelling: str, width: int, requires: tuple[str, ...], *, i
     )  # fmt: skip
 
 
+ODD_AND_EVEN: Final = (
+    "Products at even and at odd places of k are summed apart, one after the other from 0; the two sums are added, then c. Each step is "
+    "one rounding to nearest, without subnormal operands or results. So a sum of n products is off by at most n / 2 + 1 roundings of the "
+    "sum of magnitudes, of n > 32 by 17 and one for each 32."
+)
+"""How a product of bfloat16 tiles adds up (TDPBF16PS, operation), and the bound that follows."""
+
+
+def _tiles(name: str, types: tuple[str, str, str], feature: str) -> ProductRow:
+    """Registers of 16 rows of 64 bytes; a group of k is as wide as an element of c."""
+    is_exact = types[2] == "int32"
+    return ProductRow(
+        name=f"{name} tmm", spelling=f"llvm.x86.{name}", shape=(16, 16, 64 if is_exact else 32), types=(types,), form="matrix",
+        requires=("amx-tile", feature), section=name.upper(), evidence=TILES_EVIDENCE, is_exact=is_exact, keeps_subnormals=is_exact,
+        notes="" if is_exact else ODD_AND_EVEN,
+    )  # fmt: skip
+
+
 PRODUCTS: Final = (
+    _tiles("tdpbf16ps", BRAIN[0], "amx-bf16"),
+    _tiles("tdpbssd", SIGNED[0], "amx-int8"),
+    _tiles("tdpbusd", BYTES[0], "amx-int8"),
+    _tiles("tdpbsud", ("int8", "uint8", "int32"), "amx-int8"),
+    _tiles("tdpbuud", ("uint8", "uint8", "int32"), "amx-int8"),
     _fused("vfmadd231ps zmm", "llvm.fma.v16f32", 16, ("avx512f",)),
     _fused("vfmadd231pd zmm", "llvm.fma.v8f64", 8, ("avx512f",)),
     _fused("vfmadd231ps ymm", "llvm.fma.v8f32", 8, ("avx2", "fma")),

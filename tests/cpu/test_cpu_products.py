@@ -208,7 +208,7 @@ def test_a_second_launch_does_not_use_what_the_first_one_packed(tools, random):
 WIDE = {f"avx512{x}" for x in ("f", "bw", "vl", "dq", "cd", "vnni", "bf16")} | {"avx2", "avx", "fma", "f16c", "sse2", "bmi2"}
 MACHINES = {
     "wide": ("x86_64-unknown-linux-gnu", "x86-64-v4", WIDE),
-    "matrix": ("x86_64-unknown-linux-gnu", "sapphirerapids", WIDE | {"amx-bf16", "amx-tile"}),
+    "matrix": ("x86_64-unknown-linux-gnu", "sapphirerapids", WIDE | {"amx-bf16", "amx-tile", "amx-int8"}),
     "vnni": ("x86_64-unknown-linux-gnu", "x86-64-v3", {"avx2", "avx", "fma", "f16c", "sse2", "avxvnni"}),
     "signed": ("x86_64-unknown-linux-gnu", "x86-64-v3", {"avx2", "avx", "fma", "f16c", "sse2", "avxvnni", "avxvnniint8"}),
     "v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", {"avx2", "avx", "fma", "f16c", "sse2"}),
@@ -225,8 +225,8 @@ def machine(name: str) -> Host:
 
 FACTS = [
     ("wide", "bfloat16", "float32", "dpbf16ps.512"), ("wide", "int8", "int32", "vpdpbusd.512"), ("wide", "int16", "int32", "pmaddw.d.512"),
-    ("matrix", "bfloat16", "float32", "llvm.fma.v16f32"), ("wide", "float16", "float32", "llvm.fma.v16f32"),
-    ("vnni", "int8", "int32", "vpdpbusd.256"),
+    ("matrix", "bfloat16", "float32", "x86.tdpbf16ps"), ("wide", "float16", "float32", "llvm.fma.v16f32"),
+    ("matrix", "int8", "int32", "x86.tdpbssd"), ("matrix", "uint8", "int32", "x86.tdpbuud"), ("vnni", "int8", "int32", "vpdpbusd.256"),
     ("signed", "int8", "int32", "vpdpbssd.256"), ("v3", "int8", "int32", "avx2.pmadd.wd"),
     ("v3", "bfloat16", "float32", "llvm.fma.v8f32"), ("v3", "float32", "float32", "llvm.fma.v8f32"),
     ("baseline", "int8", "int32", "sse2.pmadd.wd"), ("baseline", "float32", "float32", "fmul <4 x float>"),

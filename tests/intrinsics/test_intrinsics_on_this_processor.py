@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from zellige_cpu.host import running_host
 from zellige_intrinsics import Function, Product, family, run, scatter
 
 LLVM_TYPES = {
@@ -28,7 +29,8 @@ LLVM_TYPES = {
 
 @cache
 def features() -> frozenset[str]:
-    return frozenset(name for name, has in llvm.get_host_cpu_features().items() if has)
+    """Those that this process may use: the registers of tiles have to be asked for."""
+    return running_host().features
 
 
 def target_machine() -> llvm.TargetMachine:
@@ -66,6 +68,8 @@ def needs(value: Product | Function, prefix: str) -> None:
 
 def product_text(value: Product) -> str:
     """A function that loads a group of a, vectors of b and c, and stores d."""
+    if value.operand("a").space == "tile":
+        return tile_text(value)
     a, c = (LLVM_TYPES[str(value.operand(name).element())] for name in ("a", "c"))
     wide = f"<{value.n * value.k} x {a}>"
     sums = f"<{value.m * value.n} x {c}>"
@@ -84,6 +88,30 @@ def product_text(value: Product) -> str:
         f"%{'q' if value.adds else 'r'} = call {sums} @{value.spelling}({_arguments(value, sums, wide)})",
         *([f"%r = add {sums} %q, %z"] if value.adds else []),
         f"store {sums} %r, ptr %d, align 1",
+        "ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def tile_text(value: Product) -> str:
+    """The same of tiles: all of 16 rows of 64 bytes, the first three of which are c, a and b."""
+    kinds = [64 if i < 3 else 0 for i in range(16)], [16 if i < 3 else 0 for i in range(16)]
+    configuration = [1, *[0] * 15, *(byte for width in kinds[0] for byte in (width, 0)), *kinds[1]]
+    loads = [f"call void @llvm.x86.tileloadd64(i8 {tile}, ptr %{name}, i64 64)" for tile, name in enumerate("cab")]
+    lines = [
+        "declare void @llvm.x86.ldtilecfg(ptr)",
+        "declare void @llvm.x86.tilerelease()",
+        "declare void @llvm.x86.tileloadd64(i8, ptr, i64)",
+        "declare void @llvm.x86.tilestored64(i8, ptr, i64)",
+        f"declare void @{value.spelling}(i8, i8, i8)",
+        f"@configuration = private constant [64 x i8] [{', '.join(f'i8 {byte}' for byte in configuration)}]",
+        "define void @main(ptr %a, ptr %b, ptr %c, ptr %d) {",
+        "call void @llvm.x86.ldtilecfg(ptr @configuration)",
+        *loads,
+        f"call void @{value.spelling}(i8 0, i8 1, i8 2)",
+        "call void @llvm.x86.tilestored64(i8 0, ptr %d, i64 64)",
+        "call void @llvm.x86.tilerelease()",
         "ret void",
         "}",
     ]
@@ -119,7 +147,7 @@ def test_spellings_compile_to_the_instruction(name: str, value: Product) -> None
     lines = [line.split("#")[0].replace("{vex}", "").strip() for line in assembly.splitlines()]
     found = [line for line in lines if line.startswith(stem)]
     assert found, assembly
-    arrangement = {"zmm": "zmm", "ymm": "ymm", "xmm": "xmm"}.get(registers[0], registers[0].removeprefix("v"))
+    arrangement = {"tmm": "tmm", "zmm": "zmm", "ymm": "ymm", "xmm": "xmm"}.get(registers[0], registers[0].removeprefix("v"))
     assert any(arrangement in line for line in found), found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zellige.dtypes import all_dtypes
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel
     from zellige.target import Target
     from zellige_cpu.host import Host
+    from zellige_cpu.leaf.units import Unit
 
 
 def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
@@ -54,24 +56,28 @@ def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
         spaces=tuple(Space(name=name, alignment=64) for name in ("global", "shared", "fragment", "local", "var")),
         dtypes=names,
         compute_dtypes=tuple(t.name for t in all_dtypes() if t.is_bool or t.is_integer or t.name in ("float32", "float64")),
-        matmul=tuple(
-            MatmulUnit(
-                name=u.name,
-                engine="vector",
-                a=u.a.name,
-                b=u.b.name,
-                c=u.accumulator.name,
-                k=u.group,
-                interleave=u.group,
-                vector_bytes=u.lanes(host) * u.word_bytes,
-            )
-            for u in units(host)
-        ),
+        matmul=tuple(_matmul_unit(u, host) for u in units(host)),
         features=tuple(sorted(host.features)),
         engines=(Engine(name="vector", kind="vector"),),
         copies=(CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),),
         registers=RegisterFile(vectors=host.vector_registers, vector_bytes=host.vector_bytes),
     )
+
+
+def _matmul_unit(unit: Unit, host: Host) -> MatmulUnit:
+    """A unit in the words of planning: one that takes a word of a row is of any size, a matrix unit of whole blocks of its tiles."""
+    from zellige_cpu.leaf.matrices import COLUMN_TILES, ROW_TILES
+
+    width = unit.lanes(host)
+    found = MatmulUnit(
+        name=unit.name, engine="vector", a=unit.a.name, b=unit.b.name, c=unit.accumulator.name, k=unit.group, interleave=unit.group,
+        vector_bytes=width * unit.word_bytes, keeps_subnormals=unit.keeps_subnormals,
+    )  # fmt: skip
+    if not unit.is_matrix:
+        return found
+    order = "exact" if unit.accumulator.is_integer else "odd and even places apart, then both, then the sum before"
+    largest = (ROW_TILES * unit.rows, COLUMN_TILES * width, unit.depth)
+    return replace(found, m=unit.rows, n=width, k=unit.depth, shape="multiple", largest=largest, order=order)
 
 
 class CpuBackend:
@@ -104,7 +110,8 @@ class CpuBackend:
         from zellige_cpu.host import running_host
 
         host = running_host()
-        return (Device(name=f"{host.cpu}, {host.cores} cores", index=0, target="cpu"),)
+        withheld = f"; no {', '.join(sorted(host.withheld))}: {host.withheld_because}" if host.withheld else ""
+        return (Device(name=f"{host.cpu}, {host.cores} cores{withheld}", index=0, target="cpu"),)
 
     @hookimpl
     def describe(self, target: Target) -> Capabilities:

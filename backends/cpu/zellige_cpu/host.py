@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from zellige_cpu import tiles_permission as tiles
+
 LANES: Final = 32
 """Lanes of a warp in kernels that ask for them; a loop plays them."""
 
@@ -31,6 +33,9 @@ class Host(NamedTuple):
     """Memory of the machine, as far as it is known."""
     cache_bytes: int = 0
     """The last level of cache; 0 where :attr:`last_cache_bytes` shall look for it."""
+    withheld: frozenset[str] = frozenset()
+    """Features that the processor has and the operating system does not let this process use."""
+    withheld_because: str = ""
 
     @property
     def last_cache_bytes(self) -> int:
@@ -76,7 +81,17 @@ def running_host() -> Host:
     import llvmlite.binding as llvm
 
     flags: Mapping[str, bool] = llvm.get_host_cpu_features()
-    return make_host(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags)
+    host = make_host(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags)
+    refusal = tiles.asked_for() if tiles.FEATURE in host.features else ""
+    return without_tiles(host, refusal) if refusal else host
+
+
+def without_tiles(host: Host, reason: str) -> Host:
+    """The host as a process may use it to which the system does not give the registers of matrix tiles; ``reason`` says why."""
+    withheld = frozenset(name for name in host.features if name.startswith(tiles.FAMILY))
+    return host._replace(
+        features=host.features - withheld, disabled=host.disabled | withheld, withheld=withheld, withheld_because=reason
+    )
 
 
 def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:

@@ -51,6 +51,15 @@ class Layout:
     a: Packing
     b: Packing
     macro: Macro
+    k: int
+    """Elements of k of the product itself."""
+
+    def whole(self, fn: Function, depth: Value) -> Value:
+        """``depth`` elements of k, up to whole instructions of a matrix unit; what is added is zero."""
+        unit = self.macro.unit
+        if not unit.is_matrix:
+            return depth
+        return fn.binary("and", fn.binary("add", depth, i64(unit.depth - 1)), i64(-unit.depth))
 
     @property
     def b_offset(self) -> int:
@@ -73,14 +82,16 @@ def _layout(
     m, n, k = sizes
     lanes = unit.lanes(host)
     vectors = block[1] // lanes
-    common = {"unit": unit, "depth": k * merge, "granule": k, "lanes": lanes}
+    step = unit.depth if unit.is_matrix else 1  # packed up to whole instructions
+    granule = step if k % step else k
+    common = {"unit": unit, "depth": round_up(k * merge, step), "granule": granule, "lanes": lanes}
     a = Packing(operand="a", dtype=types[0], extent=m, is_along=along[0], **common)  # type: ignore[arg-type]
     b = Packing(operand="b", dtype=types[1], extent=n, is_along=along[1], vectors=vectors, **common)  # type: ignore[arg-type]
     macro = Macro(
         unit=unit, m=m, n=n, c=types[2], c_stride=c_stride, lanes=lanes, rows=block[0], vectors=vectors, a_row_step=a.row_step,
-        a_k_step=unit.word_bytes, panel_step=b.panel_step, header=b.header, multiple=-(-k // unit.group),
+        a_k_step=unit.word_bytes, panel_step=b.panel_step, header=b.header, multiple=-(-granule // unit.group),
     )  # fmt: skip
-    return Layout(a=a, b=b, macro=macro)
+    return Layout(a=a, b=b, macro=macro, k=k)
 
 
 def layout_of(ctx: Context, gemm: Gemm, choice: Choice, c_stride: int) -> Layout:
@@ -147,7 +158,7 @@ def _emit_packing(ctx: Context, packing: Packing, source: _Source, depth: Value,
 
 def pack_source(ctx: Context, packing: Packing, region: Region, depth: Value, target: Value, spare: Value) -> None:
     """Code that packs ``depth`` elements of k from a region of a tensor; what lies beyond the tensor is zero."""
-    _emit_packing(ctx, packing, _source(ctx, packing, region, depth), depth, target, spare)
+    _emit_packing(ctx, packing, _source(ctx, packing, region, depth), i64(packing.depth), target, spare)
 
 
 # -- merged loops --------------------------------------------------------------------------------------------------------
@@ -187,7 +198,6 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
     choice = ctx.products.choices[id(gemm)]
     layout = layout_of(ctx, gemm, choice, c.strides[-2])
     sources = {operand: ctx.products.sources[id(gemm)][operand] for operand in ("a", "b")}
-    k = layout.a.granule
     start, stop = ctx.freeze(ctx, loop.start), ctx.freeze(ctx, loop.stop)
     first, end = uniform(ctx, start), uniform(ctx, stop)
     count = (stop - start).constant
@@ -200,14 +210,15 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
         ctx.scope.add_variable(loop.var, start, stop - 1)
         ctx.set_index(loop.var, at.index)
         iterations = fn.intrinsic("llvm.smin", fn.binary("sub", end, at.index), i64(choice.merge))
-        depth = fn.binary("mul", iterations, i64(k))
+        depth = fn.binary("mul", iterations, i64(layout.k))
+        packed = layout.whole(fn, depth)
         step = fn.binary("udiv", fn.binary("sub", at.index, first), i64(choice.merge))
         from_a, from_b = (_source(ctx, p, sources[p.operand].src, depth) for p in (layout.a, layout.b))
-        needs = (_need(ctx, layout.a, from_a, depth, step, spare), _need(ctx, layout.b, from_b, depth, step, spare))
+        needs = (_need(ctx, layout.a, from_a, packed, step, spare), _need(ctx, layout.b, from_b, packed, step, spare))
         for place, need in zip(places, needs):
             place.begin(ctx, need)
         a, b = (place.end(ctx, need) for place, need in zip(places, needs))
-        words = _words(ctx, layout, depth, (from_a, from_b))
+        words = _words(ctx, layout, packed, (from_a, from_b))
         clear = fn.compare("eq", at.index, first) if replaces else FALSE
         rows, columns = from_a.across(layout.a), from_b.across(layout.b)
         rows = rows if "m" in choice.unread else i64(layout.macro.m)
@@ -281,9 +292,9 @@ def emit_direct(ctx: Context, gemm: Gemm, a: Tile | None, b: Tile | None, c: Til
     fn = ctx.fn
     layout = layout_of(ctx, gemm, ctx.products.choices[id(gemm)], c.strides[-2])
     macro, unit = layout.macro, layout.macro.unit
-    depth = i64(layout.a.depth)
+    depth = i64(layout.k)
     place_a, place_b, spare = _leaf_places(ctx, layout)
-    if a is not None and lies_ready(a.dtype, unit, layout.a.depth, is_transposed=gemm.transpose_a):
+    if a is not None and lies_ready(a.dtype, unit, macro.m, layout.k, is_transposed=gemm.transpose_a):
         size = element_bytes(a.dtype)
         steps = (size, a.strides[-2] * size) if gemm.transpose_a else (a.strides[-2] * size, unit.word_bytes)
         macro = replace(macro, a_row_step=steps[0], a_k_step=steps[1])
@@ -308,12 +319,12 @@ def _pack(
         loop = ctx.products.loops[id(gemm)]
         count = (ctx.freeze(ctx, loop.stop) - ctx.freeze(ctx, loop.start)).constant
         keeper, step = kept_apart(ctx, packing, uniform(ctx, ctx.scope.form(loop.var)), count)
-        need = _need(ctx, packing, _source(ctx, packing, copy.src, depth), depth, step, spare)
+        need = _need(ctx, packing, _source(ctx, packing, copy.src, depth), i64(packing.depth), step, spare)
         keeper.begin(ctx, need)
         return keeper.end(ctx, need)
     assert tile is not None, "an operand that is not direct is a tile"
     across = i64(packing.extent)
     lines, reach = (across, depth) if packing.is_along else (depth, across)
     pitch = i64(tile.strides[-2] * element_bytes(packing.dtype))
-    ctx.fn.call(emit_packing(ctx.module, packing), tile.pointer, pitch, lines, reach, depth, place, spare)
+    ctx.fn.call(emit_packing(ctx.module, packing), tile.pointer, pitch, lines, reach, i64(packing.depth), place, spare)
     return place

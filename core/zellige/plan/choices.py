@@ -22,7 +22,7 @@ from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
-from zellige.plan.products import PANEL_BYTES, Product, register_lanes
+from zellige.plan.products import Product, panel_bytes, register_lanes
 from zellige.plan.roles import operations_of
 from zellige.plan.sharing import keeping, reading_the_same
 from zellige.plan.spaces import choose_path, offered_copy, space_of
@@ -171,14 +171,17 @@ def _parameters(kind: str, buffer: Buffer, product: Product) -> tuple[int, ...]:
 
 
 def _tell_block(gemm: Gemm, product: Product, interleave: int, machine: Machine, decisions: Decisions) -> None:
-    file, tiling = machine.capabilities.registers, product.tiling
+    file, tiling, unit = machine.capabilities.registers, product.tiling, product.unit
     if file is None or tiling is None:
         return
-    lanes = register_lanes(product.accumulator, machine, product.unit)
+    if unit is not None and unit.m > 1:
+        because = f"{-(-tiling.m // unit.m) * -(-tiling.n // unit.n)} tiles of {unit.m} x {unit.n} sums in registers of the unit"
+    else:
+        lanes = register_lanes(product.accumulator, machine, unit)
+        sums = tiling.m * -(-tiling.n // lanes)
+        because = f"{file.vectors} registers of {lanes} {product.accumulator} elements: {sums} hold sums, the rest operands"
     decisions.take(
-        f"which block of {gemm.c.buffer.name} stays in registers?", f"{tiling.m} x {tiling.n}",
-        f"{file.vectors} registers of {lanes} {product.accumulator} elements: {tiling.m * -(-tiling.n // lanes)} hold sums, "
-        "the rest operands",
+        f"which block of {gemm.c.buffer.name} stays in registers?", f"{tiling.m} x {tiling.n}", because,
         rejected=((f"{2 * tiling.m} x {tiling.n}", "sums and operands would not fit, and spill to memory"),), where=gemm.span,
     )  # fmt: skip
     pairs = "" if interleave == 1 else f", {interleave} steps of k next to each other for the dot product instruction"
@@ -213,7 +216,7 @@ def merged_iterations(
     if reason is not None or k is None:
         decisions.take("how many steps of k does a product take at once?", "those of one iteration", reason or "", where=gemm.span)
         return 1
-    steps = PANEL_BYTES // max(1, packed_panel_bytes(product))
+    steps = panel_bytes(product) // max(1, packed_panel_bytes(product))
     merge = max(1, steps // k)
     if merge > 1:
         decisions.take(
@@ -246,6 +249,8 @@ def _why_not_merged(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For)
         return "its operands have scales or are sparse"
     if product.unit is not None and k % product.unit.interleave:
         return f"an iteration ends within a group of {product.unit.interleave} steps"
+    if product.unit is not None and product.unit.m > 1 and product.accumulator.is_float and k % product.unit.k:
+        return f"an iteration ends within a block of {product.unit.k} steps, whose sums are rounded apart"
     if any(isinstance(n, Var) and (n is loop.var or n.is_mutable) for e in gemm.c.offsets for n in walk(e)):
         return "each iteration adds to another part of its tile"
     for root, region in ((gemm.a.buffer.root, gemm.a), (gemm.b.buffer.root, gemm.b)):

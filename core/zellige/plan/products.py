@@ -33,6 +33,10 @@ PANEL_BYTES: Final = 16384
 """Bytes of a packed panel of b that a step of a register-blocked product should take: half of a small first-level cache, in which the
 panel stays while the rows of a pass by. With fewer, loading and storing the block costs."""
 
+BLOCK_PANEL_BYTES: Final = 32768
+"""The same of a unit that multiplies whole blocks: it is through with a panel so fast that loading and storing sums costs more, and takes
+each element of b for several rows at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
@@ -288,9 +292,19 @@ def _unit_block(unit: MatmulUnit, sizes: tuple[int | None, int | None, int | Non
         if unit.shape == "fixed" or size is None or most <= one:
             blocks.append(one)
         else:
-            count = -(-max(size, 1) // most)
-            blocks.append(min(most, _ceil(-(-size // count), one)))
+            blocks.append(equal_blocks(size, one, most))
     return Tiling(m=blocks[0], n=blocks[1], k=blocks[2])
+
+
+def panel_bytes(product: Product) -> int:
+    """Bytes of a packed panel of b that a step should take."""
+    return BLOCK_PANEL_BYTES if product.unit is not None and product.unit.m > 1 else PANEL_BYTES
+
+
+def equal_blocks(size: int, one: int, most: int) -> int:
+    """The multiple of ``one``, ``most`` at the most, of which the fewest equal blocks cover ``size``."""
+    count = -(-max(size, 1) // most)
+    return min(most, _ceil(-(-max(size, 1) // count), one))
 
 
 def _padding(unit: MatmulUnit, sizes: tuple[int | None, int | None, int | None], tiling: Tiling) -> str:

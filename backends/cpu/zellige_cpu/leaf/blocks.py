@@ -12,10 +12,12 @@ pass by. Blocks that lie wholly beyond ``rows`` or ``columns`` are left out. Edg
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from zellige.dtypes import DType
 from zellige_cpu.leaf.convert import cast
+from zellige_cpu.leaf.matrices import MatrixBlock, configured
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.text import Function, Module, Value, constant, zero
@@ -67,11 +69,15 @@ class Macro:
     @property
     def unroll(self) -> int:
         """Words of k in one round of a micro-kernel's loop."""
+        if self.unit.is_matrix:
+            return self.unit.words
         return 1 if self.lanes * self.unit.word_bytes >= _LARGE else _UNROLL
 
     @property
     def row_blocks(self) -> tuple[tuple[int, int], ...]:
-        """(blocks, rows each): m cut into the fewest blocks, as even as they can be."""
+        """(blocks, rows each): m cut into the fewest blocks, as even as they can be; those of a matrix unit begin where its tiles do."""
+        if self.unit.is_matrix:
+            return tuple(f for f in ((self.m // self.rows, self.rows), (1, self.m % self.rows)) if f[0] and f[1])
         count = -(-self.m // self.rows)
         rows, more = divmod(self.m, count)
         found = ((more, rows + 1), (count - more, rows))
@@ -83,7 +89,7 @@ class Macro:
         return (
             f"product_{self.m}x{self.n}_{unit.a}_{unit.group}_{unit.accumulator}_{self.c}_{self.c_stride}"
             f"_{self.rows}x{self.vectors}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
-            f"_{self.multiple}{'_biased' * unit.is_biased}{'' if self.out is None else f'_to_{self.out}'}"
+            f"_{self.multiple}{'_biased' * unit.is_biased}{'_matrix' * unit.is_matrix}{'' if self.out is None else f'_to_{self.out}'}"
         )
 
     @property
@@ -99,6 +105,13 @@ def emit_macro(module: Module, macro: Macro) -> str:
     sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
     params = [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1"), *macro.results]
     fn = module.function(macro.name, "void", params, inline=False)
+    with configured(fn) if macro.unit.is_matrix else nullcontext():
+        _emit_panels(fn, macro)
+    return macro.name
+
+
+def _emit_panels(fn: Function, macro: Macro) -> None:
+    """All panels of b, each against all rows of a."""
     b, columns = fn.params[1], fn.params[5]
     full, rest = divmod(macro.n, macro.width)
     width = constant("i64", macro.width)
@@ -111,7 +124,6 @@ def emit_macro(module: Module, macro: Macro) -> str:
         with fn.when(fn.compare("sgt", columns, constant("i64", full * macro.width))):
             panel = fn.offset(b, full * macro.panel_step)
             _emit_rows(fn, macro, panel, constant("i64", full * macro.width), -(-rest // macro.lanes), rest % macro.lanes)
-    return macro.name
 
 
 def _emit_rows(fn: Function, macro: Macro, panel: Value, column: Value, vectors: int, last_lanes: int) -> None:
@@ -141,7 +153,11 @@ def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_la
     name = f"{macro.name}_block_{rows}x{vectors}_{last_lanes}"
     if not module.has_function(name):
         params = [("a", "ptr"), ("panel", "ptr"), ("c", "ptr"), ("steps", "i64"), ("clear", "i1"), *macro.results]
-        _emit_block(module.function(name, "void", params, inline=False), macro, rows, vectors, last_lanes)
+        fn = module.function(name, "void", params, inline=False)
+        if macro.unit.is_matrix:
+            MatrixBlock(fn, macro, rows, vectors, last_lanes).emit()
+        else:
+            _emit_block(fn, macro, rows, vectors, last_lanes)
     return name
 
 

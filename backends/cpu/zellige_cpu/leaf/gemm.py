@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from zellige.dtypes import DType, dtype
-from zellige.plan.products import register_rows
+from zellige.plan.products import equal_blocks, register_rows
 from zellige_cpu.host import Host
 from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
@@ -87,6 +87,9 @@ class Blocking:
 def blocking(host: Host, m: int, n: int, unit: Unit) -> Blocking:
     """The micro-kernel's shape for a product of m by n."""
     lanes = unit.lanes(host)
+    if unit.is_matrix:
+        rows, columns = (equal_blocks(size, one, 2 * one) for size, one in ((m, unit.rows), (n, unit.width)))
+        return Blocking(lanes=lanes, rows=rows, vectors=columns // lanes)
     rows, columns = register_rows(m, n, lanes, host.vector_registers)
     return Blocking(lanes=lanes, rows=min(rows, m), vectors=columns // lanes)
 
@@ -117,11 +120,11 @@ class _Layout:
 def _layout(host: Host, spec: GemmSpec) -> _Layout:
     unit = spec.unit or general_unit(host, spec.accumulator)
     shape = blocking(host, spec.m, spec.n, unit)
-    granule = spec.k
-    common = {"unit": unit, "depth": spec.k, "granule": granule, "lanes": shape.lanes}
+    depth = round_up(spec.k, unit.depth) if unit.is_matrix else spec.k
+    common = {"unit": unit, "depth": depth, "granule": depth, "lanes": shape.lanes}
     a = Packing(operand="a", dtype=spec.a, extent=spec.m, is_along=not spec.transpose_a, **common)  # type: ignore[arg-type]
     b = Packing(operand="b", dtype=spec.b, extent=spec.n, is_along=spec.transpose_b, vectors=shape.vectors, **common)  # type: ignore[arg-type]
-    lies_a = lies_ready(spec.a, unit, spec.k, is_transposed=spec.transpose_a)
+    lies_a = lies_ready(spec.a, unit, spec.m, spec.k, is_transposed=spec.transpose_a)
     lies_b = unit.group == 1 and not spec.transpose_b and has_bits_of(spec.b, unit.b)
     lies_b = lies_b and spec.m <= 2 * shape.rows and spec.n % shape.lanes == 0
     size_a, size_b = element_bytes(spec.a), element_bytes(spec.b)
@@ -135,15 +138,17 @@ def _layout(host: Host, spec: GemmSpec) -> _Layout:
         b_k_step=spec.b_stride * size_b if lies_b else 0,
         b_alignment=size_b if lies_b else 0,
         header=b.header,
-        multiple=-(-spec.k // unit.group),
+        multiple=-(-depth // unit.group),
     )  # fmt: skip
     return _Layout(unit=unit, a=None if lies_a else a, b=None if lies_b else b, macro=macro)
 
 
-def lies_ready(dtype: DType, unit: Unit, depth: int, *, is_transposed: bool) -> bool:
-    """Whether a unit can take the elements of operand a where they lie, ``depth`` of k."""
+def lies_ready(dtype: DType, unit: Unit, rows: int, depth: int, *, is_transposed: bool) -> bool:
+    """Whether a unit can take the elements of operand a where they lie, ``rows`` of ``depth`` of k."""
     if unit.is_biased or not has_bits_of(dtype, unit.a):
         return False
+    if unit.is_matrix:
+        return not is_transposed and rows % unit.rows == 0 and depth % unit.depth == 0
     return unit.group == 1 or (not is_transposed and depth % unit.group == 0)
 
 
@@ -166,7 +171,7 @@ def emit_gemm(module: Module, spec: GemmSpec) -> str:
     unit = layout.unit
     name = (
         f"gemm_{spec.m}x{spec.n}x{spec.k}_{spec.a}_{spec.b}_{spec.c}_{spec.a_stride}_{spec.b_stride}_{spec.c_stride}"
-        f"_{'t' if spec.transpose_a else 'n'}{'t' if spec.transpose_b else 'n'}_{unit.a}_{unit.group}x{unit.width}"
+        f"_{'t' if spec.transpose_a else 'n'}{'t' if spec.transpose_b else 'n'}_{unit.a}_{unit.group}x{unit.width}x{unit.rows}"
     )
     if module.has_function(name):
         return name
@@ -177,7 +182,7 @@ def emit_gemm(module: Module, spec: GemmSpec) -> str:
         a = _packed(fn, layout.a, spec.stored_a, a, scratch, spare)
     if layout.b is not None:
         b = _packed(fn, layout.b, spec.stored_b, b, fn.offset(scratch, layout.b_offset), spare)
-    steps = constant("i64", -(-spec.k // unit.group))
+    steps = constant("i64", layout.macro.multiple)
     fn.call(emit_macro(module, layout.macro), a, b, c, steps, constant("i64", spec.m), constant("i64", spec.n), clear)
     return name
 

@@ -5,7 +5,8 @@ what the backend tells the planner; :func:`refusals`, which says why the other i
 one step.
 
 A step takes a *word* of each operand: as many bits as an element of the accumulator, holding ``group`` elements that follow each other in
-k. The word of a is broadcast to all lanes, b has one word a column.
+k. The word of a is broadcast to all lanes, b has one word a column. A *matrix* unit takes several rows of a and several words of k at once,
+from registers of its own (:mod:`zellige_cpu.leaf.matrices`); its operands lie as those of the others do.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ class Unit:
 
     ``intrinsic`` is the LLVM intrinsic, empty where general instructions play the unit: a multiplication, then an addition. ``adds``: the
     sum with the accumulator is an instruction of its own. ``is_biased``: a is packed with 128 added, since the instruction takes it as
-    unsigned, and panels of b carry what that adds.
+    unsigned, and panels of b carry what that adds. ``rows`` of a and ``words`` of k are those of one instruction; ``keeps_subnormals`` is
+    that of the specification.
     """
 
-    __slots__ = ("a", "accumulator", "adds", "b", "group", "intrinsic", "is_biased", "name", "width")
+    __slots__ = (
+        "a", "accumulator", "adds", "b", "group", "intrinsic", "is_biased", "keeps_subnormals", "name", "rows", "width", "words"
+    )  # fmt: skip
 
     def __init__(
         self, *, name: str, a: DType, b: DType, accumulator: DType, width: int = 0, group: int = 1, intrinsic: str = "", adds: bool = False,
-        is_biased: bool = False,
+        is_biased: bool = False, rows: int = 1, words: int = 1, keeps_subnormals: bool = True,
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.a: Final = a
@@ -48,6 +52,19 @@ class Unit:
         self.intrinsic: Final = intrinsic
         self.adds: Final = adds
         self.is_biased: Final = is_biased
+        self.rows: Final = rows
+        self.words: Final = words
+        self.keeps_subnormals: Final = keeps_subnormals
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether one instruction takes several rows of a."""
+        return self.rows > 1
+
+    @property
+    def depth(self) -> int:
+        """Elements of k that one instruction takes."""
+        return self.words * self.group
 
     @property
     def word(self) -> str:
@@ -93,20 +110,23 @@ def _units(host: Host, rows: tuple[ProductRow, ...]) -> tuple[Unit, ...]:
         for a, b, accumulator in row.types:
             found.append(_unit(row, dtype(a), dtype(b), dtype(accumulator)))
     # where no instruction takes both operands signed, one that takes a unsigned serves with a bias
-    signed = {unit.width for unit in found if (unit.a, unit.b) == (_INT8, _INT8)}
+    signed = {unit.width for unit in found if (unit.a, unit.b) == (_INT8, _INT8) and not unit.is_matrix}
     biased = [
         Unit(name=unit.name, a=_INT8, b=_INT8, accumulator=unit.accumulator, width=unit.width, group=unit.group, intrinsic=unit.intrinsic,
              is_biased=True)
         for unit in found
-        if (unit.a, unit.b) == (_UINT8, _INT8) and unit.width > max(signed, default=0)
+        if (unit.a, unit.b) == (_UINT8, _INT8) and unit.width > max(signed, default=0) and not unit.is_matrix
     ]  # fmt: skip
-    return tuple(sorted((*found, *biased), key=lambda unit: (-unit.width * unit.group, unit.group)))
+    return tuple(sorted((*found, *biased), key=lambda unit: (-unit.rows * unit.width * unit.depth, unit.group)))
 
 
 def _unit(row: ProductRow, a: DType, b: DType, accumulator: DType) -> Unit:
+    rows, width, depth = row.shape
+    group = accumulator.bits // b.bits if row.form == "matrix" else depth
     return Unit(
-        name=row.name, a=a, b=b, accumulator=accumulator, width=row.shape[1], group=row.shape[2], intrinsic=row.spelling, adds=row.adds
-    )
+        name=row.name, a=a, b=b, accumulator=accumulator, width=width, group=group, intrinsic=row.spelling, adds=row.adds, rows=rows,
+        words=depth // group, keeps_subnormals=row.keeps_subnormals,
+    )  # fmt: skip
 
 
 class Refusal(NamedTuple):
@@ -119,18 +139,20 @@ class Refusal(NamedTuple):
 
 def refusal(host: Host, row: ProductRow) -> Refusal | None:
     """Why the micro-kernels of a machine do not use an instruction; None where they do."""
-    if row.form != "broadcast":
+    if row.form not in ("broadcast", "matrix"):
         return Refusal(row.name, "takes tiles of several rows of a; the micro-kernels broadcast one word of a to all columns")
     if base_name(row.spelling) not in INTRINSICS:
         return Refusal(row.name, f"the code generator cannot call {row.spelling}")
     missing = ", ".join(word for word in row.requires if word not in host.features)
+    if missing and host.withheld and all(word in host.features or word in host.withheld for word in row.requires):
+        return Refusal(row.name, f"the processor has {missing}, but {host.withheld_because}")
     if missing:
         return Refusal(row.name, f"the processor lacks {missing}", f"a processor with {missing} ({row.name})")
     slower = next((feature for stem, feature in _SLOWER_THAN.items() if row.name.startswith(stem) and feature in host.features), None)
     if slower is not None:
         return Refusal(row.name, f"processors with {slower} execute it at half the rate of multiply-adds of vectors")
     wide = max(element_bytes(dtype(c)) for _, _, c in row.types) * row.shape[1]
-    if wide > host.vector_bytes:
+    if row.form == "broadcast" and wide > host.vector_bytes:
         return Refusal(row.name, f"its vectors are of {wide} bytes, the processor's of {host.vector_bytes}")
     return None
 

@@ -1,0 +1,179 @@
+"""Micro-kernels of matrix units: blocks of c in tiles of several rows, over all of k at hand.
+
+In: the :class:`zellige_cpu.leaf.blocks.Macro` of a product and the shape of a block. Out: code in the micro-kernel's function. Operands lie
+packed as for any other unit; what a tile takes beyond the rows of a is read from there and never stored.
+
+All eight tiles are configured alike, to 16 rows of 64 bytes, for the length of the loops over blocks (:func:`configured`): four hold sums,
+two rows of a, two columns of b. A tile whose sums are c's elements as they lie is loaded and stored there; else, and at edges, it passes
+through memory of the stack, where vectors convert and cut it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from zellige_cpu.leaf.convert import cast
+from zellige_cpu.leaf.vectors import lane_mask, load_lanes
+from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.types import element_bytes, register_type
+
+if TYPE_CHECKING:
+    from zellige_cpu.leaf.blocks import Macro
+
+ROW_BYTES: Final = 64
+"""Bytes of a row of a tile (palette 1; Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter on AMX)."""
+
+ROW_TILES: Final = 2
+COLUMN_TILES: Final = 2
+"""Tiles of a block: with two by two each operand tile serves two products, and all eight tiles are in use."""
+
+_A, _B = 4, 6
+"""The first tile of a and of b; sums are in those before."""
+
+
+def _configuration() -> list[int]:
+    """The 64 bytes that LDTILECFG reads: palette 1, then bytes a row (16 bits each) and rows (8 bits each) of up to 16 tiles."""
+    tiles = 8
+    row_bytes = [byte for i in range(16) for byte in (ROW_BYTES if i < tiles else 0, 0)]
+    return [1, *[0] * 15, *row_bytes, *(16 if i < tiles else 0 for i in range(16))]
+
+
+@contextmanager
+def configured(fn: Function) -> Iterator[None]:
+    """Code that may use tiles; before and after it they are in their initial state, which a thread switch need not save."""
+    fn.intrinsic("llvm.x86.ldtilecfg", fn.module.table("i8", _configuration()))
+    yield
+    fn.intrinsic("llvm.x86.tilerelease")
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixBlock:
+    """A block of ``rows`` by ``vectors`` columns of lanes; ``last_lanes`` of the last one exist, 0: all."""
+
+    fn: Function
+    macro: Macro
+    rows: int
+    vectors: int
+    last_lanes: int
+
+    def emit(self) -> None:
+        """The micro-kernel: load c, all steps, store the results."""
+        fn = self.fn
+        a, panel, c, steps, clear, *results = fn.params
+        row_bytes = constant("i64", self.macro.c_stride * element_bytes(self.macro.c))
+        self._begin(c, row_bytes, clear)
+        self._multiply(a, panel, steps)
+        out, pitch = results or (c, row_bytes)
+        self._end(out, pitch)
+
+    @property
+    def _row_tiles(self) -> int:
+        return -(-self.rows // self.macro.unit.rows)
+
+    def _is_whole(self, stored: str) -> bool:
+        """Whether tiles are stored elements: of the accumulator's type, and all of them exist."""
+        unit = self.macro.unit
+        return stored == unit.accumulator.name and self.rows % unit.rows == 0 and not self.last_lanes
+
+    def _sums(self) -> Iterator[tuple[int, int, int]]:
+        """(tile, row tile, column tile) of the sums."""
+        for row in range(self._row_tiles):
+            for v in range(self.vectors):
+                yield row * COLUMN_TILES + v, row, v
+
+    def _move(self, verb: str, tile: int, first: Value, pitch: Value) -> None:
+        self.fn.intrinsic(f"llvm.x86.tile{verb}64", constant("i8", tile), first, pitch)
+
+    def _move_sums(self, verb: str, first: Value, pitch: Value) -> None:
+        """Loads or stores the tiles of sums from rows that lie ``pitch`` bytes apart."""
+        fn = self.fn
+        for tile, row, v in self._sums():
+            below = fn.offset(first, fn.binary("mul", pitch, constant("i64", row * self.macro.unit.rows))) if row else first
+            self._move(verb, tile, fn.offset(below, v * ROW_BYTES), pitch)
+
+    # -- c ---------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, c: Value, pitch: Value, clear: Value) -> None:
+        """Tiles of zeros, or what c holds."""
+        fn = self.fn
+        zeros, load, join = (fn.fresh_label(stem) for stem in ("zeros", "load", "begin"))
+        fn.branch_if(clear, zeros, load)
+        fn.label(zeros)
+        for tile, _, _ in self._sums():
+            fn.intrinsic("llvm.x86.tilezero", constant("i8", tile))
+        fn.branch(join)
+        fn.label(load)
+        if self._is_whole(self.macro.c.name):
+            self._move_sums("loadd", c, pitch)
+        else:
+            place = self._place()
+            self._convert(c, pitch, place)
+            self._move_sums("loadd", place, self._place_pitch)
+        fn.label(join)
+
+    def _end(self, out: Value, pitch: Value) -> None:
+        kind = self.macro.out or self.macro.c
+        if self._is_whole(kind.name):
+            self._move_sums("stored", out, pitch)
+            return
+        place = self._place()
+        self._move_sums("stored", place, self._place_pitch)
+        fn, accumulator = self.fn, self.macro.unit.accumulator
+        with self._each_row(place, out, pitch) as (inner, outer):
+            for v in range(self.vectors):
+                total = fn.load(fn.offset(inner, v * ROW_BYTES), register_type(accumulator), self.macro.lanes, align=ROW_BYTES)
+                result, address = cast(fn, total, accumulator, kind), fn.offset(outer, v * self.macro.lanes * element_bytes(kind))
+                mask = self._mask(v)
+                if mask is None:
+                    fn.store(result, address, align=element_bytes(kind))
+                else:
+                    fn.masked_store(result, address, mask, align=element_bytes(kind))
+
+    def _convert(self, c: Value, pitch: Value, place: Value) -> None:
+        """The elements of c as sums, in rows of tiles."""
+        fn, macro = self.fn, self.macro
+        with self._each_row(place, c, pitch) as (inner, outer):
+            for v in range(self.vectors):
+                address = fn.offset(outer, v * macro.lanes * element_bytes(macro.c))
+                value = load_lanes(fn, address, macro.c, macro.unit.accumulator, macro.lanes, self._mask(v))
+                fn.store(value, fn.offset(inner, v * ROW_BYTES), align=ROW_BYTES)
+
+    def _mask(self, v: int) -> Value | None:
+        return lane_mask(self.macro.lanes, self.last_lanes) if self.last_lanes and v == self.vectors - 1 else None
+
+    def _place(self) -> Value:
+        """Memory for the sums of a block."""
+        return self.fn.alloca(f"<{ROW_BYTES} x i8>", self._row_tiles * self.macro.unit.rows * self.vectors)
+
+    @property
+    def _place_pitch(self) -> Value:
+        return constant("i64", self.vectors * ROW_BYTES)
+
+    @contextmanager
+    def _each_row(self, place: Value, outer: Value, pitch: Value) -> Iterator[tuple[Value, Value]]:
+        """Rows that exist: where they are in the block's memory and outside."""
+        fn = self.fn
+        with fn.loop(constant("i64", 0), constant("i64", self.rows)) as row:
+            inner = fn.offset(place, fn.binary("mul", row.index, self._place_pitch))
+            yield inner, fn.offset(outer, fn.binary("mul", row.index, pitch))
+
+    # -- steps -----------------------------------------------------------------------------------------------------------
+
+    def _multiply(self, a: Value, panel: Value, steps: Value) -> None:
+        """All words of k, as many at a time as a tile's row holds; ``steps`` is a multiple of these."""
+        fn, macro = self.fn, self.macro
+        unit = macro.unit
+        a_pitch, b_pitch = constant("i64", macro.a_row_step), constant("i64", self.vectors * ROW_BYTES)
+        with fn.loop(constant("i64", 0), steps, unit.words) as at:
+            left = fn.offset(a, fn.binary("mul", at.index, constant("i64", unit.word_bytes)))
+            right = fn.offset(panel, fn.binary("mul", at.index, b_pitch))
+            for v in range(self.vectors):
+                self._move("loadd", _B + v, fn.offset(right, v * ROW_BYTES), b_pitch)
+            for row in range(self._row_tiles):
+                self._move("loadd", _A + row, fn.offset(left, row * unit.rows * macro.a_row_step), a_pitch)
+                for v in range(self.vectors):
+                    numbers = (row * COLUMN_TILES + v, _A + row, _B + v)
+                    fn.intrinsic(unit.intrinsic, *(constant("i8", number) for number in numbers))
