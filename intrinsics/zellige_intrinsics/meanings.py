@@ -27,8 +27,8 @@ def multiply_add(operands: Operands) -> dict[str, Array]:
 
 def add_even_and_odd(operands: Operands) -> dict[str, Array]:
     """d = c + (sum over even k + sum over odd k) in float32: both sums begin at 0 and add one product after the other, each sum is rounded,
-    and numbers below the least normal one count as 0 before and after. Products of two bfloat16 are exact in float32 where neither over- nor
-    underflow meets them.
+    and numbers below the least normal one count as 0 before and after. Products of two bfloat16 are exact in float32 but for over- and
+    underflow.
     """
     a, b, c = (_without_subnormals(operands[name].astype(np.float32)) for name in ("a", "b", "c"))
     sums = [np.zeros_like(c), np.zeros_like(c)]

@@ -139,9 +139,11 @@ def test_fragments_of_a_warpgroup_are_those_of_its_warps(value: Product) -> None
 
 @pytest.mark.parametrize("value", THREAD, ids=lambda value: value.name)
 def test_registers_of_one_thread_count_elements(value: Product) -> None:
-    """Groups of k stand together in b; a vector's columns follow each other, small tiles are row-major (b by columns)."""
+    """Groups of k stand together in b; a vector's columns follow each other, small tiles are row-major (b by columns). A register of
+    several rows has a group of every column in each row of b."""
     check(value.operand("a").layout, lambda i: (i // value.k, i % value.k), "m", "k")
-    check(value.operand("b").layout, lambda i: (i % value.k, i // value.k), "k", "n")
+    group = 64 // value.n // value.operand("b").element().itemsize if value.operand("b").space == "tile" else value.k
+    check(value.operand("b").layout, lambda i: (i % group + i // (group * value.n) * group, i // group % value.n), "k", "n")
     check(value.operand("d").layout, lambda i: (i // value.n, i % value.n), "m", "n")
 
 

@@ -24,7 +24,7 @@ from zellige_cpu.leaf.gemm import lies_ready
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.planned import Operand, unit_of
-from zellige_cpu.text import FALSE, TRUE, Value
+from zellige_cpu.text import FALSE, TRUE, Function, Value
 from zellige_cpu.types import element_bytes
 
 
