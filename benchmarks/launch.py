@@ -1,9 +1,9 @@
 """What a call costs beside the work of the kernel, and what the first call costs, cold and with a kernel found on disk.
 
 ``python benchmarks/launch.py [--write]``. The kernel is one grid cell over 16 elements, so that a call is nothing but checks, packing and
-the way into machine code. Each figure is the least of many runs; first calls are measured in processes of their own, in processor time,
-after their imports, with Python's byte code written before, as where a package is installed. ``--write``
-puts the tables into ``benchmarks/results/launch.md`` and ``.json``.
+the way into machine code. Each figure is the least of many runs, of wall time; first calls are measured in processes of their own, after
+their imports, with Python's byte code written before, as where a package is installed. ``--write`` puts the tables into
+``benchmarks/results/launch.md`` and ``.json``.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def gemm(A, B, block_M=128, block_N=128, block_K=32):
     return C
 
 x = np.ones((128, 128), np.float32)
-begin = time.process_time()
+begin = time.perf_counter()
 gemm(x, x)
-print((time.process_time() - begin) * 1e3)
+print((time.perf_counter() - begin) * 1e3)
 """
 
 
@@ -117,7 +117,7 @@ def calls() -> dict[str, float]:
 
 
 def first_calls() -> dict[str, float]:
-    """Milliseconds of processor time of the first call of a matrix product: compiled, and found on disk."""
+    """Milliseconds of the first call of a matrix product: compiled, and found on disk."""
     with tempfile.TemporaryDirectory() as folder:
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
@@ -145,7 +145,7 @@ def main() -> None:
     chosen = parser.parse_args()
     a_call, a_first_call = calls(), first_calls()
     body = table(("call of a kernel of one cell", "microseconds"), [(name, f"{value:.2f}") for name, value in a_call.items()])
-    head = ("first call of a matrix product, after imports", "processor time, ms")
+    head = ("first call of a matrix product, after imports", "ms")
     body += ["", *table(head, [(name, f"{value:.0f}") for name, value in a_first_call.items()])]
     text = page("What a call costs", body)
     print(text, end="")

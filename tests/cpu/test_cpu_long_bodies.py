@@ -12,7 +12,7 @@ def test_a_chain_of_values_stays_beside_its_operands(tools):
     """Sunk into the last block, each product would leave its operand behind in a register of its own."""
     lines = ["v0: float32 = A[0]"] + [f"v{k + 1}: float32 = v{k} * A[{k % 64}]" for k in range(600)] + ["A[0] = v600"]
     kernel = tools["block_kernel"]("A: tensor((64,), float32)", "\n".join(lines))
-    optimised = str(jit.optimised(tools["compile_for"](kernel).source(), running_host()))
+    optimised = jit.optimised(tools["compile_for"](kernel).source(), running_host())
     body = optimised[optimised.index("@launch_0") :]
     blocks = re.split(r"\n\S+:", body)
     counts = [(block.count("load float"), block.count("fmul float")) for block in blocks]

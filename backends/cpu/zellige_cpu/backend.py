@@ -129,12 +129,16 @@ class CpuBackend:
     @hookimpl
     def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
         """For products what the capabilities offer, and why the other instructions of this family do not serve."""
+        from zellige_cpu import compiler
+
+        compiler.begin()  # what is planned is compiled next
         if operation.kind != "gemm":
             return None
         from zellige.ir.stmt import Gemm
         from zellige.plan.products import accumulator_of, offers
         from zellige_cpu.host import running_host
         from zellige_cpu.leaf.units import refusals
+
 
         gemm = operation.statement
         assert isinstance(gemm, Gemm), "an operation of the kind gemm is a product"
@@ -150,9 +154,12 @@ class CpuBackend:
 
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+        from zellige_cpu import compiler
         from zellige_cpu.host import running_host
         from zellige_cpu.launch import lower
         from zellige_cpu.program import emitted
+
+        compiler.begin()
 
         return emitted(lower(planned, running_host(), ctx.options))
 

@@ -1,0 +1,249 @@
+"""LLVM in processes of its own, so that a program on which it aborts costs an error and not the user's process.
+
+In: LLVM IR text and a host. Out: machine code. Raises InternalError where LLVM refuses the program, or ends the process while it works on
+it; the message holds what it last said.
+
+A process is started by the first compilation and serves later ones; several threads get one each, as many as the machine has cores. It
+ends with this process, and an interrupt (Ctrl-C) during a compilation ends it too. A child made by ``fork`` starts its own. Where no
+process can be started, LLVM runs in this one, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+from zellige.diagnostics import InternalError
+from zellige.log import logger
+from zellige_cpu import llvm_worker
+from zellige_cpu.host import Host
+from zellige_cpu.llvm_worker import Want
+
+_LAST_WORDS: Final = 600
+"""Characters of what a process that ended has printed, from the end."""
+
+
+class _Ended(Exception):
+    """The process is gone; ``args[0]`` says how."""
+
+
+class _Process:
+    """One process that compiles; it answers one request at a time."""
+
+    def __init__(self) -> None:
+        self._said: Final[IO[bytes]] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._process: Final = subprocess.Popen(
+            [sys.executable, "-I", "-S", llvm_worker.__file__, _folder_of_llvmlite()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            bufsize=0,  # nothing waits in a buffer that a child made by fork would write once more
+            start_new_session=True,  # an interrupt typed at the terminal is for this process, which stops the other
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests: Final = self._process.stdin
+        self._replies: Final = self._process.stdout
+        self._is_prepared = False
+
+    def prepare(self) -> None:
+        """Wait until LLVM is loaded there."""
+        if not self._is_prepared:
+            error, _ = self._answer()
+            if error != llvm_worker.PREPARED:
+                raise _Ended(f"it says {error!r} at its start")
+            self._is_prepared = True
+
+    def ask(self, head: dict[str, Any], text: bytes) -> tuple[str, bytes]:
+        """The error and the content of the reply. Raises _Ended."""
+        self.prepare()
+        left = memoryview(json.dumps(head | {"bytes": len(text)}).encode() + b"\n" + text)
+        try:
+            while left:
+                left = left[self._requests.write(left) :]
+        except OSError:
+            raise _Ended(self._how()) from None
+        return self._answer()
+
+    def _answer(self) -> tuple[str, bytes]:
+        head = json.loads(self._some(self._replies.readline()))
+        content = b""
+        while len(content) < head["bytes"]:
+            content += self._some(self._replies.read(head["bytes"] - len(content)))
+        return head["error"], content
+
+    def _some(self, read: bytes) -> bytes:
+        if not read:
+            raise _Ended(self._how())
+        return read
+
+    def _how(self) -> str:
+        status = self._process.wait(timeout=30)
+        how = f"status {status}" if status >= 0 else f"signal {-status} ({signal.strsignal(-status)})"
+        self._said.seek(0)
+        words = self._said.read().decode(errors="replace").strip()
+        return f"{how}{': ' if words else ''}{words[-_LAST_WORDS:]}"
+
+    def forget(self) -> None:
+        """Drop it in a process that did not start it."""
+        self._process.returncode = 0  # what does not run is not warned of
+        for stream in (self._requests, self._replies, self._said):
+            stream.close()
+
+    def close(self, kill: bool) -> None:
+        """End the process, at once or when it has read all."""
+        self._requests.close()
+        self._replies.close()
+        if kill:
+            self._process.kill()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+
+def _folder_of_llvmlite() -> str:
+    import llvmlite
+
+    return str(Path(llvmlite.__file__).parents[1])
+
+
+class _Pool:
+    """The processes that wait for work."""
+
+    def __init__(self) -> None:
+        self._slots = threading.BoundedSemaphore(max(1, os.cpu_count() or 1))
+        self._idle: list[_Process] = []
+        self._is_closed = False
+        self._has_begun = False
+
+    @contextmanager
+    def process(self) -> Iterator[_Process | None]:
+        """A process for one request; None where none can be started. After an exception it is not used again."""
+        with self._slots:
+            one = self._prepared()
+            try:
+                yield one
+            except BaseException:
+                if one is not None:
+                    one.close(kill=True)
+                raise
+            if one is not None:
+                self._idle.append(one)
+
+    def begin(self) -> None:
+        """Have a process start, if there is none yet, while the caller goes on."""
+        if not self._idle and not self._is_closed and not self._has_begun:
+            self._has_begun = True
+            one = self._begun()
+            if one is not None:
+                self._idle.append(one)
+
+    def _begun(self) -> _Process | None:
+        try:
+            return _Process()
+        except (OSError, ValueError) as error:
+            self._do_without(error)
+            return None
+
+    def _prepared(self) -> _Process | None:
+        if self._is_closed:
+            return None
+        self._has_begun = True
+        one = self._idle.pop() if self._idle else self._begun()
+        if one is None:
+            return None
+        try:
+            one.prepare()
+        except _Ended as error:
+            one.close(kill=True)
+            self._do_without(error)
+            return None
+        except BaseException:
+            one.close(kill=True)
+            raise
+        return one
+
+    def _do_without(self, error: Exception) -> None:
+        logger().warning("LLVM runs in this process, which ends where LLVM aborts: no process can be started for it: %s", error)
+        self._is_closed = True
+
+    def close(self) -> None:
+        """End the processes; a compilation after this runs here."""
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop().close(kill=False)
+
+    def forget(self) -> None:
+        """In a child made by fork: the processes are the parent's."""
+        while self._idle:
+            self._idle.pop().forget()
+
+
+_pools: Final[dict[int, _Pool]] = {}
+"""The pool of this process, by its number, since a child made by fork finds its parent's."""
+
+
+def _pool() -> _Pool:
+    number = os.getpid()
+    for other in [known for known in list(_pools) if known != number]:
+        _pools.pop(other).forget()
+    return _pools.setdefault(number, _Pool())
+
+
+@atexit.register
+def close() -> None:
+    """End the processes; a compilation after this runs here."""
+    _pool().close()
+
+
+def begin() -> None:
+    """Say that a program will soon be compiled: the process starts meanwhile."""
+    _pool().begin()
+
+
+def compiled(text: str, host: Host, want: Want) -> bytes:
+    """The machine code of a program, or what else is wanted of it."""
+    head = {"triple": host.triple, "cpu": host.cpu, "features": host.feature_string, "foreign": is_foreign(host), "want": want}
+    try:
+        with _pool().process() as process:
+            if process is None:
+                error, content = _compiled_here(text, host, want)
+            else:
+                error, content = process.ask(head, text.encode())
+    except _Ended as ended:
+        raise InternalError(f"LLVM stopped while it compiled the generated program, {ended}") from None
+    if error:
+        raise InternalError(f"LLVM refuses the generated program: {error}")
+    return content
+
+
+def _compiled_here(text: str, host: Host, want: Want) -> tuple[str, bytes]:
+    with _lock_here:
+        try:
+            machine = llvm_worker.target_machine(host.triple, host.cpu, host.feature_string, is_foreign(host))
+            return "", llvm_worker.machine_code(text, machine, want)
+        except RuntimeError as error:
+            return str(error), b""
+
+
+_lock_here: Final = threading.Lock()
+
+
+def is_foreign(host: Host) -> bool:
+    """Whether code for ``host`` does not run on this kind of machine."""
+    import llvmlite.binding
+
+    return bool(host.triple != llvmlite.binding.get_process_triple())

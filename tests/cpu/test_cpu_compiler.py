@@ -1,0 +1,159 @@
+"""LLVM in a process of its own: it may abort, this process goes on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from zellige.diagnostics import InternalError
+from zellige_cpu import compiler, jit
+from zellige_cpu.host import running_host
+
+RIGHT = "define i32 @f() {\n ret i32 7\n}\n"
+ABORTING = "declare void @llvm.aarch64.sme.za.enable()\ndefine void @f() {\n call void @llvm.aarch64.sme.za.enable()\n ret void\n}\n"
+"""No instruction of x86 does this: LLVM prints "Cannot select" and aborts."""
+
+needs_x86 = pytest.mark.skipif(not running_host().is_x86, reason="the aborting program aborts on x86")
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False)
+
+
+@needs_x86
+def test_an_abort_of_llvm_is_an_error() -> None:
+    with pytest.raises(InternalError, match=r"(?s)LLVM stopped while it compiled .* signal 6 .*Cannot select"):
+        jit.compile_object(ABORTING, running_host())
+    library = jit.load(jit.compile_object(RIGHT, running_host()), ["f"], running_host())
+    assert library.addresses["f"]
+
+
+def test_a_refused_program_leaves_the_process_in_use() -> None:
+    jit.compile_object(RIGHT, running_host())
+    (before,) = {one._process.pid for one in compiler._pool()._idle[-1:]}
+    with pytest.raises(InternalError, match="(?s)LLVM refuses the generated program: .*doesn't match function result type"):
+        jit.compile_object("define i32 @f() {\n ret i64 0\n}\n", running_host())
+    jit.compile_object(RIGHT, running_host())
+    assert compiler._pool()._idle[-1]._process.pid == before
+
+
+def test_a_killed_process_is_an_error_and_then_replaced() -> None:
+    jit.compile_object(RIGHT, running_host())
+    for one in compiler._pool()._idle:
+        os.kill(one._process.pid, signal.SIGKILL)
+    failures = 0
+    while compiler._pool()._idle:  # every one that was killed
+        with pytest.raises(InternalError, match="signal 9"):
+            jit.compile_object(RIGHT, running_host())
+        failures += 1
+    assert failures >= 1
+    assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+
+
+def test_threads_compile_side_by_side() -> None:
+    made: list[bytes] = []
+    threads = [threading.Thread(target=lambda: made.append(jit.compile_object(RIGHT, running_host()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(made) == 8
+    assert len(set(made)) == 1
+
+
+def test_the_assembly_and_the_optimised_text_come_whole() -> None:
+    text = "".join(f"define i32 @f{n}(i32 %x) {{\n %y = add i32 %x, {n}\n ret i32 %y\n}}\n" for n in range(4000))
+    assert jit.optimised(text, running_host()).count("define") == 4000
+    assert all(f"f{n}:" in jit.assembly(text, running_host()) for n in (0, 1999, 3999))
+
+
+def test_where_no_process_can_be_started_llvm_runs_here(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(compiler, "_pools", {})
+    with caplog.at_level(logging.WARNING):
+        assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+        with pytest.raises(InternalError, match="LLVM refuses"):
+            jit.compile_object("define i32 @f() {\n ret i64 0\n}\n", running_host())
+    assert caplog.text.count("LLVM runs in this process") == 1
+
+
+def test_a_process_that_does_not_start_well_is_done_without(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(compiler, "_pools", {})
+    with caplog.at_level(logging.WARNING):
+        assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+    assert "status 1" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_made_by_fork_has_its_own() -> None:
+    done = python(
+        """
+        import os
+        from zellige_cpu import compiler, jit
+        from zellige_cpu.host import running_host
+        text = "define i32 @f() {\\n ret i32 7\\n}\\n"
+        jit.compile_object(text, running_host())
+        parent = compiler._pool()._idle[0]._process.pid
+        child = os.fork()
+        if child == 0:
+            jit.compile_object(text, running_host())
+            os._exit(0 if compiler._pool()._idle[0]._process.pid != parent else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        jit.compile_object(text, running_host())
+        assert compiler._pool()._idle[0]._process.pid == parent
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_no_process_is_left_behind() -> None:
+    done = python(
+        """
+        from zellige_cpu import compiler, jit
+        from zellige_cpu.host import running_host
+        jit.compile_object("define i32 @f() {\\n ret i32 7\\n}\\n", running_host())
+        compiler.begin()
+        print(compiler._pool()._idle[0]._process.pid)
+        """
+    )
+    assert done.stderr == ""
+    process = int(done.stdout)
+    for _ in range(100):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {process} still runs")
+
+
+def test_an_interrupt_ends_a_compilation() -> None:
+    """The process that compiles is ended too, and the next compilation gets another."""
+    done = python(
+        """
+        import os, signal, threading, time
+        from zellige_cpu import compiler, jit
+        from zellige_cpu.host import running_host
+        long = "".join(f"define double @f{n}(double %x) {{\\n %y = fadd double %x, {n}.0\\n ret double %y\\n}}\\n" for n in range(60000))
+        jit.compile_object("define i32 @f() {\\n ret i32 7\\n}\\n", running_host())
+        process = compiler._pool()._idle[0]._process
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            jit.compile_object(long, running_host())
+        except KeyboardInterrupt:
+            assert process.returncode == -9, process.returncode
+            jit.compile_object("define i32 @f() {\\n ret i32 7\\n}\\n", running_host())
+            print("interrupted")
+        """
+    )
+    assert done.stdout == "interrupted\n", done.stderr
