@@ -23,7 +23,7 @@ from typing import Any
 
 from recording import figures, page, table, write
 
-from zellige.driver import PIPELINE, planned_for
+from zellige.driver import PIPELINE, fitted_for
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check
@@ -183,9 +183,9 @@ def staged(kind: str, count: int, number: int, measure: Measure) -> None:
     measure("print", lambda: print_kernel(kernel))
     measure("verify", lambda: check(kernel))
     legal = measure("passes", lambda: run_passes(kernel, PIPELINE))
-    measure("plan for interp", lambda: planned_for(legal, context_of("interp")[1]))
-    planned = measure("plan for cpu", lambda: planned_for(legal, ctx))
-    emitted = measure("emit", lambda: handle.emit_step(planned, ctx))
+    measure("plan for interp", lambda: fitted_for(legal, context_of("interp")[1]))
+    fitted = measure("plan for cpu", lambda: fitted_for(legal, ctx))
+    emitted = measure("emit", lambda: handle.emit_step(fitted, ctx))
     measure("LLVM", lambda: jit.compile_object(emitted.text, running_host()))
 
 

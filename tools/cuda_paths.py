@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -33,9 +33,8 @@ from zellige.options import CompileOptions
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 from zellige.plan.products import accumulator_of
 from zellige.plugin.registry import registry
-from zellige.simt.ir import GLOBAL, SHARED, AsyncCopy, AsyncProduct, Function, MatrixLoad, MatrixStore, Product, TensorCopy
-from zellige.simt.simulate.kernel import SimulatedProgram
-from zellige.target import SIMULATE, parse_target
+from zellige.simt.ir import GLOBAL, SHARED, AsyncCopy, AsyncProduct, Function, MatrixLoad, MatrixStore, Module, Product, TensorCopy
+from zellige.target import parse_target
 from zellige_cuda.architectures import ARCHITECTURES, Architecture
 from zellige_cuda.disassembly import disassembled
 from zellige_cuda.forms import Unit, matrix_loads, units_of, word_copies
@@ -118,11 +117,9 @@ def _seen() -> Iterator[dict[str, Kernel]]:
 def lowered(kernel: Kernel, arch: str) -> Lowered:
     """The thread-level programs of a kernel, as compiling makes them."""
     target = parse_target(f"cuda:{arch}")
-    planned = driver.plan_kernel(kernel, target)
-    handle, simulated = registry().backend(target), replace(target, options=((SIMULATE, None),))
-    emitted = handle.emit_step(planned, handle.context(simulated, CompileOptions()))
-    assert isinstance(emitted, SimulatedProgram)
-    return Lowered(arch=ARCHITECTURES[arch], planned=planned, functions=emitted.module.functions)
+    fitted = driver.fit_kernel(kernel, target)
+    assert isinstance(fitted.program, Module)
+    return Lowered(arch=ARCHITECTURES[arch], planned=fitted.planned, functions=fitted.program.functions)
 
 
 # ---- what is taken ----
@@ -182,7 +179,7 @@ def cubin(kernel: Kernel, arch: str) -> bytes:
     target = parse_target(f"cuda:{arch}")
     handle = registry().backend(target)
     ctx = handle.context(target, CompileOptions())
-    return handle.compile_step(handle.emit_step(driver.plan_kernel(kernel, target), ctx), ctx).data
+    return handle.compile_step(handle.emit_step(driver.fit_kernel(kernel, target), ctx), ctx).data
 
 
 def machine_code(cubin: bytes) -> dict[tuple[str, int], set[str]]:

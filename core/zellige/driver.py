@@ -2,8 +2,8 @@
 
 In: a kernel of the tile IR, a target and options. Out: a :class:`CompiledKernel`, or the text of any stage on the way (:func:`dump`)::
 
-    tile IR --check--> stages legalise (PIPELINE), layout, pipeline --legal--> plan(capabilities), stages allocate, sync, lower --plan-->
-        backend: emit, stage post, compile --source, asm--> launch
+    tile IR --check--> stages legalise (PIPELINE), layout, pipeline --legal--> plan(capabilities), stages allocate, sync, lower, until the
+        backend's fit is content --plan--> emit, stage post, compile --source, asm--> launch
 
 The passes of each stage are core's, with what the backend and the user change about them (:mod:`zellige.passes.stages`); each result is
 checked. A kernel found in a cache is neither planned nor emitted.
@@ -35,9 +35,9 @@ from zellige.log import logger, told
 from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
-from zellige.passes.stages import PlanPass, Step, UserPass, arrange, run_on_plan, run_on_text, run_on_tiles
+from zellige.passes.stages import PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
 from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassChange, PassStage, StagePass
-from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted
+from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.target import Target
 
@@ -90,20 +90,20 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             return found
     with internal_errors(kernel, resolved):
         check(kernel)
-    planned = planned_for(legal_for(kernel, handle, ctx), ctx)
+    fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
         if handle.works_in_steps:
-            emitted = emitted_for(planned, handle, ctx)
+            emitted = emitted_for(fitted, handle, ctx)
             compiled = build(handle, kernel, emitted, text, ctx) if is_kept else handle.finish(emitted, kernel, ctx)
         else:
             if handle.compiles_in_one_step:
                 _refuse_text_passes(handle, ctx)
-            compiled = handle.compile_kernel(planned, ctx)
+            compiled = handle.compile_kernel(fitted, ctx)
         memo.keep(key, compiled)
     say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
     if chosen.debug_root is not None:
         try:
-            _write_stages(chosen.debug_root, kernel, planned, compiled)
+            _write_stages(chosen.debug_root, kernel, fitted.planned, compiled)
         except OSError as error:
             reason = error.strerror or str(error)
             warn(catalogue.E746.diagnose(kernel=kernel.name, folder=chosen.debug_root, reason=reason, severity="warning"))
@@ -133,37 +133,39 @@ def legal_for(kernel: Kernel, handle: BackendHandle, ctx: CompileContext) -> Ker
         return kernel
 
 
-def planned_for(legal: Kernel, ctx: CompileContext) -> PlannedKernel:
-    """What is decided for a legal kernel from what the target can do, checked, after the stages that work on plans; a plan that the
-    planner got wrong is the compiler's fault."""
-    from zellige.plan.check import verify_plan  # a warm start does without
-    from zellige.plan.planner import plan
-
-    def verify(planned: PlannedKernel) -> None:
-        verify_plan(planned, capabilities=ctx.capabilities, level="static")
+def fitted_for(legal: Kernel, ctx: CompileContext) -> FittedKernel:
+    """What is decided for a legal kernel from what the target can do, checked, after the stages that work on plans, and revised until the
+    backend can lower it; a plan that the planner got wrong is the compiler's fault."""
+    from zellige.fit import fitted  # a warm start does without
 
     handle = registry().backend(ctx.target)
     with internal_errors(legal, ctx.target):
-        arranged = [_steps(stage, handle, ctx) for stage in PLAN_STAGES]
-        planned = plan(legal, handle.checked_capabilities(ctx.target, ctx.capabilities), handle.ask(ctx))
-        verify(planned)
-        for steps in arranged:
-            planned = run_on_plan([step for step in steps if step.name != PLAN_PASS], planned, verify)
-        return planned
+        steps = [step for stage in PLAN_STAGES for step in _steps(stage, handle, ctx) if step.name != PLAN_PASS]
+        return fitted(legal, handle, ctx, steps)
+
+
+def planned_for(legal: Kernel, ctx: CompileContext) -> PlannedKernel:
+    """The plan of a legal kernel that is compiled."""
+    return fitted_for(legal, ctx).planned
 
 
 def plan_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = None) -> PlannedKernel:
     """The plan of a kernel for a resolved target, as compiling makes it."""
+    return fit_kernel(kernel, target, options).planned
+
+
+def fit_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = None) -> FittedKernel:
+    """The plan of a kernel for a resolved target and what its backend made of it, as compiling makes them."""
     handle = registry().backend(target)
     with internal_errors(kernel, target):
         check(kernel)
         ctx = handle.context(target, options or CompileOptions())
-    return planned_for(legal_for(kernel, handle, ctx), ctx)
+    return fitted_for(legal_for(kernel, handle, ctx), ctx)
 
 
-def emitted_for(planned: PlannedKernel, handle: BackendHandle, ctx: CompileContext) -> Emitted:
+def emitted_for(fitted: FittedKernel, handle: BackendHandle, ctx: CompileContext) -> Emitted:
     """What the backend emits, after the passes of the stage "post"."""
-    return run_on_text(_steps("post", handle, ctx), handle.emit_step(planned, ctx))
+    return run_on_text(_steps("post", handle, ctx), handle.emit_step(fitted, ctx))
 
 
 def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tuple[Step, ...]:
@@ -218,12 +220,12 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
         legal = legal_for(kernel, handle, ctx)
         if stage == "legal":
             return print_kernel(legal)
-        planned = planned_for(legal, ctx)
+        fitted = fitted_for(legal, ctx)
         if stage == "plan":
-            return _plan_text(planned)
+            return _plan_text(fitted.planned)
         if handle.can_emit:
             with internal_errors(kernel, resolved):
-                return emitted_for(planned, handle, ctx).text
+                return emitted_for(fitted, handle, ctx).text
     compiled = compile_kernel(kernel, resolved, chosen)
     with internal_errors(kernel, resolved):
         return compiled.source() if stage == "source" else compiled.assembly()

@@ -14,11 +14,10 @@ from zellige import driver
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check
 from zellige.layouts.pictures import TilePicture
-from zellige.options import CompileOptions
 from zellige.plan.nodes import Decision, PlannedKernel
 from zellige.plan.planner import plan
 from zellige.plan.report import as_dictionary, report
-from zellige.plugin.contract import Capabilities
+from zellige.plugin.contract import Capabilities, FittedKernel
 from zellige.plugin.registry import registry
 from zellige.target import AUTO, Target, parse_target
 
@@ -30,8 +29,12 @@ TEST_PREFIX: Final = "test"
 class Explanation:
     """The plan of a kernel for a target. Its text (``str``) names each decision, its reason and what was rejected."""
 
-    planned: PlannedKernel
-    options: CompileOptions | None = None
+    fitted: FittedKernel
+
+    @property
+    def planned(self) -> PlannedKernel:
+        """The plan as it is compiled."""
+        return self.fitted.planned
 
     def __str__(self) -> str:
         return report(self.planned)
@@ -54,7 +57,7 @@ class Explanation:
         which packed panel. ``str`` of one prints it, ``svg()`` draws it. E440 for a target that says nothing of it."""
         from zellige.explain_layouts import pictures_of
 
-        return pictures_of(self.planned, self.options)
+        return pictures_of(self.fitted)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -77,13 +80,12 @@ def explain(kernel: Any, target: str | Target | None = None) -> Explanation:
         target = getattr(kernel, "target", None) or AUTO
     resolved, capabilities = capabilities_of(target)
     if resolved.name != TEST_PREFIX:
-        options = getattr(kernel, "options", None)
-        return Explanation(planned=driver.plan_kernel(program, resolved, options), options=options)
+        return Explanation(fitted=driver.fit_kernel(program, resolved, getattr(kernel, "options", None)))
     with driver.internal_errors(program, resolved):
         check(program)
     legal = driver.legalise(program, resolved)
     with driver.internal_errors(program, resolved):
-        return Explanation(planned=plan(legal, capabilities))
+        return Explanation(fitted=FittedKernel(planned=plan(legal, capabilities)))
 
 
 def capabilities_of(target: str | Target) -> tuple[Target, Capabilities]:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import zellige.language as T
 from zellige.diagnostics import ZelligeWarning
 from zellige.driver import dump, plan_kernel
 from zellige.explain import explain
+from zellige.plan.nodes import Decision, PlannedKernel
 from zellige.target import parse_target
 from zellige_cuda import boxes
 from zellige_cuda.disassembly import disassembled
@@ -145,6 +147,57 @@ def test_stages_that_engines_leave_no_room_for_are_fewer() -> None:
     (function,) = compiled._default.compiled.functions
     assert function["shared"] <= 227 * 1024
     assert "consumer:" in compiled.get_kernel_source()
+
+
+def test_passes_of_users_see_the_plan_with_roles_and_the_one_beside_it() -> None:
+    """Each plan is made by core, whatever asked for it: what a user's pass decides stands in the text of both programs."""
+    seen: list[int] = []
+
+    def told(planned: PlannedKernel) -> PlannedKernel:
+        (launch,) = planned.launches
+        seen.append(len(launch.roles))
+        decision = Decision(question="did the pass see", chosen=f"{len(launch.roles)} roles?", because="it counts them")
+        return replace(planned, launches=(replace(launch, decisions=(*launch.decisions, decision)),))
+
+    for stage in ("allocate", "sync", "lower"):
+        seen.clear()
+        compiled = zellige.compile(product(), target=TARGET, passes=[(stage, told)])
+        assert seen == [1, 2, 1]
+        lines = compiled.get_kernel_source().splitlines()
+        assert [line for line in lines if "did the pass see" in line] == ["// did the pass see 2 roles?", "// did the pass see 1 roles?"]
+        first = lines[: lines.index("// did the pass see 2 roles?") + 1]
+        explained = [f"// {d.question} {d.chosen}" for d in explain(compiled).decisions]
+        assert explained == [line for line in first if line in explained]
+
+
+def test_plans_for_less_memory_say_so_with_roles_too() -> None:
+    """192 KiB of stages and 35 of the tile that is kept are all that a block has: barriers need another stage's room."""
+
+    @T.prim_func
+    def beside(
+        A: T.Tensor((1024, 512), "bfloat16"), B: T.Tensor((512, 1024), "bfloat16"), C: T.Tensor((1024, 1024), "bfloat16"),
+        E: T.Tensor((35, 256), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(4, 8, threads=256) as (bx, by):
+            a = T.alloc_shared((128, 64), "bfloat16")
+            b = T.alloc_shared((64, 256), "bfloat16")
+            kept = T.alloc_shared((35, 256), "float32")
+            c = T.alloc_fragment((128, 256), "float32")
+            T.clear(c)
+            for i, j in T.Parallel(35, 256):
+                kept[i, j] = i * j + bx
+            for k in T.Pipelined(8, num_stages=4):
+                T.copy(A[by * 128, k * 64], a)
+                T.copy(B[k * 64, bx * 256], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * 128, bx * 256])
+            T.copy(kept, E)
+
+    (launch,) = explain(beside, TARGET).planned.launches
+    assert len(launch.roles) == 2
+    assert [d.chosen for d in launch.decisions if d.topic == "programs"] == ["yes"]
+    (memory,) = (d for d in launch.decisions if d.topic == "memory")
+    assert int(memory.chosen.split()[0]) < 227 * 1024
 
 
 def test_the_other_architectures_are_not_asked() -> None:

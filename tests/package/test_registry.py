@@ -22,6 +22,7 @@ from zellige.plugin.contract import (
     Device,
     DialectName,
     Emitted,
+    FittedKernel,
     Manifest,
     Unavailable,
 )
@@ -323,7 +324,7 @@ def test_a_backend_compiles_in_one_step_or_in_three() -> None:
             return Loader()
 
     kernel: Any = "k"
-    planned = PlannedKernel(kernel=kernel, target="good", launches=())
+    planned = FittedKernel(planned=PlannedKernel(kernel=kernel, target="good", launches=()))
     ctx = CompileContext(target=Target(name="good"), capabilities=Capabilities(target="good"), options=CompileOptions())
     assert made(OneStep()).backends[0].compile_kernel(planned, ctx).source() == "one k for good"
     assert not made(OneStep()).backends[0].can_emit

@@ -39,7 +39,7 @@ def product(dtype: str) -> Any:
 def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     """How often a kernel was planned, emitted and compiled since."""
     monkeypatch.setenv("ZELLIGE_CACHE", "0")
-    counts = {"planned_for": 0, "emit_step": 0, "compile_step": 0}
+    counts = {"fitted_for": 0, "emit_step": 0, "compile_step": 0}
 
     def count(owner: Any, name: str) -> None:
         original = getattr(owner, name)
@@ -50,7 +50,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
 
         monkeypatch.setattr(owner, name, noted)
 
-    count(driver, "planned_for")
+    count(driver, "fitted_for")
     count(BackendHandle, "emit_step")
     count(BackendHandle, "compile_step")
     return counts
@@ -68,13 +68,13 @@ def check(kernel: Any, rows: range | list[int], dtype: Any) -> None:
 
 def test_one_compilation_serves_every_number_of_rows(counted: dict[str, int]) -> None:
     kernel = zl.compile(product("float32"), out_idx=-1, target="cpu")
-    assert counted == {"planned_for": 1, "emit_step": 1, "compile_step": 1}
+    assert counted == {"fitted_for": 1, "emit_step": 1, "compile_step": 1}
     check(kernel, range(1, 4101, 23), np.float32)
     check(kernel, [63, 64, 65, 127, 128, 129, 4095, 4096, 4097, 4100, 0, 1], np.float32)
-    assert counted == {"planned_for": 1, "emit_step": 1, "compile_step": 1}
+    assert counted == {"fitted_for": 1, "emit_step": 1, "compile_step": 1}
 
 
 def test_the_simulated_device_serves_them_too(counted: dict[str, int]) -> None:
     kernel = zl.compile(product("float16"), out_idx=-1, target="cuda:sm_80,simulate")
     check(kernel, [1, 63, 64, 65], np.float16)
-    assert counted == {"planned_for": 1, "emit_step": 1, "compile_step": 1}
+    assert counted == {"fitted_for": 1, "emit_step": 1, "compile_step": 1}

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zellige.plugin.contract import (
     API,
     Answer,
+    Asked,
     Binary,
     CacheFlush,
     Capabilities,
@@ -19,11 +21,14 @@ from zellige.plugin.contract import (
     ConfigKey,
     Device,
     Emitted,
+    Fitted,
+    FittedKernel,
     Insert,
     Manifest,
     Operation,
     PassChange,
     PassStage,
+    Revision,
     Runtime,
     Tool,
     Unavailable,
@@ -148,22 +153,25 @@ class CudaBackend:
 
     @hookimpl
     def passes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
-        """Vectors expanded, since its vector types are no registers of their own; roles for launches that engines serve."""
-        if stage == "legalise":
-            from zellige.passes.expand_vectors import ExpandVectors
+        """Vectors expanded, since its vector types are no registers of their own."""
+        from zellige.passes.expand_vectors import ExpandVectors
 
-            return (Insert(step=ExpandVectors()),)
-        if stage != "sync":
-            return ()
-        from zellige.simt.choose_roles import ChooseRoles
+        return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()
+
+    @hookimpl
+    def fit(self, planned: PlannedKernel, asked: Sequence[Asked], ctx: CompileContext) -> Sequence[Revision] | Fitted:
+        """Roles for launches that engines serve, stages that fit; a second plan for tensors whose addresses do not suit boxes."""
+        from zellige.simt.fitting import LaneFit
         from zellige_cuda.architectures import architecture
         from zellige_cuda.describe import lane_machine, role_capabilities
 
         arch = architecture(self._with_arch(ctx.target))
-        richer = role_capabilities(arch, ctx.capabilities)
-        if richer is None:
-            return ()
-        return (Insert(step=ChooseRoles(capabilities=richer, machine=lane_machine(arch, richer), refused=_without_roles(ctx.options))),)
+        fit = LaneFit(
+            capabilities=ctx.capabilities, machine=partial(lane_machine, arch), richer=role_capabilities(arch, ctx.capabilities),
+            refused=_without_roles(ctx.options), has_boxes_refused=not ctx.target.is_simulated,
+            synchronises=ctx.options.synchronise_shared,
+        )  # fmt: skip
+        return fit(planned, asked)
 
     @hookimpl
     def timers(self) -> Mapping[str, Callable[..., list[float]]]:
@@ -178,33 +186,29 @@ class CudaBackend:
         return Flush(size_bytes)
 
     @hookimpl
-    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
-        from zellige.plan.planner import plan
-        from zellige.simt.fitting import lower_to_fit
+    def emit(self, planned: PlannedKernel, ctx: CompileContext, fitted: FittedKernel) -> Emitted:
+        from zellige.simt.ir import Module
         from zellige.simt.printer import print_module
         from zellige.simt.simulate.kernel import simulated
         from zellige_cuda.architectures import architecture
-        from zellige_cuda.describe import lane_machine, role_capabilities
         from zellige_cuda.facts import either, facts_of
         from zellige_cuda.spelling import CudaSpelling
 
         arch = architecture(self._with_arch(ctx.target))
-        has_roles = any(len(launch.roles) > 1 for launch in planned.launches)
-        richer = role_capabilities(arch, ctx.capabilities) if has_roles else None
         spelling = CudaSpelling(arch.number, is_fast=ctx.options.fast_math)
 
-        def printed(plan: PlannedKernel, capabilities: Capabilities) -> tuple[Module, str]:
-            machine = lane_machine(arch, capabilities)
-            made = lower_to_fit(plan, machine, capabilities, synchronises=ctx.options.synchronise_shared)
-            return made, print_module(made, spelling)
+        def printed(of: FittedKernel) -> tuple[Module, str]:
+            module = of.program
+            assert isinstance(module, Module), "the hook fit makes it"
+            return module, print_module(module, spelling)
 
         def facts(made: Module, otherwise: str = "") -> str:
             return facts_of(made, planned.kernel, spelling.sites, arch.name, ctx.options.compile_flags, otherwise)
 
-        module, text = printed(planned, richer or ctx.capabilities)
+        module, text = printed(fitted)
         otherwise = ""
-        if richer is not None and not ctx.target.is_simulated:
-            ordinary, other = printed(plan(planned.kernel, ctx.capabilities), ctx.capabilities)
+        if fitted.otherwise is not None:
+            ordinary, other = printed(fitted.otherwise)
             text, otherwise = either(text, other), facts(ordinary)
         spans = tuple(site.span for site in spelling.sites)
         emitted = Emitted(text=text, format="CUDA C++", facts=facts(module, otherwise), spans=spans)

@@ -7,9 +7,24 @@ behind the flag ``simulate`` of the target. Nothing here may import a vendor's l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from zellige.plugin.contract import API, Capabilities, CompileContext, Device, Emitted, Insert, Manifest, PassChange, PassStage
+from zellige.plugin.contract import (
+    API,
+    Asked,
+    Capabilities,
+    CompileContext,
+    Device,
+    Emitted,
+    Fitted,
+    FittedKernel,
+    Insert,
+    Manifest,
+    PassChange,
+    PassStage,
+    Revision,
+)
 from zellige.plugin.hooks import hookimpl
 
 if TYPE_CHECKING:
@@ -58,25 +73,33 @@ class TemplateBackend:
         return (Insert(step=ExpandVectors()),) if stage == "legalise" else ()  # the language has no vector types
 
     @hookimpl
-    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
-        return self._program(planned, ctx)
+    def fit(self, planned: PlannedKernel, asked: Sequence[Asked], ctx: CompileContext) -> Sequence[Revision] | Fitted:
+        """The program of lanes, or a plan that needs less shared memory."""
+        from zellige.simt.fitting import LaneFit
+        from zellige_template_simt.machine import lane_machine
+
+        fit = LaneFit(capabilities=ctx.capabilities, machine=lane_machine, synchronises=ctx.options.synchronise_shared)
+        return fit(planned, asked)
 
     @hookimpl
-    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:
+    def emit(self, planned: PlannedKernel, ctx: CompileContext, fitted: FittedKernel) -> Emitted:
+        return self._program(planned, ctx, fitted)
+
+    @hookimpl
+    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext, fitted: FittedKernel) -> CompiledKernel:
         from zellige.simt.simulate.kernel import SimulatedKernel
 
-        return SimulatedKernel(self._program(planned, ctx))
+        return SimulatedKernel(self._program(planned, ctx, fitted))
 
-    def _program(self, planned: PlannedKernel, ctx: CompileContext) -> SimulatedProgram:
+    def _program(self, planned: PlannedKernel, ctx: CompileContext, fitted: FittedKernel) -> SimulatedProgram:
         """The kernel as text of the vendor's language, together with the program of lanes that the text spells."""
-        from zellige.simt.fitting import lower_to_fit
+        from zellige.simt.ir import Module
         from zellige.simt.printer import print_module
         from zellige.simt.simulate.kernel import simulated
-        from zellige_template_simt.machine import lane_machine
         from zellige_template_simt.spelling import TemplateSpelling
 
-        machine = lane_machine(ctx.capabilities)
-        module = lower_to_fit(planned, machine, ctx.capabilities, synchronises=ctx.options.synchronise_shared)
+        module = fitted.program
+        assert isinstance(module, Module), "the hook fit makes it"
         spelling = TemplateSpelling(NAME, is_fast=ctx.options.fast_math)
         text = print_module(module, spelling)
         emitted = Emitted(text=text, format=f"C++ of {NAME}", spans=tuple(spelling.sites))

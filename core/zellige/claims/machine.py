@@ -19,8 +19,7 @@ from zellige.ir.stmt import Kernel
 from zellige.ir.traverse import deep_nesting
 from zellige.ir.verify import check
 from zellige.options import CompileOptions
-from zellige.plan.nodes import PlannedKernel
-from zellige.plugin.contract import Capabilities, CompileContext
+from zellige.plugin.contract import Capabilities, CompileContext, FittedKernel
 from zellige.plugin.handle import BackendHandle
 from zellige.target import Target
 
@@ -51,22 +50,22 @@ class Subject:
         capabilities = handle.checked_capabilities(target, handle.describe(target))
         return Subject(handle=handle, target=target, capabilities=capabilities, array_device="" if is_own else devices[0])
 
-    def planned(self, kernel: Kernel, capabilities: Capabilities | None = None) -> tuple[PlannedKernel, CompileContext]:
+    def fitted(self, kernel: Kernel, capabilities: Capabilities | None = None) -> tuple[FittedKernel, CompileContext]:
         """The plan of a kernel when the target has only ``capabilities``."""
         check(kernel)
         ctx = self.handle.context(self.target, CompileOptions())
         ctx = ctx if capabilities is None else replace(ctx, capabilities=capabilities)
         with deep_nesting():
-            return driver.planned_for(driver.legal_for(kernel, self.handle, ctx), ctx), ctx
+            return driver.fitted_for(driver.legal_for(kernel, self.handle, ctx), ctx), ctx
 
     def run(self, kernel: Kernel, arrays: Sequence[Array], capabilities: Capabilities | None = None) -> list[Array]:
         """The arrays after a launch, one a tensor; sizes come from their shapes."""
-        planned, ctx = self.planned(kernel, capabilities)
+        fitted, ctx = self.fitted(kernel, capabilities)
         with deep_nesting():
             if self.handle.works_in_steps:
-                compiled = self.handle.finish(driver.emitted_for(planned, self.handle, ctx), kernel, ctx)
+                compiled = self.handle.finish(driver.emitted_for(fitted, self.handle, ctx), kernel, ctx)
             else:
-                compiled = self.handle.compile_kernel(planned, ctx)
+                compiled = self.handle.compile_kernel(fitted, ctx)
         system = SizeSystem.of(kernel)
         sizes, _ = system.solve({at: list(array.shape) for at, array in enumerate(arrays)}, {}, {})
         memory = _OwnMemory(arrays) if not self.array_device else _DeviceMemory(arrays, self.array_device)

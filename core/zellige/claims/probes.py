@@ -94,8 +94,8 @@ def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
         raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} are too large to try")
     caps = replace(subject.capabilities, matmul=(unit,))
     kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, 2 * (subject.capabilities.lanes or 1))
-    planned, _ = subject.planned(kernel, caps)
-    choice = next(c for launch in planned.launches for c in launch.choices if isinstance(c.operation, Gemm))
+    fitted, _ = subject.fitted(kernel, caps)
+    choice = next(c for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Gemm))
     if choice.unit != unit.name or choice.is_native is not unit.is_native:
         raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")
     a, b = _numbers(as_dtype(unit.a), (m, 2 * k), 4), _numbers(as_dtype(unit.b), (2 * k, n), 5)
@@ -145,8 +145,8 @@ def copies(subject: Subject) -> Iterator[Claim]:
 def _copies(subject: Subject, path: CopyPath, at: int) -> None:
     caps = replace(subject.capabilities, copies=subject.capabilities.copies[at:])
     kernel = kernels.staged(3, 8, 64, "float32")
-    planned, _ = subject.planned(kernel, caps)
-    taken = {c.mechanism for launch in planned.launches for c in launch.choices if isinstance(c.operation, Copy)}
+    fitted, _ = subject.fitted(kernel, caps)
+    taken = {c.mechanism for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Copy)}
     if path.mechanism not in taken:
         raise NotChecked(f"a tile of 8 x 64 float32 goes by {', '.join(sorted(taken)) or 'no mechanism'}")
     given = _numbers(as_dtype("float32"), (23, 64), 6)

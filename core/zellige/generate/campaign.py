@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zellige.diagnostics import InternalError, ZelligeError
-from zellige.driver import legalise, planned_for
+from zellige.driver import fitted_for, legalise
 from zellige.generate.comparison import Problem, check_program
 from zellige.generate.isolation import isolated
 from zellige.generate.kernels import Flavour, generate_seeded
@@ -87,7 +87,7 @@ def load(targets: Sequence[str]) -> None:
             target = registry().resolve(name)
             handle = registry().backend(target)
             ctx = handle.context(target, CompileOptions())
-            handle.compile_kernel(planned_for(legalise(kernel, target), ctx), ctx)  # not by way of the cache, which would load nothing
+            handle.compile_kernel(fitted_for(legalise(kernel, target), ctx), ctx)  # not by way of the cache, which would load nothing
 
 
 def try_seed(seed: int, targets: Sequence[str], *, flavour: Flavour = "any", shrinks: bool = True) -> Failure | None:

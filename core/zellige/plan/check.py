@@ -42,7 +42,9 @@ the tile IR that the interpreter runs. Lane code is planned as it stands: one ro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Literal, TypeAlias
 
 from zellige.diagnostics import InternalError
@@ -82,17 +84,18 @@ def check(
 
 
 def examine(
-    planned: PlannedKernel, *, limits: Limits | None = None, samples: int = 8, seed: int = 0, level: Level = "sampled"
+    planned: PlannedKernel, *, limits: Limits | Sequence[Limits] | None = None, samples: int = 8, seed: int = 0, level: Level = "sampled"
 ) -> Findings:
-    """As :func:`check`, with what could not be looked at as a whole."""
+    """As :func:`check`, with what could not be looked at as a whole. ``limits`` are those of every launch, or of each."""
     problems = Problems()
     notes: list[str] = []
     if len(planned.launches) != len(planned.kernel.launches):
         problems.add(1, f"the kernel has {len(planned.kernel.launches)} launches and the plan {len(planned.launches)}")
-    for launch in planned.launches:
+    each = repeat(limits or Limits()) if limits is None or isinstance(limits, Limits) else limits
+    for launch, bounds in zip(planned.launches, each):
         check_structure(launch, problems)
-        check_placements(launch, limits or Limits(), problems)
-        check_registers(launch, limits or Limits(), problems)
+        check_placements(launch, bounds, problems)
+        check_registers(launch, bounds, problems)
         check_edges(launch, problems)
         check_choices(launch, problems)
         if has_lane_code(launch.launch):
@@ -108,12 +111,15 @@ def examine(
 
 
 def verify_plan(
-    planned: PlannedKernel, *, capabilities: Capabilities | None = None, limits: Limits | None = None, level: Level = "sampled"
-) -> None:
-    """Raise InternalError where a check finds something. ``capabilities`` give the limits of the target where ``limits`` does not."""
+    planned: PlannedKernel, *, capabilities: Capabilities | Sequence[Capabilities] | None = None, limits: Limits | None = None,
+    level: Level = "sampled",
+) -> None:  # fmt: skip
+    """Raise InternalError where a check finds something. ``capabilities``, those of every launch or of each, give the limits of the target
+    where ``limits`` does not."""
+    given: Limits | Sequence[Limits] | None = limits
     if limits is None and capabilities is not None:
-        limits = Limits.of(capabilities)
-    findings = examine(planned, limits=limits, level=level)
+        given = Limits.of(capabilities) if isinstance(capabilities, Capabilities) else [Limits.of(one) for one in capabilities]
+    findings = examine(planned, limits=given, level=level)
     for note in findings.notes:
         logger().info("checking the plan of %s for %s: %s", planned.kernel.name, planned.target, note)
     if findings.problems:

@@ -93,6 +93,7 @@ def _copy(
         tested=tested,
         edge="always" if tested else "none",
         is_native=is_native,
+        rejected=rejected,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zellige.diagnostics.span import Span
-from zellige.plan.nodes import Decision
+from zellige.plan.nodes import Decision, Topic
 
 
 class Decisions:
@@ -19,9 +19,11 @@ class Decisions:
         self._taken: list[Decision] = []
 
     def take(
-        self, question: str, chosen: str, because: str, *, rejected: Sequence[tuple[str, str]] = (), where: Span | None = None
-    ) -> None:
-        self._taken.append(Decision(question=question, chosen=chosen, because=because, rejected=tuple(rejected), where=where))
+        self, question: str, chosen: str, because: str, *, rejected: Sequence[tuple[str, str]] = (), where: Span | None = None,
+        topic: Topic = "",
+    ) -> None:  # fmt: skip
+        decision = Decision(question=question, chosen=chosen, because=because, rejected=tuple(rejected), where=where, topic=topic)
+        self._taken.append(decision)
 
     def all(self) -> tuple[Decision, ...]:
         return tuple(self._taken)

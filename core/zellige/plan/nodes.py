@@ -238,6 +238,7 @@ class Choice:
     ``unread`` names dimensions of a product (m, n) in which results beyond its tensors need not be computed, since nobody reads them.
     ``fill`` is the fill with zero of the result which the first step of the product's loop replaces (a loop without steps still fills).
     ``out`` is the copy of the result to its tensor which the last step makes by itself where the region lies wholly inside the tensor.
+    ``rejected`` are ways that stood before this one, and why the operation does not go them.
     """
 
     operation: Stmt
@@ -253,6 +254,7 @@ class Choice:
     unread: tuple[str, ...] = ()
     fill: Stmt | None = None
     out: Stmt | None = None
+    rejected: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -265,6 +267,11 @@ class Resolved:
     holds: tuple[tuple[Compare, bool], ...]
 
 
+Topic = Literal["", "roles", "programs", "memory"]
+"""What a decision is about, for what asks plans: how many roles a launch has, whether they run programs of their own, how much memory tiles
+get. Most are for people only."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """One answer of the planner. ``where`` is the place in the user's source that it is about."""
@@ -274,6 +281,7 @@ class Decision:
     because: str
     rejected: tuple[tuple[str, str], ...] = ()
     where: Span | None = None
+    topic: Topic = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,12 +38,13 @@ from zellige.plugin.contract import Capabilities
 
 def plan(kernel: Kernel, capabilities: Capabilities, ask: Ask | None = None) -> PlannedKernel:
     """The plan of ``kernel`` for the target that ``capabilities`` describe. ``ask`` asks its backend what fits an operation."""
+    launches = tuple(plan_launch(kernel, launch, capabilities, ask) for launch in kernel.launches)
+    return PlannedKernel(kernel=kernel, target=capabilities.target, launches=launches)
+
+
+def plan_launch(kernel: Kernel, launch: Launch, capabilities: Capabilities, ask: Ask | None = None) -> PlannedLaunch:
+    """The plan of one launch of ``kernel``, as :func:`plan` makes it."""
     machine = Machine(capabilities=capabilities, ask=ask)
-    launches = tuple(_planned(kernel, launch, machine) for launch in kernel.launches)
-    return PlannedKernel(kernel=kernel, target=machine.name, launches=launches)
-
-
-def _planned(kernel: Kernel, launch: Launch, machine: Machine) -> PlannedLaunch:
     _check_lanes(launch, machine)
     context = Context.of(kernel, launch, machine)
     choices = choose(context.facts, context.legal.products, context.spaces, context.scopes, context.machine, context.decisions)
@@ -79,11 +80,11 @@ def _programs(context: Context) -> Programs | None:
     reason = why_one_role(context.facts)
     style = context.machine.style
     if reason is not None:
-        context.decisions.take(question, "one", reason)
+        context.decisions.take(question, "one", reason, topic="roles")
         return None
     match style:
         case "ordered":
-            context.decisions.take(question, "one", "the target has nothing that runs beside the vector engine")
+            context.decisions.take(question, "one", "the target has nothing that runs beside the vector engine", topic="roles")
             return None
         case "software":
             return software(context)

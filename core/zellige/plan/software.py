@@ -27,7 +27,7 @@ def software(context: Context) -> Programs | None:
     """The programs of a block that runs copies ahead of their loop by itself; None where none can."""
     question = "do copies run ahead of their loop?"
     ahead = candidates(context)
-    context.decisions.take("which roles does a block have?", "one", "the target's roles cannot run programs of their own")
+    context.decisions.take("which roles does a block have?", "one", "the target's roles cannot run programs of their own", topic="roles")
     top = [a for a in ahead if any(s is a.copy for s in a.loop.body)]
     chosen: list[Stmt] = [a.copy for a in top]
     assignment, sharing, view = assign_producer(context, chosen)

@@ -35,12 +35,12 @@ def specialised(context: Context) -> Programs | None:
     if sharing is None or assignment is None or view is None:
         loops = pipelined_loops(context.facts.launch.body)
         why = "no copy can run ahead of its loop" if loops else "there is no pipelined loop whose copies could run ahead"
-        context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),))
+        context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),), topic="roles")
         return None
     groups = group_streams(context.facts, view, assignment, sharing.streams, context.bodies())
     if max(g.wanted for g in groups) < 2:
         why = "with one version of each tile a producer would only wait"
-        context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),))
+        context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),), topic="roles")
         return None
     context.own(view)
     skews = _skews(context, assignment)
@@ -56,9 +56,8 @@ def specialised(context: Context) -> Programs | None:
         depths, placed, extra = context.depths(groups, frozenset(), {})
     skews = tuple(s for s in skews if all(b in extra for b in s.versioned))
     if max(depths.values()) < 2:
-        context.decisions.take(
-            question, "one", "only one version of each tile fits", rejected=(("a producer for copies", "it would only wait"),)
-        )
+        rejected = (("a producer for copies", "it would only wait"),)
+        context.decisions.take(question, "one", "only one version of each tile fits", rejected=rejected, topic="roles")
         return None
     copy_token = Token(name="copies", engine=ahead[0].path.engine if ahead else "")
     bound = bind(groups, depths, context.machine, {PRODUCER: copy_token}, context.decisions)
@@ -74,7 +73,7 @@ def specialised(context: Context) -> Programs | None:
     context.decisions.take(
         question, f"a producer for copies and {copies} consumer{'s' if copies > 1 else ''}",
         f"the copies to {tiles} depend on nothing that the others compute, so they run ahead",
-        rejected=(("one role", "it would issue copies between products, and wait for both"),),
+        rejected=(("one role", "it would issue copies between products, and wait for both"),), topic="roles",
     )  # fmt: skip
     roles = with_budgets(
         context, Role(name=PRODUCER, engine=assignment.engines[PRODUCER], body=producer),

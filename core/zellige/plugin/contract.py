@@ -43,6 +43,7 @@ from zellige.plugin.choices import (
     StagePass,
     Veto,
 )
+from zellige.plugin.fit import Asked, Fitted, FittedKernel, Revision
 from zellige.plugin.native import DriverFunctions, LoadedCode, NativeKernel, NativeLaunch, NativeMade, NativeStep
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "API",
     "Answer",
+    "Asked",
     "AtomicSupport",
     "Backend",
     "BackendKind",
@@ -79,6 +81,8 @@ __all__ = [
     "Emitted",
     "Engine",
     "EngineKind",
+    "Fitted",
+    "FittedKernel",
     "Identity",
     "Insert",
     "LoadedCode",
@@ -97,6 +101,7 @@ __all__ = [
     "RegisterFile",
     "Rejection",
     "Replace",
+    "Revision",
     "Runtime",
     "Space",
     "SpaceRole",
@@ -109,7 +114,7 @@ __all__ = [
     "Waiver",
 ]
 
-API: Final = (1, 2)
+API: Final = (1, 3)
 """The contract's version. A backend with another major is quarantined; one with a later minor too; an earlier minor is served."""
 
 ENTRY_POINT_GROUP: Final = "zellige.backends"

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
 from zellige.diagnostics import Span
+from zellige.plugin.fit import Revision
 
 LARGEST: Final = 1 << 63
 """Numbers of an answer are smaller: they are sizes and counts."""
@@ -23,7 +24,12 @@ LARGEST: Final = 1 << 63
 @lru_cache(maxsize=64)
 def hints_of(kind: type) -> dict[str, Any]:
     """The types of a dataclass's fields."""
-    return get_type_hints(kind, localns={"Span": Span})
+    names: dict[str, Any] = {"Span": Span}
+    if kind is Revision:
+        from zellige.plan.nodes import Decision  # nobody else needs plans to say what a backend is
+
+        names["Decision"] = Decision
+    return get_type_hints(kind, localns=names)
 
 
 def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from zellige.plugin.choices import Ask
 from zellige.plugin.context import AskingContext
 from zellige.plugin.contract import (
     Answer,
+    Asked,
     BackendReport,
     Binary,
     CacheFlush,
@@ -35,12 +36,15 @@ from zellige.plugin.contract import (
     Device,
     Diagnosis,
     Emitted,
+    Fitted,
+    FittedKernel,
     Insert,
     Operation,
     PassChange,
     PassStage,
     Rejection,
     Replace,
+    Revision,
     StagePass,
     Tool,
     Unavailable,
@@ -196,6 +200,22 @@ class BackendHandle:
             self._check_fields("passes", change)
         return tuple(changes)
 
+    def fit(self, planned: PlannedKernel, asked: tuple[Asked, ...], ctx: CompileContext) -> tuple[Revision, ...] | Fitted:
+        """What the backend says of a plan: it stands (also where it has no such hook), or launches to be planned again."""
+        if not self._has("fit"):
+            return Fitted()
+        answer = self._call("fit", planned=planned, asked=asked, ctx=ctx)
+        if isinstance(answer, Fitted):
+            self._check_fields("fit", answer)
+            return answer
+        if not isinstance(answer, (tuple, list)) or not answer or not all(isinstance(revision, Revision) for revision in answer):
+            kinds = ", ".join(sorted({type(r).__name__ for r in answer})) if isinstance(answer, (tuple, list)) else type(answer).__name__
+            reason = f"its hook fit answered {kinds or 'no revisions'}, expected Fitted or a tuple of Revision"
+            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        for revision in answer:
+            self._check_fields("fit", revision)
+        return tuple(answer)
+
     def schedules(self) -> Mapping[str, StagePass]:
         """The backend's scheduling strategies by name; empty where it has none."""
         found: Mapping[str, StagePass] = self._typed(Mapping, "schedules") if self._has("schedules") else {}
@@ -250,26 +270,26 @@ class BackendHandle:
         """An emitted program compiled and loaded."""
         return self.load(self.compile_step(emitted, ctx), kernel, emitted, ctx)
 
-    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:
+    def compile_kernel(self, fitted: FittedKernel, ctx: CompileContext) -> CompiledKernel:
         """A kernel that can be launched: by the backend's one step, or by its steps emit, compile and load."""
         self._require_available(ctx.target)
         if self._has("compile_kernel"):
-            return self._typed(CompiledKernel, "compile_kernel", planned=planned, ctx=ctx)
-        return self.finish(self.emit_step(planned, ctx), planned.kernel, ctx)
+            return self._typed(CompiledKernel, "compile_kernel", planned=fitted.planned, ctx=ctx, fitted=fitted)
+        return self.finish(self.emit_step(fitted, ctx), fitted.planned.kernel, ctx)
 
     @property
     def works_in_steps(self) -> bool:
         """Whether kernels are made by emit, compile and runtime, so that what lies between them can be kept."""
         return not self.compiles_in_one_step and all(self._has(hook) for hook in STEPS)
 
-    def emit_step(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
+    def emit_step(self, fitted: FittedKernel, ctx: CompileContext) -> Emitted:
         """The lowered program as text, without a device. E703 for a backend that has neither one step nor all of them."""
         self._require_available(ctx.target)
         missing = [hook for hook in STEPS if not self._has(hook)]
         if missing and not (self._has("emit") and self._has("compile_kernel")):
             reason = f"it has neither the hook compile_kernel nor all of {', '.join(STEPS)}"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-        return self._typed(Emitted, "emit", planned=planned, ctx=ctx)
+        return self._typed(Emitted, "emit", planned=fitted.planned, ctx=ctx, fitted=fitted)
 
     def compile_step(self, emitted: Emitted, ctx: CompileContext) -> Binary:
         """The machine code of a lowered program, without a device."""

@@ -13,6 +13,7 @@ import pluggy
 
 from zellige.plugin.contract import (
     Answer,
+    Asked,
     Binary,
     CacheFlush,
     Capabilities,
@@ -23,10 +24,13 @@ from zellige.plugin.contract import (
     Device,
     Diagnosis,
     Emitted,
+    Fitted,
+    FittedKernel,
     Manifest,
     Operation,
     PassChange,
     PassStage,
+    Revision,
     Runtime,
     StagePass,
     Tool,
@@ -88,12 +92,23 @@ class BackendHooks:
         for devices whose caches are not the host's."""
 
     @_hookspec(firstresult=True)
-    def compile_kernel(self, planned: PlannedKernel, ctx: CompileContext) -> CompiledKernel:  # type: ignore[empty-body]
-        """The whole way from a planned kernel to one that can be launched. Optional when the next three are there."""
+    def fit(  # type: ignore[empty-body]
+        self, planned: PlannedKernel, asked: Sequence[Asked], ctx: CompileContext
+    ) -> Sequence[Revision] | Fitted:
+        """Whether a verified plan can be lowered as it is (:mod:`zellige.plugin.fit`): that it stands, with what was made of it meanwhile,
+        or launches to be planned again for other capabilities. ``asked`` are the revisions of this compilation so far. Optional: every
+        plan stands."""
 
     @_hookspec(firstresult=True)
-    def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:  # type: ignore[empty-body]
-        """The lowered program as text; needs no device. Optional."""
+    def compile_kernel(  # type: ignore[empty-body]
+        self, planned: PlannedKernel, ctx: CompileContext, fitted: FittedKernel
+    ) -> CompiledKernel:
+        """The whole way from a planned kernel to one that can be launched; ``fitted`` is the plan with what the hook ``fit`` made of it.
+        Optional when the next three are there."""
+
+    @_hookspec(firstresult=True)
+    def emit(self, planned: PlannedKernel, ctx: CompileContext, fitted: FittedKernel) -> Emitted:  # type: ignore[empty-body]
+        """The lowered program as text; needs no device. ``fitted`` is the plan with what the hook ``fit`` made of it. Optional."""
 
     @_hookspec(firstresult=True)
     def compile(self, emitted: Emitted, ctx: CompileContext) -> Binary:  # type: ignore[empty-body]

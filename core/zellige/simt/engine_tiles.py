@@ -18,7 +18,7 @@ from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Copy, Gemm, StmtNode
 from zellige.ir.traverse import walk
-from zellige.plan.nodes import Acquire, Channel, Issue, PlannedLaunch, Put, Role, Slotted, Turn
+from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role, Slotted, Turn
 from zellige.simt.distribution import Digit, Distribution
 from zellige.simt.ir import ProductForm, TensorBox
 from zellige.simt.machine import LaneMachine
@@ -110,14 +110,12 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
         for statement in operations_of(role.body):
             if isinstance(statement, Copy) and statement.src.buffer.root.space == "global" and id(statement) not in found.boxes:
                 if statement.dst.buffer.root in found.storage:
-                    raise NotLowered(_why_no_boxes(statement, planned))
+                    raise NotLowered(_why_no_boxes(statement, choices.get(id(statement))))
     return found
 
 
-def _why_no_boxes(copy: Copy, planned: PlannedLaunch) -> str:
-    question = f"how is {copy.src.buffer.name} copied to {copy.dst.buffer.name}?"
-    decision = next((d for d in planned.decisions if d.question == question and d.rejected), None)
-    why = "" if decision is None else f": {decision.rejected[0][0]} {decision.rejected[0][1]}"
+def _why_no_boxes(copy: Copy, choice: Choice | None) -> str:
+    why = f": {' '.join(choice.rejected[0])}" if choice is not None and choice.rejected else ""
     return f"{copy.dst.buffer.name} is not brought by boxes{why}"
 
 

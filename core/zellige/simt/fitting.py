@@ -1,45 +1,186 @@
-"""Plans made again where the program needs more shared memory than the plan counted.
+"""Plans that the family can lower: launches with roles where products run beside the lanes, and stages that fit shared memory.
 
-In: a planned kernel, the machine and the capabilities that it was planned for. Out: its module. Planning counts the elements of tiles; rows
-that are padded against conflicts of banks and the memory of single operations come on top. Where those do not fit, the kernel is planned
-for that much less, so that it gets fewer stages, and the plan says so. Raises E301 where that does not help.
+In: a verified plan, what was asked for before, the machine for given capabilities. Out: the answer of a backend's hook ``fit``
+(:mod:`zellige.plugin.fit`): revisions, or the :class:`~zellige.simt.ir.Module` of a plan that stands.
+
+A launch is planned without roles first. On a machine that can do more in blocks whose warps run programs of their own, launches with
+products are planned for that; where the family does not lower what comes out, they get their plan of one role back, with the reason.
+
+Planning counts the elements of tiles; rows padded against conflicts of banks, barriers and the memory of single operations come on top.
+Where those do not fit, a launch is planned for that much less, so that it gets fewer stages. Where that does not help, a launch of roles
+gets one role, and E301 is raised for one role: of the plan that was made first, since its tiles are the author's.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from zellige.diagnostics import CompileError, catalogue
-from zellige.plan.nodes import Decision, PlannedKernel
-from zellige.plan.planner import plan
+from zellige.diagnostics import catalogue
+from zellige.ir.stmt import Gemm
+from zellige.ir.traverse import walk
+from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
 from zellige.plugin.contract import Capabilities, Space
-from zellige.simt.ir import Module
-from zellige.simt.lower import Overfull, lower
+from zellige.plugin.fit import Asked, Fitted, Revision, capabilities_of
+from zellige.simt.engine_tiles import NotLowered
+from zellige.simt.ir import Function, Module
+from zellige.simt.lower import Overfull, lower_launch
 from zellige.simt.machine import LaneMachine
 
 ATTEMPTS: Final = 4
-"""Plans that are tried: what one gives up in stages it may take in padding."""
+"""Plans that are tried of one launch with roles, and of one without: what one gives up in stages it may take in padding."""
 
-QUESTION: Final = "how much shared memory do tiles get?"
+_NO_ROOM: Final = "its tiles, as engines store them, do not fit into shared memory"
+_PRODUCTS_BESIDE: Final = "its products and copies run beside the lanes that ask for them"
+_NOTHING_BESIDE: Final = "none of its products runs beside the lanes"
+_UNSUITED: Final = "it is for tensors whose addresses do not suit the engine that copies boxes"
 
 
-def lower_to_fit(planned: PlannedKernel, machine: LaneMachine, capabilities: Capabilities, *, synchronises: bool = True) -> Module:
-    """The module of the plan, or of one for less memory. Launches of several roles are lowered as they are planned."""
-    spare, current = 0, planned
-    first: Overfull | None = None
-    for _ in range(ATTEMPTS):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneFit:
+    """Answers the hook ``fit`` for one compilation.
+
+    ``capabilities`` are the target's, ``machine`` gives the machine for those and for others that plans are made for. ``richer`` are the
+    capabilities of blocks whose warps run programs of their own (None: the target has no such blocks, or its own capabilities say so
+    already), ``refused`` why the user's options rule them out (None: they do not). ``has_boxes_refused``: tensors may come at addresses
+    that a launch of roles cannot serve, so a second plan without roles is wanted. ``synchronises`` False: the author places every barrier
+    of lane code.
+    """
+
+    capabilities: Capabilities
+    machine: Callable[[Capabilities], LaneMachine]
+    richer: Capabilities | None = None
+    refused: str | None = None
+    has_boxes_refused: bool = False
+    synchronises: bool = True
+
+    def __call__(self, planned: PlannedKernel, asked: Sequence[Asked]) -> tuple[Revision, ...] | Fitted:
+        """What is to be planned again, else the module. Raises E301, and Unsupported (E410) for what the family does not lower."""
+        launches = [_Launch(self, planned, index, tuple(asked)) for index in range(len(planned.launches))]
+        wanted = tuple(revision for launch in launches if (revision := launch.of_roles()) is not None)
+        if wanted:
+            return wanted
+        made = [launch.lowered() for launch in launches]
+        wanted = tuple(found for found in made if isinstance(found, Revision))
+        if wanted:
+            return wanted
+        module = Module(name=planned.kernel.name, functions=tuple(found for found in made if isinstance(found, Function)))
+        if not self.has_boxes_refused or all(len(launch.roles) == 1 for launch in planned.launches):
+            return Fitted(program=module)
+        otherwise = (Revision(launch=i, decisions=(_about_roles("no", _UNSUITED),)) for i in range(len(launches)))
+        return Fitted(program=module, otherwise=tuple(otherwise))
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """One launch in one round."""
+
+    fit: LaneFit
+    kernel: PlannedKernel
+    index: int
+    asked: tuple[Asked, ...]
+
+    @property
+    def planned(self) -> PlannedLaunch:
+        return self.kernel.launches[self.index]
+
+    @property
+    def given(self) -> Capabilities:
+        """What it is planned for now."""
+        return capabilities_of(self.index, self.asked, self.fit.capabilities)
+
+    @property
+    def mine(self) -> tuple[Asked, ...]:
+        return tuple(a for a in self.asked if a.revision.launch == self.index)
+
+    # ---- roles ----
+
+    def of_roles(self) -> Revision | None:
+        """The next step of the decision whether the launch has roles; None where there is none, as far as lowering is not needed for it."""
+        richer = self.fit.richer
+        if richer is None:
+            return None
+        if not self.mine:
+            return self._first_of_roles(richer)
+        last = self.mine[-1]
+        if last.error is not None and self._decided_on(last.revision) == "yes":
+            if len(self.mine) > 1 or last.error.code == catalogue.E301.id:
+                return self._one_role(_NO_ROOM)
+            return self._one_role(f"it cannot be planned with roles: {last.error.diagnostics[0].message}")
+        if not self._is_tried:
+            return None
+        units = {unit.name for unit in richer.matmul if unit.is_asynchronous}
+        if not any(choice.unit in units for choice in self.planned.choices):
+            return self._one_role(_NOTHING_BESIDE)
+        if len(self.planned.roles) == 1:
+            return self._one_role(_reason(self.planned) or "one role does it all")
+        return None
+
+    def _first_of_roles(self, richer: Capabilities) -> Revision:
+        """What the plan without roles says: whether it is worth another."""
+        if self.fit.refused is not None:
+            return self._one_role(self.fit.refused)
+        if not any(isinstance(node, Gemm) for node in walk(self.planned.launch)):
+            return self._one_role(_NOTHING_BESIDE)
+        return Revision(launch=self.index, decisions=(_about_roles("yes", _PRODUCTS_BESIDE),), capabilities=richer)
+
+    @property
+    def _is_tried(self) -> bool:
+        """Whether the launch is planned for roles now."""
+        return self.fit.richer is not None and self.given.can_specialise_roles
+
+    def _one_role(self, because: str) -> Revision:
+        """One role for the launch, planned anew where it has a plan for roles."""
+        capabilities = self.fit.capabilities if self._is_tried else None
+        return Revision(launch=self.index, decisions=(_about_roles("no", because),), capabilities=capabilities)
+
+    @staticmethod
+    def _decided_on(revision: Revision) -> str:
+        return next((d.chosen for d in revision.decisions if d.topic == "programs"), "")
+
+    # ---- lowering ----
+
+    def lowered(self) -> Function | Revision:
+        """The launch's function, or what is to be planned instead."""
         try:
-            return lower(current, machine, synchronises=synchronises)
+            return self._function(self.planned)
+        except NotLowered as reason:
+            return self._one_role(str(reason))
         except Overfull as found:
-            first = first or found
-            spare += found.excess
-        again = None if any(len(launch.roles) > 1 for launch in planned.launches) else _planned_for_less(planned, capabilities, spare)
-        if again is None:
-            break
-        current = again
-    assert first is not None
-    raise first
+            again = self._for_less(found.excess)
+            if again is not None:
+                return again
+            if self._is_tried:
+                return self._one_role(_NO_ROOM)
+            first = next((a.planned for a in self.mine if _is_about_memory(a.revision)), self.planned)
+            if first is not self.planned:
+                self._function(first)
+            raise
+
+    def _function(self, planned: PlannedLaunch) -> Function:
+        machine = self.fit.machine(self.given)
+        return lower_launch(self.kernel.kernel, planned, machine, self.index, synchronises=self.fit.synchronises)
+
+    def _for_less(self, excess: int) -> Revision | None:
+        """The launch planned for so many bytes less; None where that has been tried enough, or found not to fit."""
+        tried = [a for a in self.mine if _is_about_memory(a.revision) and self._decided_on(a.revision) == self._of_now]
+        if len(tried) >= ATTEMPTS - 1 or (tried and tried[-1].error is not None):
+            return None
+        stated = self.fit.richer if self._is_tried and self.fit.richer is not None else self.fit.capabilities
+        less = with_less(self.given, excess)
+        left, all_of_it = _shared_bytes(less), _shared_bytes(stated)
+        if left is None or all_of_it is None or left <= 0:
+            return None
+        because = f"padded rows and the memory of operations need {all_of_it - left} bytes more than the plan for all of it left"
+        kept = self.mine[-1].revision.decisions if self.mine else ()
+        memory = Decision(question="how much shared memory do tiles get?", chosen=f"{left} bytes", because=because, topic="memory")
+        decisions = (*(d for d in kept if d.topic != "memory"), memory)
+        return Revision(launch=self.index, decisions=decisions, capabilities=less)
+
+    @property
+    def _of_now(self) -> str:
+        return self._decided_on(self.mine[-1].revision) if self.mine else ""
 
 
 def with_less(capabilities: Capabilities, spare: int) -> Capabilities:
@@ -56,19 +197,18 @@ def is_shared(space: Space) -> bool:
     return (space.role or space.name) == "shared"
 
 
-def _planned_for_less(planned: PlannedKernel, capabilities: Capabilities, spare: int) -> PlannedKernel | None:
-    """The kernel planned for ``spare`` bytes less; None where it does not fit them."""
-    less = with_less(capabilities, spare)
-    left = next((space.bytes for space in less.spaces if is_shared(space)), None)
-    if left is None or left <= 0:
-        return None
-    try:
-        again = plan(planned.kernel, less)
-    except CompileError as error:
-        if error.code != catalogue.E301.id:
-            raise
-        return None
-    because = f"padded rows and the memory of operations need {spare} bytes more than the plan for all of it left"
-    decision = Decision(question=QUESTION, chosen=f"{left} bytes", because=because)
-    launches = tuple(replace(launch, decisions=(*launch.decisions, decision)) for launch in again.launches)
-    return replace(again, launches=launches)
+def _shared_bytes(capabilities: Capabilities) -> int | None:
+    return next((space.bytes for space in capabilities.spaces if is_shared(space)), None)
+
+
+def _is_about_memory(revision: Revision) -> bool:
+    return any(decision.topic == "memory" for decision in revision.decisions)
+
+
+def _reason(planned: PlannedLaunch) -> str | None:
+    """Why the planner gave the launch one role."""
+    return next((d.because for d in planned.decisions if d.topic == "roles"), None)
+
+
+def _about_roles(chosen: str, because: str) -> Decision:
+    return Decision(question="do parts of the block run programs of their own?", chosen=chosen, because=because, topic="programs")

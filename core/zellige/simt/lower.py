@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form, is_index_dtype
-from zellige.diagnostics import CompileError, catalogue
+from zellige.diagnostics import CompileError, InternalError, catalogue
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, constant_value
 from zellige.ir.functions import FUNCTIONS
@@ -30,7 +30,7 @@ from zellige.simt import channels, control, storage
 from zellige.simt.code import Code, Resource, with_barriers, without_barriers
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
-from zellige.simt.engine_tiles import SLOT_ALIGNMENT, EngineStorage, EngineTiles
+from zellige.simt.engine_tiles import SLOT_ALIGNMENT, EngineStorage, EngineTiles, NotLowered
 from zellige.simt.homes import (
     TENSOR_ALIGNMENT,
     GlobalHome,
@@ -66,13 +66,24 @@ class Overfull(CompileError):
 
 
 def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = True) -> Module:
-    """The thread-level programs of a planned kernel. ``synchronises`` False: the author places every barrier of lane code."""
-    functions = tuple(_function(planned.kernel, launch, machine, index, synchronises) for index, launch in enumerate(planned.launches))
+    """The thread-level programs of a planned kernel, as :func:`lower_launch` makes them. Roles that are not lowered are
+    whoever's fault the plan is; :mod:`zellige.simt.fitting` asks for other plans instead."""
+    try:
+        functions = tuple(
+            lower_launch(planned.kernel, launch, machine, index, synchronises=synchronises)
+            for index, launch in enumerate(planned.launches)
+        )
+    except NotLowered as reason:
+        raise InternalError(f"a launch of several roles was chosen and is not lowered: {reason}") from reason
     return Module(name=planned.kernel.name, functions=functions)
 
 
-def _function(kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, synchronises: bool) -> Function:
-    """One launch; the wishes for layouts are followed unless the tiles fit without them only."""
+def lower_launch(kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool = True) -> Function:
+    """The function of launch number ``index``; the wishes for layouts are followed unless the tiles fit without them only.
+    ``synchronises`` False: the author places every barrier of lane code.
+
+    Raises Overfull (E301), Unsupported (E410), and NotLowered (:mod:`zellige.simt.engine_tiles`) for roles that the family does not lower.
+    """
     try:
         return LaunchLowering(kernel, planned, machine, index, synchronises=synchronises).function()
     except CompileError as error:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from zellige.diagnostics import InternalError
 from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
 from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
@@ -46,15 +45,6 @@ class _Part:
     tilings: dict[int, Any]
 
 
-def why_not_lowered(planned: PlannedLaunch, lowering: LaunchLowering) -> str | None:
-    """Why the launch's roles are not lowered; None where they are."""
-    try:
-        _check_held(lowering, _parts(lowering, _checked_tiles(planned, lowering)))
-    except NotLowered as reason:
-        return str(reason)
-    return None
-
-
 def _check_held(lowering: LaunchLowering, parts: Sequence[_Part]) -> None:
     """That operands and versions in registers are held as products take them, and as moves can make them."""
     for part in parts:
@@ -73,13 +63,11 @@ def _check_held(lowering: LaunchLowering, parts: Sequence[_Part]) -> None:
 
 
 def lower_roles(lowering: LaunchLowering) -> Function:
-    """The function of a launch of several roles."""
+    """The function of a launch of several roles. Raises NotLowered."""
     planned, machine = lowering.planned, lowering.machine
-    try:
-        tiles = _checked_tiles(planned, lowering)
-    except NotLowered as reason:
-        raise InternalError(f"a launch of several roles was chosen and is not lowered: {reason}") from reason
+    tiles = _checked_tiles(planned, lowering)
     parts = _parts(lowering, tiles)
+    _check_held(lowering, parts)
     threads = sum(part.lanes for part in parts)
     shared = {buffer: why for part in parts for buffer, why in part.solution.shared.items()}
     base = lowering.context(Solution(), {}, threads, has_lanes=False)

@@ -1,0 +1,129 @@
+"""The plan of a kernel, made again until its backend can lower it.
+
+In: a legal kernel, the backend and context of its compilation, the passes of the stages that work on plans. Out: a
+:class:`~zellige.plugin.fit.FittedKernel`. One round::
+
+    each launch planned (candidates of the backend) -> passes of the stages allocate, sync, lower -> verified -> the backend's hook fit
+
+The backend answers that the plan stands, or with revisions: launches to be planned for other capabilities. Every plan is made in this way,
+whatever round it is from. A launch is planned once for the same capabilities. A backend that is never content is refused (E703).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from zellige.diagnostics import CompileError, catalogue
+from zellige.ir.stmt import Kernel
+from zellige.passes.stages import Step, run_on_plan
+from zellige.plugin.capabilities import Capabilities
+from zellige.plugin.contract import CompileContext
+from zellige.plugin.fit import Asked, Fitted, FittedKernel, Revision
+from zellige.plugin.handle import BackendHandle
+
+if TYPE_CHECKING:
+    from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
+
+MOST_ROUNDS: Final = 16
+"""Plans of a kernel that a backend may be shown: more mean that it does not know what it wants."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """What a launch is planned for at present, its plan without the passes, and what was decided beside the planner."""
+
+    capabilities: Capabilities
+    planned: PlannedLaunch
+    decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Planner:
+    """Makes plans of one kernel."""
+
+    legal: Kernel
+    handle: BackendHandle
+    ctx: CompileContext
+    steps: Sequence[Step]
+    made: dict[tuple[int, Capabilities], PlannedLaunch] = field(default_factory=dict)
+
+    def launch(self, index: int, capabilities: Capabilities) -> PlannedLaunch:
+        """The plan of a launch for these capabilities, without passes."""
+        from zellige.plan.planner import plan_launch
+
+        found = self.made.get((index, capabilities))
+        if found is None:
+            checked = self.handle.checked_capabilities(self.ctx.target, capabilities)
+            ask = self.handle.ask(replace(self.ctx, capabilities=capabilities))
+            found = plan_launch(self.legal, self.legal.launches[index], checked, ask)
+            self.made[index, capabilities] = found
+        return found
+
+    def kernel(self, states: Sequence[_State]) -> PlannedKernel:
+        """The plan of the kernel after the passes, each result verified."""
+        from zellige.plan.check import verify_plan
+        from zellige.plan.nodes import PlannedKernel
+
+        limits = tuple(state.capabilities for state in states)
+
+        def verify(planned: PlannedKernel) -> None:
+            verify_plan(planned, capabilities=limits, level="static")
+
+        launches = tuple(
+            replace(s.planned, decisions=(*s.planned.decisions, *s.decisions)) if s.decisions else s.planned for s in states
+        )
+        planned = PlannedKernel(kernel=self.legal, target=self.ctx.capabilities.target, launches=launches)
+        verify(planned)
+        return run_on_plan(self.steps, planned, verify)
+
+
+def fitted(legal: Kernel, handle: BackendHandle, ctx: CompileContext, steps: Sequence[Step]) -> FittedKernel:
+    """The kernel planned as its backend can lower it. ``steps`` are the passes on plans in order. Raises what planning raises, and what
+    the backend does."""
+    planner = _Planner(legal=legal, handle=handle, ctx=ctx, steps=steps)
+    first, answer = _rounds(planner, ())
+    if not answer.otherwise:
+        return FittedKernel(planned=first, program=answer.program)
+    second, other = _rounds(planner, answer.otherwise)
+    if other.otherwise:
+        raise _wrong(handle, "asked for a third plan of a kernel beside two")
+    otherwise = FittedKernel(planned=second, program=other.program)
+    return FittedKernel(planned=first, program=answer.program, otherwise=otherwise)
+
+
+def _rounds(planner: _Planner, wanted: Sequence[Revision]) -> tuple[PlannedKernel, Fitted]:
+    """The plan that the backend is content with, from the target's capabilities and the revisions that are ``wanted`` at once."""
+    stated = planner.ctx.capabilities
+    states = [_State(capabilities=stated, planned=planner.launch(i, stated)) for i in range(len(planner.legal.launches))]
+    asked = [_revise(planner, states, revision) for revision in wanted]
+    for _ in range(MOST_ROUNDS):
+        planned = planner.kernel(states)
+        answer = planner.handle.fit(planned, tuple(asked), planner.ctx)
+        if isinstance(answer, Fitted):
+            return planned, answer
+        asked += [_revise(planner, states, revision) for revision in answer]
+    raise _wrong(planner.handle, f"asked for another plan {MOST_ROUNDS} times")
+
+
+def _revise(planner: _Planner, states: Sequence[_State], revision: Revision) -> Asked:
+    """Carry a revision out. The launch keeps its plan and decisions where it cannot be planned for what is asked for."""
+    if not 0 <= revision.launch < len(states):
+        raise _wrong(planner.handle, f"asked for a revision of launch {revision.launch} of a kernel that has {len(states)}")
+    state = states[revision.launch]
+    before = state.planned
+    if revision.capabilities is not None:
+        try:
+            state.planned = planner.launch(revision.launch, revision.capabilities)
+        except CompileError as error:
+            if error.code == catalogue.E703.id:
+                raise  # the backend's fault: capabilities that contradict each other, a candidate that cannot be
+            return Asked(revision=revision, planned=before, error=error)
+        state.capabilities = revision.capabilities
+    state.decisions = revision.decisions
+    return Asked(revision=revision, planned=before)
+
+
+def _wrong(handle: BackendHandle, what: str) -> Exception:
+    return catalogue.E703.error(name=handle.manifest.name, reason=f"its hook fit {what}")
