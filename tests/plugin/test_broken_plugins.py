@@ -49,7 +49,7 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
         "E703",
         "its hook describe(target, colour) has an unknown argument 'colour'; the hook is describe(target)",
     ),
-    "greedy_arguments": (backend("@hookimpl\ndef emit(self, *everything): ..."), "E703", "it must name those of emit(planned, ctx, fitted)"),
+    "greedy_arguments": (backend("@hookimpl\ndef emit(self, *everything): ..."), "E703", "must name those of emit(planned, ctx, fitted)"),
     "unmarked": (
         backend("def candidates(self, operation, ctx): return None"),
         "E703",
