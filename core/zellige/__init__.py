@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zellige.kernel import JITKernel
     from zellige.layout import Fragment, Layout
     from zellige.log import set_log_level
+    from zellige.lowering import lower
     from zellige.math import cdiv, next_power_of_2
     from zellige.pass_configs import PassConfigKey
     from zellige.profiler import Profiler, TensorSupplyType, do_bench
@@ -33,7 +34,7 @@ __all__ = [
     "AutoTuner", "CompileError", "DType", "DataType", "Explanation", "Fragment", "InternalError", "JITFunction", "JITKernel",
     "LaunchError", "Layout", "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning",
     "__version__", "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench",
-    "dtype", "dtypes", "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "math", "next_power_of_2",
+    "dtype", "dtypes", "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "lower", "math", "next_power_of_2",
     "par_compile", "profiler", "set_log_level", "testing", "transform",
 ]  # fmt: skip
 
@@ -53,6 +54,7 @@ _NAMES: Final[dict[str, str]] = {
         "kernel": ("JITKernel",),
         "layout": ("Fragment", "Layout"),
         "log": ("set_log_level",),
+        "lowering": ("lower",),
         "math": ("cdiv", "next_power_of_2"),
         "pass_configs": ("PassConfigKey",),
         "profiler": ("Profiler", "TensorSupplyType", "do_bench"),

@@ -19,6 +19,8 @@ from zellige import driver
 from zellige.cache import memo, store
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.dtypes import DType
+from zellige.frontend.arithmetic import describe
+from zellige.frontend.primfunc import PrimFunc
 from zellige.ir.expr import Const
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel, TensorParam
@@ -109,13 +111,17 @@ class JITKernel:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Kernel | PrimFunc,
         target: str | Target = AUTO,
         options: CompileOptions | None = None,
         *,
         prim_func: object = None,
         device: str | int | None = None,
     ) -> None:
+        if isinstance(kernel, PrimFunc):
+            kernel, prim_func = kernel.kernel, kernel
+        if not isinstance(kernel, Kernel):
+            raise catalogue.E156.error(function="JITKernel", given=describe(kernel))
         self.kernel = kernel
         self.prim_func = prim_func
         self.options = options or CompileOptions()

@@ -33,6 +33,18 @@ def test_elements_and_previous_values(run):
     assert b.tolist() == [1, 2, 3, 9, 106, 11, -14, 0]
 
 
+def test_short_vectors_by_index_vectors(run):
+    @T.prim_func
+    def k(A: T.Tensor((8,), "int32"), V: T.Tensor((8,), "int32"), P: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            P[0:2] = T.atomic_addx2(A[T.Ramp(0, 1, 2)], V[T.Ramp(0, 1, 2)], return_prev=True)
+            P[2:4] = T.atomic_addx2(A[T.Ramp(1, 2, 2)], V[2:4], return_prev=True)
+
+    a, v, p = np.arange(8, dtype=np.int32), np.arange(10, 18, dtype=np.int32), np.zeros(4, np.int32)
+    run(k, a, v, p)
+    assert a.tolist() == [10, 24, 2, 16, 4, 5, 6, 7] and p.tolist() == [0, 1, 12, 3]
+
+
 def test_values_are_cast_to_the_element(run):
     @T.prim_func
     def k(A: T.Tensor((2,), "float16"), x: T.float32):

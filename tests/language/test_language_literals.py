@@ -82,7 +82,7 @@ def test_a_store_names_the_type_and_its_range(refused):
         with T.Kernel(1):
             A[0] = 300
 
-    assert "300 is not a value of int8, whose values go from -128 to 127" in str(refused("E254", k))
+    assert "300 exceeds maximum of int8, whose values go from -128 to 127" in str(refused("E254", k))
 
 
 def test_a_fill_out_of_range(refused):

@@ -165,7 +165,7 @@ def test_a_second_start(refused):
             T.reducer_init(acc)
             T.reducer_init(acc)
 
-    assert "is started already" in str(refused("E234", k))
+    assert "a double T.reducer_init" in str(refused("E234", k))
 
 
 def test_an_update_outside_of_parallel(refused):
@@ -175,7 +175,7 @@ def test_an_update_outside_of_parallel(refused):
             T.reducer_init(acc)
             T.reducer_update(acc[0], A[0])
 
-    assert "outside of T.Parallel" in str(refused("E234", k))
+    assert "outside any T.Parallel" in str(refused("E234", k))
 
 
 def test_a_mixture_of_the_two_ways(refused):
@@ -237,7 +237,7 @@ def test_an_end_in_a_loop_begun_later(refused):
             for _ in T.serial(3):
                 T.finalize_reducer(acc, A)
 
-    assert "in a loop that was begun after its start" in str(refused("E234", k))
+    assert "in a loop begun after its start: this is not in the scope" in str(refused("E234", k))
 
 
 def test_an_end_after_the_body_of_the_start(refused):
@@ -248,7 +248,7 @@ def test_an_end_after_the_body_of_the_start(refused):
                 T.reducer_init(acc)
             T.finalize_reducer(acc, A)
 
-    assert "in a body that has ended" in str(refused("E234", k))
+    assert "in a body that has ended: this is not in the scope" in str(refused("E234", k))
 
 
 def test_two_ends(refused):
@@ -268,7 +268,7 @@ def test_a_start_value_of_another_type(refused):
             acc = T.alloc_reducer((4,), "float32")
             T.reducer_init(acc, T.float16(1.0))
 
-    assert "float16, the reducer is float32" in str(refused("E235", k))
+    assert "float16 does not match reducer acc, which is float32" in str(refused("E235", k))
 
 
 def test_an_unknown_operation(refused):

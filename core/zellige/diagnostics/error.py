@@ -17,12 +17,16 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A stable name for one kind of mistake. ``template`` is a ``str.format`` pattern of the message."""
+    """A stable name for one kind of mistake. ``template`` is a ``str.format`` pattern of the message.
+
+    ``also`` is a class of Python that programs expect for it, beside those of its stage: a TypeError for a call that does not fit.
+    """
 
     id: str
     title: str
     template: str
     hint: str = ""
+    also: type[Exception] | None = None
 
     def diagnose(
         self,
@@ -49,7 +53,7 @@ class Code:
         diagnostic = self.diagnose(span, hint=hint, notes=notes, severity="error", **fields)
         if span is None and self.id[1] in "124":
             diagnostic = replace(diagnostic, span=calling_place(), is_place_of_call=True)
-        return kind(diagnostic)
+        return (kind if self.also is None else _both(kind, self.also))(diagnostic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,9 @@ class ZelligeError(Exception):
         self.diagnostics = diagnostics
         super().__init__("\n".join(d.render() for d in diagnostics))
 
-    def __reduce__(self) -> tuple[type[ZelligeError], tuple[Diagnostic, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., ZelligeError], tuple[object, ...]]:
         """Made again from its diagnostics: an exception's own way, from the text, has lost them (pools of processes send exceptions)."""
-        return type(self), self.diagnostics
+        return _made_again, (*_parts.get(type(self), (type(self), None)), *self.diagnostics)
 
     @property
     def code(self) -> str:
@@ -120,8 +124,24 @@ class Unsupported(CompileError, NotImplementedError):
     """The target lacks a capability that the kernel asks for (E4xx). Also a NotImplementedError, hence a RuntimeError."""
 
 
-class LaunchError(ZelligeError, ValueError):
-    """A compiled kernel was called with wrong arguments or failed while it ran (E6xx)."""
+class LaunchError(ZelligeError, ValueError, RuntimeError):
+    """A compiled kernel was called with wrong arguments or failed while it ran (E6xx). Also a ValueError and a RuntimeError."""
+
+
+_made: dict[tuple[type[ZelligeError], type[Exception]], type[ZelligeError]] = {}
+_parts: dict[type[ZelligeError], tuple[type[ZelligeError], type[Exception]]] = {}
+
+
+def _both(kind: type[ZelligeError], also: type[Exception]) -> type[ZelligeError]:
+    """A class that is ``kind`` to whoever reads its name, and caught as ``also`` too; always the same one."""
+    if (kind, also) not in _made:
+        made = type(kind.__name__, (kind, also), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+        _parts[_made.setdefault((kind, also), made)] = (kind, also)
+    return _made[kind, also]
+
+
+def _made_again(kind: type[ZelligeError], also: type[Exception] | None, *diagnostics: Diagnostic) -> ZelligeError:
+    return (kind if also is None else _both(kind, also))(*diagnostics)
 
 
 class InternalError(Exception):

@@ -118,7 +118,8 @@ def stored(value: Any, target: DType, span: Span | None = None) -> Expr:
     number = python_number(value)
     if number is not None and not target.is_bool and not _holds(target.scalar, number):
         low, high = target.scalar.min, target.scalar.max
-        raise catalogue.E254.error(span, value=number, dtype=target.scalar, least=_short(low), greatest=_short(high))
+        fault = "exceeds maximum of" if number > high else "is below minimum of" if number < low else "is not a value of"
+        raise catalogue.E254.error(span, value=number, fault=fault, dtype=target.scalar, least=_short(low), greatest=_short(high))
     return cast(as_expr(value, span, target), target, span)
 
 

@@ -60,7 +60,7 @@ class Reducer:
         """Starts the reducer, at the identity of its operation or at ``initial``. E234: it is started already; E235: another dtype."""
         builder = current_builder(operation)
         if self.is_open and (protocol == "epoch" or self.protocol == "epoch"):
-            raise self._out_of_order(operation, "is started already")
+            raise self._out_of_order(operation, "is started already: a double T.reducer_init")
         seed = None if initial is None else self._seed(builder, initial, is_strict=protocol == "epoch")
         builder.emit(ReducerInit(buffer=self.buffer, op=self.op, replication=self.replication, span=builder.span))
         self.protocol, self.is_open = protocol, True
@@ -78,7 +78,7 @@ class Reducer:
         if self.protocol != "epoch":
             raise self._out_of_order(operation, "was started by T.clear or T.fill, which goes with r[i] += x")
         if not builder.point_depths:
-            raise self._out_of_order(operation, "is updated outside of T.Parallel")
+            raise self._out_of_order(operation, "is updated outside any T.Parallel")
         stored = arithmetic.stored(value, self.buffer.dtype, builder.span)
         self._emit_update(builder, place, stored)
 
@@ -108,9 +108,10 @@ class Reducer:
                 raise self._out_of_order(operation, "is finalised already")
             self._start_where_allocated(builder)
         if builder.depth < self.depth:
-            raise self._out_of_order(operation, "was started in a body that has ended")
+            raise self._out_of_order(operation, "was started in a body that has ended: this is not in the scope of its T.reducer_init")
         if open_loops(builder) > self.loops:
-            raise self._out_of_order(operation, "is finalised in a loop that was begun after its start")
+            reason = "is finalised in a loop begun after its start: this is not in the scope of its T.reducer_init"
+            raise self._out_of_order(operation, reason)
         self.is_open = False
         builder.emit(ReducerFinalize(buffer=self.buffer, span=builder.span))
 

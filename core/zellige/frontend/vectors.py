@@ -32,7 +32,7 @@ class Vector(LaneWise):
     @classmethod
     def of(cls, values: Sequence[Any]) -> Vector:
         """A vector of these values as they are now: what is read from memory or a variable is bound to a name."""
-        scalars = (Scalar(arithmetic.as_expr(v, here())) for v in values)
+        scalars = (v if isinstance(v, Element) else Scalar(arithmetic.as_expr(v, here())) for v in values)
         return cls(bind("lane", s) if is_volatile(s) else s for s in scalars)
 
     @property

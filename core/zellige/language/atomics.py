@@ -136,9 +136,13 @@ def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
     _emit("store", _element(dst, "T.atomic_store"), src, order_of(memory_order, "T.atomic_store", _STORES), wants_result=False)
 
 
-def _run(place: Any, count: int, operation: str) -> list[tuple[Expr, ...]]:
-    """The indices of ``count`` adjacent elements from a start point on, or of a slice of that many. E258 for another number."""
+def _run(place: Any, count: int, operation: str) -> list[Element]:
+    """``count`` elements: adjacent ones from a start point on, a slice of that many, ``A[T.Ramp(...)]``. E258 for another number."""
     place = place_of(place)
+    if isinstance(place, Vector) and len(place) == count:
+        lanes = [place_of(lane) for lane in place]
+        if all(isinstance(lane, Element) for lane in lanes):
+            return lanes
     if isinstance(place, Element):
         extents = (const(1, INT32),) * (len(place.indices) - 1) + (const(count, INT32),)
         region = Region(buffer=place.buffer, offsets=place.indices, extents=extents, span=here())
@@ -150,24 +154,23 @@ def _run(place: Any, count: int, operation: str) -> list[tuple[Expr, ...]]:
         raise catalogue.E258.error(
             here(), operation=operation, wanted=f"a start element or a slice of {count} elements", given=arithmetic.describe(place)
         )
-    return found
+    return [_at(region.buffer, at) for at in found]
 
 
 def _vector(dst: Any, value: Any, count: int, return_prev: Any) -> Vector | None:
     operation = f"T.atomic_addx{count}"
     wants_result = flag(return_prev, f"return_prev of {operation}")
-    buffer = region_of(dst, operation).buffer
     places = _run(dst, count, operation)
     source = place_of(value)
     if isinstance(source, Element) and source.dtype.lanes == 1:
-        given: list[Any] = [_at(source.buffer, at) for at in _run(source, count, operation)]
+        given: list[Any] = list(_run(source, count, operation))
     elif isinstance(source, Tile):
-        given = [_at(source.node, at) for at in _run(source, count, operation)]
+        given = list(_run(source, count, operation))
     elif is_vector(source):
         given = lanes_of(source, count)
     else:
         raise catalogue.E239.error(here(), operation=operation, given=arithmetic.describe(value))
-    results = [_emit("add", _at(buffer, at), v, "relaxed", wants_result=wants_result) for at, v in zip(places, Vector.of(given))]
+    results = [_emit("add", at, v, "relaxed", wants_result=wants_result) for at, v in zip(places, Vector.of(given))]
     return Vector([r for r in results if r is not None]) if wants_result else None
 
 

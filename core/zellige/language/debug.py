@@ -10,6 +10,7 @@ from zellige.frontend.builder import current_builder
 from zellige.frontend.values import Tile, TileRegion, Variable, here
 from zellige.frontend.vectors import Vector
 from zellige.ir.expr import Const, Expr, Load, Var
+from zellige.ir.expression_printer import expression_text
 from zellige.ir.stmt import Assert, Assume, Print, Stmt, whole
 from zellige.ir.traverse import walk
 from zellige.language.keywords import without
@@ -55,7 +56,7 @@ def assume(cond: Any) -> None:
         return
     statements: list[Stmt] = [Assume(condition=condition, span=builder.span)]
     if _is_known_at_launch(condition):
-        statements.insert(0, Assert(condition=condition, message="T.assume does not hold", span=builder.span))
+        statements.insert(0, Assert(condition=condition, message=f"Assume: {expression_text(condition)}", span=builder.span))
     if builder.is_inside_launch:
         for statement in statements:
             builder.emit(statement)

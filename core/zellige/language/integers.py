@@ -147,13 +147,17 @@ def ffs(value: Any) -> Scalar:
     return Scalar(arithmetic.select(Scalar(expr) == 0, 0, bits - call("clz", lowest), here()))
 
 
+_DP4A: Final = "dp4a requires four int8 elements from each start and an int32 sum, or the unsigned ones: T.dp4a(A[i, k], B[j, k], C[i, j])"
+
+
 def dp4a(A: Any, B: Any, C: Any) -> None:
     """``C += dot`` of four adjacent int8 elements from A and B on, in int32. Operands: start elements or tiles. E258 for others."""
     places = [_start(place, kinds) for place, kinds in ((A, _BYTES), (B, _BYTES), (C, ("int32", "uint32")))]
     a, b, c = places
     if a.dtype != b.dtype or (a.dtype.kind == "uint") != (c.dtype.kind == "uint"):
         given = f"{a.dtype}, {b.dtype} and {c.dtype}"
-        raise catalogue.E258.error(here(), operation="T.dp4a", wanted="int8, int8 and int32 operands, or the unsigned ones", given=given)
+        wanted = "int8, int8 and int32 operands, or the unsigned ones"
+        raise catalogue.E258.error(here(), operation="T.dp4a", wanted=wanted, given=given, hint=_DP4A)
 
     def lane(place: Element, offset: int) -> Scalar:
         last = arithmetic.binary("add", place.indices[-1], offset, here())
@@ -171,8 +175,7 @@ def _start(value: Any, wanted: tuple[str, ...]) -> Element:
     if isinstance(place, Tile):
         place = Element(Load(buffer=place.node, indices=(const(0, INT32),) * place.ndim, span=here()))
     if not isinstance(place, Element) or place.dtype.name not in wanted:
-        hint = "T.dp4a(A[i, k], B[j, k], C[i, j]) with four int8 elements from each start"
         raise catalogue.E258.error(
-            here(), operation="T.dp4a", wanted=f"a start element of {' or '.join(wanted)}", given=arithmetic.describe(value), hint=hint
+            here(), operation="T.dp4a", wanted=f"a start element of {' or '.join(wanted)}", given=arithmetic.describe(value), hint=_DP4A
         )
     return place

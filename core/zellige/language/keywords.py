@@ -21,7 +21,7 @@ HINTS: Final[Mapping[str, frozenset[str]]] = {
     "T.Kernel": frozenset(),
     "T.Parallel": frozenset(),
     "T.Pipelined": frozenset(("group", "sync")),
-    "T.copy": frozenset(("annotations", "loop_layout")),
+    "T.copy": frozenset(("annotations", "loop_layout", "prefer_instruction")),
     "T.async_copy": frozenset(("annotations", "eviction_policy", "loop_layout", "swizzle")),
     "T.im2col": frozenset(("annotations",)),
     "T.gemm": frozenset(("annotations",)),

@@ -30,11 +30,12 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool | None = None, rbits
     """
     target = element_type(dtype).scalar
     if round not in (*_ROUNDINGS, "rs"):
-        raise catalogue.E248.error(here(), reason=f"{round!r} is not a rounding of T.cast")
+        raise catalogue.E248.error(here(), reason=f"Invalid round {round!r} of T.cast")
     if sat is not None and not isinstance(sat, bool):
-        raise catalogue.E248.error(here(), reason=f"sat is True or False, not {arithmetic.describe(sat)}")
+        raise catalogue.E248.error(here(), reason=f"Invalid sat of T.cast: it is True or False, not {arithmetic.describe(sat)}")
     if (round == "rs") != (rbits is not None):
-        raise catalogue.E248.error(here(), reason='round="rs" and rbits belong together')
+        need = "rbits is required" if rbits is None else "rbits is only valid"
+        raise catalogue.E248.error(here(), reason=f'{need} with round="rs" of T.cast')
     if round == "rs":
         raise catalogue.E402.error(
             here(), name="stochastic rounding", hint="round to nearest even, or add the random bits to the integer form by hand"
@@ -83,7 +84,7 @@ def reinterpret(value: Any, dtype: Any) -> Any:
 def _rounded(operation: str, mode: str, nearest: Any, *operands: Any) -> Any:
     """One IEEE operation: the nearest value by ``nearest()``, or the one in a direction. E248: mode; E402: directions of narrow floats."""
     if mode != "rn" and mode not in _DIRECTIONS:
-        raise catalogue.E248.error(here(), reason=f"{mode!r} is not a rounding mode of T.{operation}")
+        raise catalogue.E248.error(here(), reason=f"Invalid rounding mode {mode!r} of T.{operation}")
     if mode == "rn":
         return nearest()
     if any(is_vector(o) for o in operands):
@@ -183,7 +184,7 @@ def round(x: Any, rounding_mode: str = "ties-to-even") -> Any:
     if rounding_mode in _TIES_TO_EVEN:
         return call("round", x)
     if rounding_mode not in _TIES_AWAY:
-        raise catalogue.E248.error(here(), reason=f"{rounding_mode!r} is not a rounding mode of T.round")
+        raise catalogue.E248.error(here(), reason=f"Invalid rounding mode {rounding_mode!r} of T.round")
     if is_vector(x):
         return lane_by_lane(lambda lane: round(lane, rounding_mode), x)
     value = arithmetic.as_expr(x, here())

@@ -132,8 +132,9 @@ def gemm(
     ``mbar`` are hints. E225, E226: shapes; E105: a size known only at run time; E204: dtypes; E227: policy.
     """
     accept("T.gemm", hints, _KEYWORDS)
-    if not isinstance(k_pack, int) or k_pack < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(k_pack)} as k_pack")
+    if not isinstance(k_pack, int) or isinstance(k_pack, bool) or k_pack not in (1, 2):
+        hint = f"T.gemm k_pack must be an int equal to 1 or 2, got {k_pack!r}"
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(k_pack)} as k_pack", hint=hint)
     _product("T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack=k_pack)
 
 

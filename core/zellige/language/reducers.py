@@ -58,7 +58,7 @@ def finalize_reducer(reducer: Any, dst: Any = None, batch: int = 1, annotations:
     ``batch`` is a hint. E234: not started, or ended already; E223: ``dst`` has another shape.
     """
     if not isinstance(batch, int) or batch < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch")
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch", hint="batch must be >= 1")
     _whole(reducer, "T.finalize_reducer").finalize("T.finalize_reducer")
     if dst is not None:
         copy(reducer, dst)

@@ -47,7 +47,7 @@ def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any
     src = region_of(buffer, name)
     is_cleared, propagates = flag(clear, f"clear of {name}"), flag(nan_propagate, f"nan_propagate of {name}")
     if not isinstance(batch, int) or batch < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch")
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch", hint="batch must be >= 1")
     axis = axis_of(dim, len(src.extents), name)
     check_dtype(name, op, src.buffer.dtype)
     if isinstance(out, Variable) and not isinstance(out, Element):

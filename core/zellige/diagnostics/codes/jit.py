@@ -16,7 +16,8 @@ E151 = code(
     hint="out_idx counts the parameters from 0, or from -1 backwards",
 )
 E152 = code(
-    "E152", "outputs given twice", "{function} returns tensors made by T.empty and is also given out_idx", hint="use one of the two",
+    "E152", "outputs given twice", "Out index conflict: {function} returns tensors made by T.empty and is also given out_idx",
+    hint="use one of the two",
 )
 E153 = code(
     "E153", "T.const outside the eager style", "T.const needs the tensors of a call: it belongs to functions decorated with @zl.jit",
@@ -33,7 +34,7 @@ E155 = code(
 E156 = code(
     "E156", "nothing to compile", "{function} cannot compile {given}", hint="pass a function decorated with @T.prim_func or @zl.jit",
 )
-E157 = code("E157", "call does not fit the function", "{function}: {message}", hint="its signature is {signature}")
+E157 = code("E157", "call does not fit the function", "{function}: {message}", hint="its signature is {signature}", also=TypeError)
 E158 = code(
     "E158", "output is not a tensor parameter", "out_idx {given} names {name}, which is not a tensor",
     hint="out_idx names tensor parameters that the kernel writes",

@@ -37,9 +37,11 @@ E208 = code(
 )
 E209 = code(
     "E209", "slice with a step", "a slice of {name} has a step", hint="take a contiguous slice, or read the elements in T.Parallel",
+    also=RuntimeError,
 )
 E210 = code(
-    "E210", "reducer used as a tile", "{name} is a {op} reducer: until T.finalize_reducer it takes only updates of its own operation",
+    "E210", "reducer used as a tile",
+    "illegal store to reducer {name}: until T.finalize_reducer a {op} reducer takes only updates of its own operation",
     hint="accumulate with {form}, and read the result after T.finalize_reducer",
 )
 E211 = code("E211", "loop step is zero", "the step of a loop is 0", hint="give a positive or negative step")
@@ -112,12 +114,12 @@ E234 = code(
     ),
 )
 E235 = code(
-    "E235", "start value of another type", "the start value of the reducer {name} is {given}, the reducer is {dtype}",
+    "E235", "start value of another type", "a start value of {given} does not match reducer {name}, which is {dtype}",
     hint="cast the start value: {dtype}(...)",
 )
 E236 = code(
     "E236", "view of another size", "{old} has {before} bits and cannot be viewed as {new} of {after} bits",
-    hint="a view keeps the number of bits",
+    hint="a view keeps the number of bits", also=AssertionError,
 )
 E237 = code(
     "E237", "view of strided storage", "{name} has declared strides and cannot be viewed under another shape or dtype",
@@ -183,7 +185,7 @@ E253 = code(
     hint="use T.alloc_shared, T.alloc_fragment or T.alloc_global inside the block",
 )
 E254 = code(
-    "E254", "number does not fit the type", "{value} is not a value of {dtype}, whose values go from {least} to {greatest}",
+    "E254", "number does not fit the type", "{value} {fault} {dtype}, whose values go from {least} to {greatest}",
     hint="use another dtype, or cast a run-time value where wrapping is meant",
 )
 E288 = code(
@@ -203,4 +205,4 @@ E258 = code(
     "E258", "wrong operand", "{operation} needs {wanted}, not {given}",
     hint="the operation's docstring lists what it takes: help(T.name)",
 )
-E259 = code("E259", "call does not fit the operation", "{operation} {reason}", hint="its arguments are: {signature}")
+E259 = code("E259", "call does not fit the operation", "{operation} {reason}", hint="its arguments are: {signature}", also=TypeError)

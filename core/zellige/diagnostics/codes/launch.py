@@ -12,12 +12,14 @@ E601 = code(
     "wrong number of arguments",
     "{kernel} takes {expected}, got {given}",
     hint="it is called as {call}",
+    also=TypeError,
 )
 E602 = code(
     "E602",
     "keyword argument does not fit",
     "{kernel} {reason}",
     hint="it is called as {call}",
+    also=TypeError,
 )
 E603 = code(
     "E603",

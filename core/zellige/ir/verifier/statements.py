@@ -202,7 +202,7 @@ def _untouched_reducers(context: Context, s: Stmt) -> None:
             pass
     for buffer, span in touched:
         if id(buffer.root) in context.reducers:
-            context.report(30, span or s.span, f"reducer {buffer.name} is read or written before it is finalised")
+            context.report(30, span or s.span, f"illegal read of reducer {buffer.name}, or write to it, before it is finalised")
 
 
 def _reducer_init(context: Context, s: ReducerInit) -> None:
