@@ -244,3 +244,22 @@ def test_a_parallel_loop_of_nothing_is_nothing() -> None:
                 A[i] = i
 
     agree(idle, np.zeros(40, np.int32))
+
+
+def test_rows_chosen_by_elements_that_the_point_itself_writes() -> None:
+    """Seed 375 of the generated programs: neighbours are read together before the point runs, so the row has to be known by then."""
+
+    @T.prim_func
+    def gather(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8, 64), "float32"), C: T.Tensor((8, 64), "float32")):
+        with T.Kernel(1, threads=32) as _:
+            last = T.alloc_shared((8,), "int32")
+            T.fill(last, 3)
+            for i, j in T.Parallel(8, 64):
+                row = T.alloc_local((1,), "int32")
+                row[0] = 7 - i
+                B[i, j] = A[row[0], j]
+            for i, j in T.Parallel(8, 64):
+                C[i, j] = A[last[i], j]
+
+    rows = np.arange(512, dtype=np.float32).reshape(8, 64)
+    agree(gather, rows, np.zeros_like(rows), np.zeros_like(rows))

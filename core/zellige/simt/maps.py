@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zellige.analysis.forms import Form
 from zellige.dtypes import DType
 from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
-from zellige.ir.stmt import Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
+from zellige.ir.stmt import Alloc, Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
 from zellige.ir.traverse import substitute, walk
 from zellige.simt import elements, shared_divisors
 from zellige.simt.context import Context, Point, conjunction
@@ -217,10 +217,15 @@ def _widest(ctx: Context, statement: Map, sizes: Sequence[int]) -> int:
 def _accesses(statement: Map) -> list[Load | Store]:
     """Element accesses of the Map's own statements that every point makes, at indices that are known before its statements run."""
     inside = {node.var for node in walk(statement) if isinstance(node, (Bind, Assign, For))}
+    changing = _stored(statement) | {node.buffer for node in walk(statement) if isinstance(node, Alloc)}
     return [
         access
         for access in _every_access(statement)
-        if not any(node in inside for i in access.indices for node in walk(i) if isinstance(node, Var))
+        if not any(
+            node in inside if isinstance(node, Var) else isinstance(node, Load) and node.buffer.root in changing
+            for index in access.indices
+            for node in walk(index)
+        )
     ]
 
 
