@@ -263,3 +263,40 @@ def test_rows_chosen_by_elements_that_the_point_itself_writes() -> None:
 
     rows = np.arange(512, dtype=np.float32).reshape(8, 64)
     agree(gather, rows, np.zeros_like(rows), np.zeros_like(rows))
+
+
+@pytest.mark.parametrize("threads", [7, 32, 64])
+def test_a_product_begins_anew_as_an_element_of_an_operand_says(threads: int) -> None:
+    """Seed 403 of the generated programs: the element is read by every lane, so the barrier stands before that and not behind."""
+
+    @T.prim_func
+    def multiply(A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=threads) as _:
+            a = T.alloc_shared((16, 16), "float16")
+            b = T.alloc_shared((16, 16), "float16")
+            c = T.alloc_fragment((16, 16), "float32")
+            T.fill(c, 5)
+            for i, j in T.Parallel(16, 16):
+                a[i, j] = A[i, j]
+                b[i, j] = B[i, j] + T.Cast("float16", 1)
+            T.gemm(a, b, c, clear_accum=b[1, 2] > a[2, 4])
+            T.copy(c, C)
+
+    for seed in range(3):
+        a, b = (whole_numbers((16, 16), np.float16, 2 * seed + n) for n in range(2))
+        agree(multiply, a, b, np.zeros((16, 16), np.float32))
+
+
+def test_a_copy_begins_where_an_element_says() -> None:
+    @T.prim_func
+    def shifted(A: T.Tensor((64, 32), "float32"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=64) as _:
+            first = T.alloc_shared((4,), "int32")
+            tile = T.alloc_shared((32, 32), "float32")
+            for i in T.Parallel(4):
+                first[i] = 8 * i
+            T.copy(A[first[3], 0], tile)
+            T.copy(tile, C)
+
+    rows = np.arange(2048, dtype=np.float32).reshape(64, 32)
+    agree(shifted, rows, np.zeros((32, 32), np.float32))

@@ -122,6 +122,7 @@ def emit_operation(ctx: Context, statement: Stmt) -> None:
     if ctx.point is not None or lanes.is_private(ctx, statement) or _changes_copies(ctx, statement):
         _sequential(ctx, statement)
         return
+    _touch_loads(ctx, statement)  # elements in its own expressions: where a region begins, whether a product begins anew
     match statement:
         case Gemm():
             tiling = ctx.tilings.get(id(statement))
