@@ -67,12 +67,12 @@ def test_no_module_of_it_loads_the_interpreter() -> None:
 
 def test_it_stays_small_and_says_what_a_vendor_replaces() -> None:
     texts = [path.read_text(encoding="utf-8") for path in PACKAGE.glob("*.py")]
-    assert sum(bool(line.strip()) for text in texts for line in text.splitlines()) < LINES
+    assert sum(text.count("\n") for text in texts) < LINES
     assert all("vendor" in text.split('"""')[1] for text in texts)
 
 
 LINES = 700
-"""Lines that are not empty, comments and docstrings counted."""
+"""Lines of all files of the package, with comments, docstrings and empty ones."""
 
 
 def test_auto_never_chooses_it() -> None:

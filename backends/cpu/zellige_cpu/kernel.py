@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from zellige.diagnostics import ZelligeError, catalogue
+from zellige.diagnostics import ZelligeError
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.plugin.contract import Binary, Emitted
@@ -135,11 +135,11 @@ def raise_failure(launch: LaunchProgram, status: Sequence[int]) -> NoReturn:
 
 
 def _failure(site: Site, values: list[int]) -> ZelligeError:
+    from zellige.runtime.failures import differing_regions, failed_assertion  # not on a warm start
+
     if site.kind == "extents":
-        sides = values[: site.rank], values[site.rank : site.rank + site.width]
-        left, right = (" x ".join(map(str, side)) or "1" for side in sides)
-        return catalogue.E640.error(site.span, left=left, right=right)
-    return catalogue.E620.error(site.span, message=f": {site.message}" if site.message else "")
+        return differing_regions(site.span, values[: site.rank], values[site.rank : site.rank + site.width])
+    return failed_assertion(site.span, site.message)
 
 
 def _float_bits(value: float) -> int:

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from zellige.diagnostics import catalogue
 from zellige.diagnostics.span import Span
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.stmt import Assert, Print
 from zellige.ir.traverse import walk
+from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 from zellige.simt.ir import Function
 from zellige_cuda import device
@@ -113,4 +113,4 @@ class Records:
             print_line(f"({(noted - words.size) // 2} more lines did not fit)", None)
         if failed:
             site = self._sites[failed - 1]
-            raise catalogue.E620.error(site.span, message=f": {site.message}" if site.message else "")
+            raise failed_assertion(site.span, site.message)

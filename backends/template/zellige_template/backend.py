@@ -15,7 +15,6 @@ from zellige_template.expressions import has_storage
 from zellige_template.instructions import LOCAL_BYTES, PRODUCT, PRODUCT_TYPES, assemble
 
 if TYPE_CHECKING:
-    from zellige.ir.stmt import Kernel
     from zellige.plan.nodes import PlannedKernel
     from zellige.target import Target
 
@@ -94,16 +93,9 @@ class TemplateBackend:
 
     @hookimpl
     def runtime(self, ctx: contract.CompileContext) -> contract.Runtime:
-        return TemplateRuntime()
+        from zellige_template.machine import Machine
 
-
-class TemplateRuntime:
-    """Loads programs onto the machine. A vendor's loads modules through the driver."""
-
-    def load(self, binary: contract.Binary, kernel: Kernel, source: contract.Emitted) -> contract.CompiledKernel:
-        from zellige_template.machine import LoadedProgram
-
-        return LoadedProgram(binary.data, source)
+        return Machine()
 
 
 backend: Final = TemplateBackend()

@@ -7,12 +7,12 @@ instructions work on one value a point. A vendor replaces the spelling: what is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from zellige.diagnostics import Span, catalogue
 from zellige.dtypes import DType
-from zellige.elements.operations import operation_of
+from zellige.elements.operations import instruction_of
 from zellige.ir import expr as ir
 from zellige.ir.traverse import children, operands_first
 
@@ -29,6 +29,8 @@ class Writer:
         self.target = target
         self.lines: list[str] = []
         self.spans: list[Span | None] = []
+        self.outside: dict[ir.Buffer, str] = {}
+        """What is read outside of a tile, where that is not 0."""
         self._names: dict[ir.Var | ir.Buffer, str] = {}
         self._depth = 0
 
@@ -63,8 +65,16 @@ class Writer:
             raise self.refuse(f"elements of {buffer.dtype} in memory", buffer.span)
         return self._names.setdefault(buffer, f"@{buffer.name}_{len(self._names)}")
 
+    def source(self, buffer: ir.Buffer) -> tuple[str, str]:
+        """A tile that is read, and what lies outside of it."""
+        return self.tile(buffer), self.outside.get(buffer, f"0:{buffer.dtype}")
+
     def values(self, exprs: Sequence[ir.Expr]) -> list[str]:
         return [self.value(expr) for expr in exprs]
+
+    def axes(self, variables: Sequence[ir.Var], extents: Sequence[ir.Expr]) -> list[object]:
+        """Register, type and extent of each axis."""
+        return [word for var, end in zip(variables, self.values(extents)) for word in (self.register(var), var.dtype, end)]
 
     def value(self, expr: ir.Expr) -> str:
         """The operand with the value of ``expr``."""
@@ -75,28 +85,19 @@ class Writer:
                     done[id(node)] = self.register(node)
                 case ir.Const():
                     done[id(node)] = f"{json.dumps(node.value)}:{node.dtype}"
-                case _:
-                    opcode, tiles = self._opcode(node)
+                case _:  # both sides of a select are computed: a load outside of its tile touches nothing
                     done[id(node)] = f"%{len(self.lines)}"
-                    self.line(opcode, done[id(node)], *tiles, *(done[id(child)] for child in children(node)))
+                    self.line(*self._instruction(node, done[id(node)]), *(done[id(child)] for child in children(node)))
         return done[id(expr)]
 
-    def _opcode(self, node: ir.Expr) -> tuple[str, Iterable[str]]:
-        """The instruction of a node, and the tile that it reads."""
-        match node:
-            case ir.Load():
-                return "load", (self.tile(node.buffer),)
-            case ir.Select():  # both sides are computed: a load outside of its tile touches nothing
-                return "select", ()
-            case ir.Cast(rounding="stochastic"):
-                raise self.refuse("stochastic rounding", node.span)
-            case ir.Cast() | ir.Reinterpret() if not has_storage(node.dtype):
-                raise self.refuse(f"values of {node.dtype}", node.span)
-            case ir.Cast():
-                return f"cvt.{node.value.dtype}.{node.dtype}.{node.rounding}{'.saturate' if node.saturate else ''}", ()
-            case ir.Reinterpret():
-                return f"bits.{node.value.dtype}.{node.dtype}", ()
-        operation = operation_of(node)
-        if operation is None:
-            raise self.refuse(type(node).__name__, node.span)
-        return "op.{}.{}".format(*operation), ()
+    def _instruction(self, node: ir.Expr, result: str) -> tuple[str, ...]:
+        """The instruction of a node up to its operands."""
+        if isinstance(node, ir.Load):
+            return "load", result, *self.source(node.buffer)
+        if isinstance(node, (ir.Cast, ir.Reinterpret)) and not has_storage(node.dtype):
+            raise self.refuse(f"values of {node.dtype}", node.span)
+        words = instruction_of(node)
+        if words is None:
+            what = "stochastic rounding" if isinstance(node, ir.Cast) else type(node).__name__
+            raise self.refuse(what, node.span)
+        return ".".join(("op", *words)), result

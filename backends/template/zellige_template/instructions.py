@@ -25,8 +25,8 @@ LOCAL_BYTES: Final = 4 << 20
 
 BLOCKS: Final = frozenset(("launch", "map", "loop", "if"))
 OPCODES: Final = BLOCKS | {
-    "input", "tensor", "alloc", "view", "safe", "mov", "set", "op", "select", "cvt", "bits", "load", "store", "atomic",
-    "dma", "wait", "product", "check", "same", "print", "else", "end", "break", "continue", "return",
+    "input", "tensor", "alloc", "view", "mov", "set", "op", "load", "change", "dma", "wait", "product",
+    "check", "same", "print", "else", "end", "leave",
 }  # fmt: skip
 
 

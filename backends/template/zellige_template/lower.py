@@ -19,13 +19,11 @@ from zellige.ir.lanes import has_lane_code
 from zellige.ir.sizes import size_vars
 from zellige.ir.traverse import walk
 from zellige.passes import tile_operations as tiles
-from zellige.passes.tile_blocks import as_maps, gemm_in_blocks, map_as_loops, private_changes
+from zellige.passes.tile_blocks import as_change, as_maps, gemm_in_blocks, map_as_loops, private_changes
 from zellige.plan import nodes as plan
 from zellige.plan.single_stream import single_stream
 from zellige_template.expressions import Writer
 from zellige_template.instructions import PRODUCT
-
-_BITWISE = {"and": "bitand", "or": "bitor", "xor": "bitxor"}
 
 
 def lower(planned: plan.PlannedKernel, target: str) -> tuple[str, tuple[Span | None, ...]]:
@@ -58,10 +56,8 @@ class _Launch:
 
     def lower(self) -> None:
         launch, write = self.planned.launch, self.write
-        grid = [x for var, extent in zip(launch.grid_vars, write.values(launch.grid)) for x in (write.register(var), var.dtype, extent)]
-        with write.block("launch", *grid):
-            for safe in launch.safe_values:
-                write.line("safe", write.tile(safe.buffer), write.value(safe.value))
+        with write.block("launch", *write.axes(launch.grid_vars, launch.grid)):
+            write.outside = {safe.buffer: write.value(tiles.converted(safe.value, safe.buffer.dtype)) for safe in launch.safe_values}
             self.body(self.planned.roles[0].body)
 
     def body(self, body: Sequence[ir.Stmt | plan.PlanStmt]) -> None:
@@ -88,18 +84,11 @@ class _Launch:
             case ir.Bind() | ir.Assign():
                 value = write.value(statement.value)
                 write.line("mov" if isinstance(statement, ir.Bind) else "set", write.register(statement.var), value)
-            case ir.Store():
-                value = write.value(statement.value)
-                write.line("store", value, write.tile(statement.buffer), *write.values(statement.indices))
-            case ir.Atomic():
-                value = "-" if statement.value is None else write.value(statement.value)
-                result = "-" if statement.result is None else write.register(statement.result)
-                op = _BITWISE.get(statement.op, statement.op)
-                write.line(f"atomic.{op}", result, value, write.tile(statement.buffer), *write.values(statement.indices))
-            case ir.ReducerUpdate():
-                value = write.value(tiles.converted(tiles.contribution(statement.op, statement.value), statement.buffer.dtype))
-                op = tiles.COMBINE[statement.op]
-                write.line(f"atomic.{op}", "-", value, write.tile(statement.buffer), *write.values(statement.indices))
+            case ir.Store() | ir.Atomic() | ir.ReducerUpdate():
+                change = as_change(statement)
+                value = "-" if change.value is None else write.value(change.value)
+                result = "-" if change.result is None else write.register(change.result)
+                write.line(f"change.{change.name}", result, value, write.tile(change.buffer), *write.values(change.indices))
             case ir.Assume() | ir.ReducerFinalize():
                 pass
             case ir.Print(value=value):
@@ -121,7 +110,7 @@ class _Launch:
                     raise write.refuse("points of points with values of their own", statement.span)
                 self.body(loops)
             case ir.Map():
-                axes = [x for v, e in zip(statement.axes, write.values(statement.extents)) for x in (write.register(v), v.dtype, e)]
+                axes = write.axes(statement.axes, statement.extents)
                 own = [write.register(one) if isinstance(one, Var) else write.tile(one) for one in private_changes(statement)]
                 with write.block("map", len(statement.axes), *axes, *own):
                     self.in_map = True
@@ -142,14 +131,16 @@ class _Launch:
                         write.line("else")
                         self.body(statement.otherwise)
             case ir.Break() | ir.Continue() | ir.Return():
-                write.line(type(statement).__name__.lower())
+                write.line(f"leave.{type(statement).__name__.lower()}")
 
     def _tile_operation(self, statement: ir.Stmt | plan.PlanStmt) -> None:
         """By the instruction that the plan chose, else as a map over the elements."""
         choice = None if self.in_map else self.choices.get(id(statement))
         match statement:
-            case ir.Gemm() if id(statement) in self.units:
-                self._product(statement, self.units[id(statement)])
+            case ir.Gemm() if id(statement) in self.units:  # one block
+                flags = "".join("t" if is_transposed else "n" for is_transposed in (statement.transpose_a, statement.transpose_b))
+                boxes = (self._box(region) for region in (statement.a, statement.b, statement.c))
+                self.write.line(f"{self.units[id(statement)]}.{flags}", *(word for box in boxes for word in box))
                 return
             case ir.Copy() if choice is not None and choice.executor == "dma":
                 self._transfer(statement, "at_once")
@@ -170,17 +161,12 @@ class _Launch:
         self.body(maps)
 
     def _box(self, region: Region) -> list[str]:
-        return [self.write.tile(region.buffer), *self.write.values(region.offsets), *self.write.values(region.extents)]
+        return [*self.write.source(region.buffer), *self.write.values(region.offsets), *self.write.values(region.extents)]
 
     def _transfer(self, copy: ir.Copy, queue: str) -> None:
         """A copy by the engine beside the processor, which stands in a queue until it is waited for."""
         note = f"{copy.src.buffer.name} to {copy.dst.buffer.name}"
         self.write.line("dma", queue, self.write.site(copy.span), *self._box(copy.src), *self._box(copy.dst), note=note)
-
-    def _product(self, gemm: ir.Gemm, unit: str) -> None:
-        """One block by the product instruction."""
-        flags = "".join("t" if is_transposed else "n" for is_transposed in (gemm.transpose_a, gemm.transpose_b))
-        self.write.line(f"{unit}.{flags}", *self._box(gemm.a), *self._box(gemm.b), *self._box(gemm.c))
 
 
 def _quoted(message: str) -> str:

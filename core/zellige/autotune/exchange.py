@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from zellige.dtypes import dtype as as_dtype
-from zellige.runtime.arrays import HOST, UnusableArray, allocate, as_numpy, row_major, view_of
+from zellige.elements.memory import row_major
+from zellige.runtime.arrays import HOST, UnusableArray, allocate, as_numpy, view_of
 
 Described = dict[str, Any]
 

@@ -1,6 +1,7 @@
 """Scalar operations of the IR by name, constants, and changes of places in turn: what a machine that is played by NumPy needs.
 
-In: names of operations, arrays of an element type. Out: arrays. Callers run this under ``np.errstate(all="ignore")``.
+In: expressions; names of operations, arrays of an element type. Out: the words that name an expression's operation
+(:func:`instruction_of`); arrays. Callers run this under ``np.errstate(all="ignore")``.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
-from zellige.dtypes import DType
+from zellige.dtypes import DType, dtype as as_dtype
 from zellige.elements.arithmetic import binary, compare, math_function, unary
-from zellige.elements.conversion import FLOAT64, Array, cast
-from zellige.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Math, Unary, UnaryOp
+from zellige.elements.conversion import FLOAT64, Array, cast, reinterpret
+from zellige.ir.expr import Binary, BinaryOp, Cast, Compare, CompareOp, Expr, Math, Reinterpret, Select, Unary, UnaryOp
 from zellige.ir.functions import FUNCTIONS
 
 _UNARY: Final = frozenset(get_args(UnaryOp))
@@ -34,6 +35,37 @@ def operation_of(node: Expr) -> tuple[str, DType] | None:
             return node.op, node.left.dtype
         case _:
             return None
+
+
+def instruction_of(node: Expr) -> tuple[str, ...] | None:
+    """The words of a node's operation, such as ("add", "int32"), ("cast", "float32", "float16", "nearest_even", "saturate"), ("select",):
+    what :func:`execute` takes. None for variables, constants, loads, and for casts that draw numbers."""
+    match node:
+        case Select():
+            return ("select",)
+        case Cast(rounding="stochastic"):
+            return None
+        case Cast():
+            return ("cast", node.value.dtype.name, node.dtype.name, node.rounding, *(("saturate",) if node.saturate else ()))
+        case Reinterpret():
+            return ("reinterpret", node.value.dtype.name, node.dtype.name)
+    found = operation_of(node)
+    return None if found is None else (found[0], found[1].name)
+
+
+def execute(words: Sequence[str], operands: Sequence[Array]) -> Array:
+    """The operation that :func:`instruction_of` names, on its operands, as the IR means it."""
+    name, *rest = words
+    match name:
+        case "select":
+            return np.where(operands[0], operands[1], operands[2])
+        case "cast":
+            rounding: Any = rest[2]
+            return cast(operands[0], as_dtype(rest[0]), as_dtype(rest[1]), rounding, saturate=rest[3:] == ["saturate"])
+        case "reinterpret":
+            return reinterpret(operands[0], as_dtype(rest[0]), as_dtype(rest[1]))
+        case _:
+            return operate(name, operands, as_dtype(rest[0]))
 
 
 def operate(name: str, operands: Sequence[Array], dtype: DType) -> Array:

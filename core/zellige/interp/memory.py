@@ -15,7 +15,7 @@ import numpy as np
 
 from zellige.dtypes import DType
 from zellige.elements.conversion import Array, codes, from_codes, has_nan, stored
-from zellige.runtime.arrays import bytes_at
+from zellige.elements.memory import bytes_at
 
 PATTERN = 0xA5
 """What every byte of fresh storage holds where its type has no NaN."""

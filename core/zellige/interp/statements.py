@@ -62,6 +62,7 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
+from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 
 MAXIMUM_POINTS = 1 << 18
@@ -130,7 +131,7 @@ def _run(run: Run, frame: Frame, statement: Stmt, mask: Mask, jumps: Jumps | Non
         case Assert():
             holds = mask_of(evaluate(run, frame, statement.condition, mask))
             if without(mask, holds) is not False:
-                raise catalogue.E620.error(statement.span, message=f": {statement.message}" if statement.message else "")
+                raise failed_assertion(statement.span, statement.message)
         case Shuffle():
             frame.values[statement.result] = lanes.shuffle(run, frame, statement, mask)
         case Vote():

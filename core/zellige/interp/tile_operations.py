@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from zellige.diagnostics import InternalError, catalogue
+from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.elements import arithmetic
 from zellige.elements.conversion import FLOAT32, FLOAT64, INT64, UINT64, Array, cast
@@ -25,6 +25,7 @@ from zellige.interp.regions import Box, box_of, read_box, undefined_part, whole_
 from zellige.ir.expr import Region
 from zellige.ir.reductions import identity, reduction_dtype
 from zellige.ir.stmt import AtomicTile, Copy, Fill, Gemm, Reduce, ReduceOp, ReducerInit, Scan, Stmt, Transpose
+from zellige.runtime.failures import differing_regions, extents_text
 
 
 def significant(extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -36,13 +37,9 @@ def reshaped(run: Run, values: Array, extents: tuple[int, ...], extra: int = 0) 
     """``values`` with other unit dimensions behind the points' axis; E640 where the extents differ otherwise."""
     end = values.ndim - extra
     if significant(values.shape[1:end]) != significant(extents):
-        raise catalogue.E640.error(run.span, left=_text(values.shape[1:end]), right=_text(extents))
+        raise differing_regions(run.span, values.shape[1:end], extents)
     result: Array = values.reshape(values.shape[0], *extents, *values.shape[end:])
     return result
-
-
-def _text(extents: tuple[int, ...]) -> str:
-    return " x ".join(map(str, extents)) or "1"
 
 
 def _lanes(dtype: DType) -> int:
@@ -87,7 +84,7 @@ def _matrix(extents: tuple[int, ...]) -> tuple[int, int]:
         return extents[0], extents[1]
     sizes = significant(extents)
     if len(sizes) > 2 or len(extents) < 2:
-        raise InternalError(f"a region of {_text(extents)} is no matrix")
+        raise InternalError(f"a region of {extents_text(extents)} is no matrix")
     return extents[-2:] if len(sizes) < 2 else (sizes[0], sizes[1])  # type: ignore[return-value]
 
 
@@ -146,7 +143,7 @@ def _operand(run: Run, frame: Frame, box: Box, scale: Region | None, accumulator
     factors = cast(factors.reshape(factors.shape[0], *_matrix_of_gemm(scale_box)), scale_box.buffer.dtype, accumulator)
     for axis in (1, 2):
         if factors.shape[axis] == 0 or matrix.shape[axis] % factors.shape[axis]:
-            raise catalogue.E640.error(run.span, left=_text(factors.shape[1:]), right=_text(matrix.shape[1:]))
+            raise differing_regions(run.span, factors.shape[1:], matrix.shape[1:])
         factors = np.repeat(factors, matrix.shape[axis] // factors.shape[axis], axis=axis)
     return np.asarray(matrix * factors)
 

@@ -6,6 +6,8 @@ In: one tile operation. Out: statements with the same meaning. A backend lowers 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from zellige.dtypes import DType
 from zellige.ir.expr import BOOL, INT64, Binary, Buffer, Const, Expr, Load, Region, Var, constant_value
@@ -14,6 +16,7 @@ from zellige.ir.stmt import (
     Alloc,
     Assign,
     Atomic,
+    AtomicOp,
     AtomicTile,
     Bind,
     Copy,
@@ -29,6 +32,7 @@ from zellige.ir.stmt import (
     Serial,
     Stmt,
     StmtNode,
+    Store,
     Transpose,
     whole,
 )
@@ -55,6 +59,34 @@ def as_maps(statement: object) -> tuple[Stmt, ...] | None:
             return (tiles.scan_as_map(statement),)
         case _:
             return None
+
+
+_CHANGES: Final[dict[AtomicOp, str]] = {"and": "bitand", "or": "bitor", "xor": "bitxor"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One element of a buffer changed: by ``name``, an operation of two operands or one of "store", "exchange" and "load", with ``value``
+    (None: nothing is given). ``result`` takes what the element held before, where it is asked for."""
+
+    name: str
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr | None
+    result: Var | None = None
+
+
+def as_change(statement: Store | Atomic | ReducerUpdate) -> Change:
+    """A statement that changes one element, in one form. Only atomics and updates of reducers happen indivisibly."""
+    match statement:
+        case Store():
+            return Change(name="store", buffer=statement.buffer, indices=statement.indices, value=statement.value)
+        case Atomic():
+            name = _CHANGES.get(statement.op, statement.op)
+            return Change(name=name, buffer=statement.buffer, indices=statement.indices, value=statement.value, result=statement.result)
+        case ReducerUpdate():
+            value = tiles.converted(tiles.contribution(statement.op, statement.value), statement.buffer.dtype)
+            return Change(name=tiles.COMBINE[statement.op], buffer=statement.buffer, indices=statement.indices, value=value)
 
 
 def private_changes(statement: Map) -> tuple[Var | Buffer, ...]:

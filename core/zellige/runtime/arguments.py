@@ -19,6 +19,7 @@ import numpy as np
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.dtypes import DType
+from zellige.elements.memory import row_major
 from zellige.ir.expr import Buffer, Load, Var
 from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size
 from zellige.ir.stmt import Alloc, Kernel, ScalarParam, StmtNode, TensorParam
@@ -31,7 +32,6 @@ from zellige.runtime.arrays import (
     allocate,
     byte_size,
     hint_for_traced,
-    row_major,
     view_of,
 )
 from zellige.runtime.size_text import size_text

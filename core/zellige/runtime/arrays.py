@@ -7,7 +7,6 @@ Nothing here imports torch: an argument can only be a torch tensor when the call
 
 from __future__ import annotations
 
-import ctypes
 import re
 import sys
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ import numpy as np
 
 from zellige import dtypes
 from zellige.dtypes import DType, UnknownDType
+from zellige.elements.memory import row_major
 from zellige.runtime import dlpack
 
 Framework = Literal["numpy", "torch", "other"]
@@ -213,7 +213,7 @@ def _device_view(value: Any, attribute: str, device: str) -> ArrayView:
         pointer, is_read_only = interface["data"]
         shape = tuple(interface["shape"])
         element = np.dtype(interface["typestr"])
-        byte_strides = interface.get("strides") or _row_major(shape, element.itemsize)
+        byte_strides = interface.get("strides") or row_major(shape, element.itemsize)
         stream = interface.get("stream")
     except (KeyError, TypeError, ValueError) as error:
         raise UnusableArray(f"its {attribute} cannot be read: {error}") from error
@@ -231,26 +231,6 @@ def _device_view(value: Any, attribute: str, device: str) -> ArrayView:
         owner=value,
         stream=stream,
     )
-
-
-def _row_major(shape: tuple[int, ...], unit: int) -> tuple[int, ...]:
-    strides: list[int] = []
-    for extent in reversed(shape):
-        strides.append(unit)
-        unit *= extent
-    return tuple(reversed(strides))
-
-
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in elements, of a dense row-major array."""
-    return _row_major(shape, 1)
-
-
-def bytes_at(pointer: int, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """``size`` bytes of the process's own memory, which the caller keeps alive; an empty array where there are none or the address is 0."""
-    if size == 0 or pointer == 0:
-        return np.empty(0, np.uint8)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pointer))
 
 
 class _Memory:

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from zellige.diagnostics import InternalError, Span, catalogue
+from zellige.diagnostics import InternalError, Span
 from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Expr, Load, Var, constant_value
 from zellige.ir.stmt import Alloc, Assert, Assign, Bind, Break, Continue, For, If, Print, Return, Store, While
 from zellige.ir.traverse import children, walk
+from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 from zellige.simt.ir import LANE, THREAD, WARP, Budget, Comment, Function, Pointer, Scalar
 from zellige.simt.simulate import faults
@@ -292,7 +293,7 @@ class Compiler:
 
         def run(warp: Warp, mask: Any) -> Any:
             if not warp.active(mask, np.asarray(condition(warp, mask))).all():
-                raise catalogue.E620.error(span, message=f": {message}" if message else "")
+                raise failed_assertion(span, message)
             return mask
 
         return run
