@@ -1,14 +1,17 @@
 """Writes tests/package/public_signatures.txt: every public name of the plugin contract and of the Python API, with its signature.
 
 ``python tools/public_signatures.py``. In: the contract's declarations and ``zellige.__all__``. Out: the file, whose first line has the
-versions of the contract, of the capabilities' schema, of the tile IR and of the API. A signature that was there and has changed or gone is
-refused while those versions are the file's (exit code 1): a change needs a step of the version, an addition does not.
+versions of the contract, of the capabilities' schema, of the tile IR and of the API. A signature of the contract that was there and has
+changed or gone is refused without a step of the contract's major (exit code 1), one of the API without a step of the API's version,
+whose minor counts before 1.0; an addition is not. Before the first release nobody can hold on to a signature: ``--unreleased`` writes the
+list as it is then, and is refused once the changelog has a release.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ from zellige.ir.syntax import VERSION
 from zellige.plugin import capabilities, choices, contract, hooks
 from zellige.plugin.capabilities import SCHEMA_VERSION
 
+CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 FILE = Path(__file__).parents[1] / "tests" / "package" / "public_signatures.txt"
 API_VERSION = ".".join(zellige.__version__.split(".")[:2])
 
@@ -78,16 +82,34 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def refused(old: list[str], new: list[str]) -> list[str]:
-    """The lines that a new list lacks while the versions are the same: what may not be written."""
-    return [line for line in old[1:] if line not in new] if old[:1] == new[:1] else []
+    """The lines that a new list lacks though their version is the same: what may not be written."""
+    if not old:
+        return []
+    kept = [_stated(one) == _stated(other) for one, other in zip(old[0].split(", "), new[0].split(", "))]
+    is_kept = {"contract": kept[0], "hook": kept[0], "zellige": kept[3]}
+    present = set(new)
+    return [line for line in old[1:] if line not in present and is_kept[line.partition(" ")[0].partition(".")[0]]]
+
+
+def _stated(version: str) -> str:
+    """What a version of the first line promises: its major, before 1.0 its minor too."""
+    name, _, number = version.rpartition(" ")
+    major = number.partition(".")[0]
+    return f"{name} {number}" if major == "0" else f"{name} {major}"
+
+
+def is_released() -> bool:
+    """Whether the changelog has a release."""
+    headings = re.findall(r"^## .*$", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)
+    return any("not released" not in heading for heading in headings)
 
 
 def main() -> int:
-    """Write the file, or say which signatures need a step of the version."""
+    """Write the file, or say which signatures need a step of their version."""
     old = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
     new = lines()
     changed = refused(old, new)
-    if changed:
+    if changed and ("--unreleased" not in sys.argv[1:] or is_released()):
         print("changed or gone without a step of the version:", *changed, sep="\n  ")
         return 1
     FILE.write_text("\n".join(new) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige_intrinsics.rows import CopyRow, Form, ProductRow
+from zellige_intrinsics.rows import CopyRow, Form, ProductRow, WaitRow
 
 SIGNED: Final = ("int8", "int8", "int32")
 UNSIGNED: Final = ("uint8", "uint8", "int32")  # the sum's bits are those of an unsigned one
@@ -46,5 +46,10 @@ PRODUCTS: Final = (
     _row("ummla v.4s", "llvm.aarch64.neon.ummla.v4i32.v16i8", (2, 2, 8), UNSIGNED, "i8mm", "UMMLA (vector)", "tile"),
 )
 
-COPIES: Final[tuple[CopyRow, ...]] = ()
+PREFETCH: Final = CopyRow(name="prfm pldl2keep", source="global", destination="cache", bytes_each=64, requires=())
+"""Asks for a line ahead of its use, into the second level of the cache."""
+
+COPIES: Final[tuple[CopyRow, ...]] = (PREFETCH,)
 """Copies that a planner chooses among: vector moves are the code generator's."""
+
+WAITS: Final[tuple[WaitRow, ...]] = ()

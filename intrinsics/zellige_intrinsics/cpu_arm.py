@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from zellige_intrinsics import arm_rows, meanings
-from zellige_intrinsics.cpu_forms import product_of, vector_function
+from zellige_intrinsics.cpu_forms import line_prefetch, product_of, vector_function
 from zellige_intrinsics.specification import Intrinsic, Source
 
 MANUAL: Final = "Arm Architecture Reference Manual for A-profile architecture, DDI 0487"
@@ -30,4 +30,6 @@ FUNCTIONS: Final = (
     ),
 )
 
-INTRINSICS: Final[tuple[Intrinsic, ...]] = (*PRODUCTS, *FUNCTIONS)
+COPIES: Final = (line_prefetch(arm_rows.PREFETCH, _source("PRFM")),)
+
+INTRINSICS: Final[tuple[Intrinsic, ...]] = (*PRODUCTS, *FUNCTIONS, *COPIES)

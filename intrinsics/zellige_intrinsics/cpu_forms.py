@@ -8,9 +8,9 @@ from __future__ import annotations
 from zellige.dtypes import dtype
 from zellige.layouts import mixed
 from zellige_intrinsics import meanings
-from zellige_intrinsics.fragments import K, M, N
-from zellige_intrinsics.rows import MATRIX_SPACE, ProductRow
-from zellige_intrinsics.specification import Function, Meaning, Operand, Product, Source
+from zellige_intrinsics.fragments import K, M, N, dense
+from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, ProductRow
+from zellige_intrinsics.specification import Copy, Function, Meaning, Operand, Product, Source
 
 
 def product_of(row: ProductRow, manual: str) -> Product:
@@ -59,6 +59,25 @@ def product_of(row: ProductRow, manual: str) -> Product:
         sources=(Source(manual=manual, section=row.section, evidence=row.evidence),),
         adds=row.adds,
         notes=row.notes,
+    )
+
+
+def line_prefetch(row: CopyRow, source: Source) -> Copy:
+    """A line asked for ahead: it changes no memory and nothing waits for it; a later load finds it nearer."""
+    line = dense("byte", row.bytes_each)
+    return Copy(
+        name=row.name,
+        spelling="llvm.prefetch",
+        scope="thread",
+        operands=(
+            Operand(name="source", types=("uint8",), space=row.source, holder="memory", layout=line),
+            Operand(name="destination", types=("uint8",), space=row.destination, holder="memory", layout=line, is_result=True),
+        ),
+        meaning=meanings.copy,
+        bytes_each=row.bytes_each,
+        requires=row.requires,
+        sources=(source,),
+        notes="the line that holds the address",
     )
 
 

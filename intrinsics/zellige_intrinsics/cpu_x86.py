@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from zellige_intrinsics import meanings, x86_rows
-from zellige_intrinsics.cpu_forms import product_of, vector_function
+from zellige_intrinsics.cpu_forms import line_prefetch, product_of, vector_function
 from zellige_intrinsics.fragments import dense, vector
 from zellige_intrinsics.specification import Completion, Copy, Intrinsic, Operand, Source, Synchronisation
 
@@ -95,6 +95,7 @@ def _move(name: str, spelling: str, width: int, requires: str, section: str, *, 
 
 
 COPIES: Final = (
+    line_prefetch(x86_rows.PREFETCH, _source("PREFETCHh")),
     _move("vmovups zmm", "store <16 x float> {source}, ptr {destination}, align 4", 16, "avx512f", "VMOVUPS", past_caches=False),
     _move(
         "vmovntps zmm",

@@ -271,21 +271,9 @@ def _waiting(name: str, spelling: str, section: str, requires: str, **more: obje
 
 
 SYNCHRONISATION: Final = (
-    _waiting(
-        "cp.async.commit_group",
-        "cp.async.commit_group;",
-        "cp.async.commit_group",
-        "sm_80",
-        mechanism="in-order groups",
-        model=InOrderGroups,
-    ),
-    _waiting(
-        "cp.async.wait_group",
-        "cp.async.wait_group {count};",
-        "cp.async.wait_group",
-        "sm_80",
-        mechanism="in-order groups",
-        model=InOrderGroups,
+    *(
+        _waiting(row.name, row.spelling, row.section, *row.requires, mechanism="in-order groups", model=InOrderGroups)
+        for row in nvidia_rows.WAITS
     ),
     _waiting(
         "cp.async.bulk.wait_group",

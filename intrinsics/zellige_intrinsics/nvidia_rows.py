@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige_intrinsics.rows import CopyRow, ProductRow
+from zellige_intrinsics.rows import CopyRow, ProductRow, WaitRow
 
 EXECUTED: Final = "executed on an H200 and compared (tests/intrinsics/test_intrinsics_on_a_device.py)"
 
@@ -85,3 +85,10 @@ COPIES: Final = (
         for flag in (False, True)
     ),
 )
+
+
+WAITS: Final = (
+    WaitRow(name="cp.async.commit_group", spelling="cp.async.commit_group;", section="cp.async.commit_group", requires=("sm_80",)),
+    WaitRow(name="cp.async.wait_group", spelling="cp.async.wait_group {count};", section="cp.async.wait_group", requires=("sm_80",)),
+)
+"""What waits for copies of words: groups of them end in order."""

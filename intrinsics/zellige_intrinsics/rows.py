@@ -1,7 +1,8 @@
-"""Products and copies as short rows: what a planner must know before any layout is made.
+"""Products, copies and waits as short rows: what a planner must know before any layout is made.
 
-In: nothing. Out: :class:`ProductRow` and :class:`CopyRow`. The families make their specifications from these rows, so that a
-fact stands once; a backend that only asks what there is reads the rows and loads no algebra of layouts, which a warm start has no time for.
+In: nothing. Out: :class:`ProductRow`, :class:`CopyRow` and :class:`WaitRow`. The families make their specifications from these rows, so
+that a fact stands once; a backend that only asks what there is reads the rows and loads no algebra of layouts, which a warm start has no
+time for.
 """
 
 from __future__ import annotations
@@ -55,3 +56,13 @@ class CopyRow:
     bytes_each: int
     requires: tuple[str, ...]
     is_asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitRow:
+    """One instruction that gathers copies in flight or waits for them. Name, words and section are those of the specification."""
+
+    name: str
+    spelling: str
+    section: str
+    requires: tuple[str, ...]

@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
-from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, Form, ProductRow
+from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, Form, ProductRow, WaitRow
 
 if TYPE_CHECKING:
     from zellige_intrinsics.specification import Copy, Intrinsic, Product
@@ -117,6 +117,21 @@ def copy_row_of(value: Copy) -> CopyRow:
 def taken_out(family: str) -> tuple[ProductRow, ...]:
     """The products that the family has by itself and that were taken out of it."""
     return tuple(row for row in _own_rows(family) if row.name in removed(family))
+
+
+def copies_taken_out(family: str) -> tuple[CopyRow, ...]:
+    """The same of copies."""
+    return tuple(row for row in _module(family).COPIES if row.name in removed(family))
+
+
+def wait_rows(family: str) -> tuple[WaitRow, ...]:
+    """What gathers copies in flight or waits for them, of a family that has it as rows, as its table is now."""
+    return tuple(row for row in _module(family).WAITS if row.name not in removed(family))
+
+
+def waits_taken_out(family: str) -> tuple[WaitRow, ...]:
+    """What the family has of that by itself and was taken out of it."""
+    return tuple(row for row in _module(family).WAITS if row.name in removed(family))
 
 
 def row_of(value: Product) -> ProductRow:

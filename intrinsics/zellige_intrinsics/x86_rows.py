@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige_intrinsics.rows import CopyRow, ProductRow
+from zellige_intrinsics.rows import CopyRow, ProductRow, WaitRow
 
 EXECUTED: Final = "executed on an AVX-512 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
 EXECUTED_AS_UNIT: Final = "executed as a unit on an AVX-512 processor and compared (zellige backends doctor cpu --probe)"
@@ -95,8 +95,13 @@ PRODUCTS: Final = (
     _pairs("pmaddwd xmm", "llvm.x86.sse2.pmadd.wd", 4, ("sse2",)),
 )
 
-COPIES: Final = tuple(
+PREFETCH: Final = CopyRow(name="prefetcht1", source="global", destination="cache", bytes_each=64, requires=("sse",))
+"""Asks for a line ahead of its use, into the second level of the cache and above."""
+
+COPIES: Final = (PREFETCH, *(
     CopyRow(name=name, source="register", destination="global", bytes_each=size, requires=(feature,), is_asynchronous=True)
     for name, size, feature in (("vmovntps zmm", 64, "avx512f"), ("vmovntps ymm", 32, "avx"), ("movntps xmm", 16, "sse2"))
-)
-"""Stores past the caches, seen by others after a fence. Other moves are the code generator's."""
+))  # fmt: skip
+"""Stores past the caches, seen by others after a fence, and lines asked for ahead. Other moves are the code generator's."""
+
+WAITS: Final[tuple[WaitRow, ...]] = ()

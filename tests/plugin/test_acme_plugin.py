@@ -321,3 +321,18 @@ def test_its_claims_are_read(acme: Any) -> None:
     claims = registry().named("acme").conformance()
     assert (claims.profiles, claims.expected_failures[0].test) == (("base",), "atomics/*")
     assert registry().named("cpu").conformance().profiles == ()
+
+
+def test_a_backend_of_an_earlier_minor_of_the_contract_is_served(acme: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was written when the contract was 1.0 leaves out what came later, arguments of hooks among it."""
+    monkeypatch.setattr("zellige.plugin.loading.API", (1, 2))
+    registry.cache_clear()
+    assert acme.API == (1, 0)
+    assert "acme" in registry().target_names()
+    assert zl.compile(filling(), target="acme").get_kernel_source().startswith("# tile-ir 1.0\n")
+    monkeypatch.setattr("zellige.plugin.loading.API", (2, 0))
+    registry.cache_clear()
+    with pytest.raises(ZelligeError, match=r"was written for contract 1\.0, this zellige speaks 2\.0") as caught:
+        registry().resolve("acme")
+    assert caught.value.code == "E702"
+    registry.cache_clear()

@@ -29,7 +29,7 @@ def blocks(section: str) -> list[str]:
 @pytest.fixture
 def found(install: Callable[..., Registry]) -> Registry:
     """The manual's backend, with capabilities and the last steps of the machine of the tests."""
-    (whole,), (chosen,), (words,) = blocks("2."), blocks("5."), blocks("7.")
+    (whole,), (chosen, _), (words,) = blocks("2."), blocks("5."), blocks("7.")
     function, method = words.split("    # Manifest(")
     entry = re.findall(r"Manifest\(\.\.\., (dialect=.*)\)\n", words)[0]
     object_, made = whole.split("backend = AcmeBackend()")
@@ -76,6 +76,41 @@ def test_its_choices_and_words_are_used(found: Registry) -> None:
     zl.compile(product, target="acme")(a, a, c)
     assert (c == a).all()
     assert T.acme_dma.__name__ == "acme_dma"
+
+
+@pytest.mark.parametrize("stages, chosen", [(3, "issued ahead by mover, waited for by ticks"), (6, "in its turn (emulated)")])
+def test_its_choice_of_how_copies_run_ahead_is_used(stages: int, chosen: str, install: Callable[..., Registry]) -> None:
+    source = "\n".join([
+        "from acme_machine import *",
+        "from zellige.plugin.contract import Synchronisation",
+        "class Ahead(AcmeBackend):",
+        "    @hookimpl\n    def describe(self, target):\n        before = AcmeBackend.describe(self, target)",
+        "        move = CopyPath(source='global', destination='shared', mechanism='mover', engine='move', is_asynchronous=True)",
+        "        engines = (*before.engines, Engine(name='move', kind='copy', is_asynchronous=True))",
+        "        ticks = (Synchronisation(mechanism='ticks', scope='token'),)",
+        "        return replace(before, copies=(move, *before.copies), engines=engines, synchronisation=ticks)",
+        textwrap.indent(textwrap.dedent(blocks("5.")[1]), "    "),
+        "backend = Ahead('ahead')",
+    ])  # fmt: skip
+    install({"ahead": source})
+
+    @T.prim_func
+    def summed(A: T.Tensor((8, 128), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1) as _:
+            tile = T.alloc_shared((8, 16), "float32")
+            total = T.alloc_fragment((8,), "float32")
+            T.clear(total)
+            for k in T.Pipelined(8, num_stages=stages):
+                T.copy(A[0, k * 16], tile)
+                T.reduce_sum(tile, total, dim=1, clear=False)
+            T.copy(total, B)
+
+    (decision,) = [d for d in zl.explain(summed, target="ahead").decisions if "overlap with its loop" in d.question]
+    assert decision.chosen == chosen
+    assert ("mover", "its queue holds 4 copies") in decision.rejected or stages == 3
+    a, b = np.arange(1024, dtype=np.float32).reshape(8, 128), np.zeros(8, np.float32)
+    zl.compile(summed, target="ahead")(a, b)
+    np.testing.assert_array_equal(b, a.sum(axis=1))
 
 
 @T.prim_func

@@ -39,7 +39,7 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "garbled": ("def backend(:", "E701", "SyntaxError"),
     "nameless": ("engine = 1", "E701", "has no attribute 'backend'"),
     "versionless": (backend("API = None"), "E703", "its API is None, expected (major, minor)"),
-    "wrong_major": (backend("API = (2, 0)"), "E702", "was written for contract 2.0, this zellige speaks 1.3"),
+    "wrong_major": (backend("API = (2, 0)"), "E702", "was written for contract 2.0, this zellige speaks 1.0"),
     "too_new": (backend("API = (1, 99)"), "E702", "was written for contract 1.99"),
     "hookless": (backend("describe = None"), "E703", "it lacks the hook describe"),
     "misspelt": (backend("@hookimpl\ndef descibe(self, target): ..."), "E703", "the contract has no hook descibe: did you mean describe?"),

@@ -90,5 +90,5 @@ def test_what_cannot_be_is_said(change: dict[str, Any], says: str) -> None:
 
 
 def test_the_settings_do_not_change_the_schema() -> None:
-    assert capabilities_schema()["version"] == "1.1"
+    assert capabilities_schema()["version"] == "1.0"
     assert options().lanes > 0

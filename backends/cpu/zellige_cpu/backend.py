@@ -128,10 +128,16 @@ class CpuBackend:
 
     @hookimpl
     def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
-        """For products what the capabilities offer, and why the other instructions of this family do not serve."""
+        """For products what the capabilities offer, and why the other instructions of this family do not serve; for copies of loops with
+        stages lines that are asked for ahead."""
         from zellige_cpu import compiler
 
         compiler.begin()  # what is planned is compiled next
+        if operation.kind == "pipeline":
+            from zellige_cpu.host import running_host
+            from zellige_cpu.prefetch import overlaps
+
+            return overlaps(operation, running_host())
         if operation.kind != "gemm":
             return None
         from zellige.ir.stmt import Gemm

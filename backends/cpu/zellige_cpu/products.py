@@ -77,7 +77,7 @@ class Layout:
 @cache
 def _layout(
     host: Host, unit: Unit, types: tuple[DType, DType, DType], sizes: tuple[int, int, int], block: tuple[int, int], merge: int,
-    c_stride: int, along: tuple[bool, bool],
+    c_stride: int, along: tuple[bool, bool], ahead: tuple[bool, bool],
 ) -> Layout:  # fmt: skip
     m, n, k = sizes
     lanes = unit.lanes(host)
@@ -85,8 +85,8 @@ def _layout(
     step = unit.depth if unit.is_matrix else 1  # packed up to whole instructions
     granule = step if k % step else k
     common = {"unit": unit, "depth": round_up(k * merge, step), "granule": granule, "lanes": lanes}
-    a = Packing(operand="a", dtype=types[0], extent=m, is_along=along[0], **common)  # type: ignore[arg-type]
-    b = Packing(operand="b", dtype=types[1], extent=n, is_along=along[1], vectors=vectors, **common)  # type: ignore[arg-type]
+    a = Packing(operand="a", dtype=types[0], extent=m, is_along=along[0], asks_ahead=ahead[0], **common)  # type: ignore[arg-type]
+    b = Packing(operand="b", dtype=types[1], extent=n, is_along=along[1], vectors=vectors, asks_ahead=ahead[1], **common)  # type: ignore[arg-type]
     macro = Macro(
         unit=unit, m=m, n=n, c=types[2], c_stride=c_stride, lanes=lanes, rows=block[0], vectors=vectors, a_row_step=a.row_step,
         a_k_step=unit.word_bytes, panel_step=b.panel_step, header=b.header, multiple=-(-granule // unit.group),
@@ -103,7 +103,9 @@ def layout_of(ctx: Context, gemm: Gemm, choice: Choice, c_stride: int) -> Layout
     types = (gemm.a.buffer.dtype, gemm.b.buffer.dtype, gemm.c.buffer.dtype)
     block = (choice.tiling.m, choice.tiling.n)
     along = (not gemm.transpose_a, gemm.transpose_b)
-    return _layout(ctx.host, unit_of(ctx.host, gemm, choice), types, (m, n, k), block, choice.merge, c_stride, along)
+    silent = {at.operand for at in choice.layouts if at.ahead == ""}
+    ahead = ("a" not in silent, "b" not in silent)
+    return _layout(ctx.host, unit_of(ctx.host, gemm, choice), types, (m, n, k), block, choice.merge, c_stride, along, ahead)
 
 
 def _size(extent: object) -> int:

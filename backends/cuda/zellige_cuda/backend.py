@@ -131,14 +131,18 @@ class CudaBackend:
 
     @hookimpl
     def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
-        """For products what the capabilities offer, and which other products of the table would take the operands."""
-        if operation.kind != "gemm":
+        """For products what the capabilities offer, and which other products of the table would take the operands; for copies of loops with
+        stages the same of what copies beside the lanes and what waits for it."""
+        if operation.kind not in ("gemm", "pipeline"):
             return None
         from zellige.ir.stmt import Gemm
+        from zellige.plan.candidates import with_refused
         from zellige.plan.products import offers
         from zellige_cuda.architectures import architecture
-        from zellige_cuda.forms import refusals
+        from zellige_cuda.forms import overlap_refusals, refusals
 
+        if operation.kind == "pipeline":
+            return with_refused(operation.offered, overlap_refusals(architecture(self._with_arch(ctx.target))))
         gemm = operation.statement
         assert isinstance(gemm, Gemm), "an operation of the kind gemm is a product"
         arch = architecture(self._with_arch(ctx.target))

@@ -16,7 +16,7 @@ from zellige.simt.ir import ProductForm
 from zellige_cuda.architectures import ARCHITECTURES, Architecture
 from zellige_intrinsics import nvidia_rows
 from zellige_intrinsics.rows import CopyRow, ProductRow
-from zellige_intrinsics.tables import copy_rows, product_rows, taken_out
+from zellige_intrinsics.tables import copies_taken_out, copy_rows, product_rows, taken_out, wait_rows, waits_taken_out
 
 FAMILY: Final = "nvidia"
 
@@ -89,8 +89,31 @@ def _unit(row: ProductRow, a: str, b: str, c: str) -> Unit:
 
 
 def word_copies(arch: Architecture) -> tuple[int, ...]:
-    """Bytes that a lane may copy by itself to shared memory, asynchronously."""
+    """Bytes that a lane may copy by itself to shared memory, asynchronously; none where nothing waits for them."""
+    if not counts_waits(arch):
+        return ()
     return tuple(sorted(row.bytes_each for row in _copies(arch) if row.is_asynchronous and row.destination == "shared"))
+
+
+def counts_waits(arch: Architecture) -> bool:
+    """Whether asynchronous copies of words can be put into groups, and some of the groups waited for."""
+    names, words = {row.name for row in wait_rows(FAMILY)}, words_of(arch)
+    return all(row.name in names and words.issuperset(row.requires) for row in nvidia_rows.WAITS)
+
+
+def overlap_refusals(arch: Architecture) -> tuple[tuple[str, str, str], ...]:
+    """The asynchronous copies to shared memory and what waits for them that an architecture does not have, or that were taken out of the
+    table: name, reason, remedy."""
+    words, found = words_of(arch), []
+    out = {row.name for row in copies_taken_out(FAMILY)} | {row.name for row in waits_taken_out(FAMILY)}
+    rows = [row for row in (*copy_rows(FAMILY), *copies_taken_out(FAMILY)) if row.is_asynchronous and row.destination == "shared"]
+    for name, requires in [(row.name, row.requires) for row in rows] + [(row.name, row.requires) for row in nvidia_rows.WAITS]:
+        missing = [word for word in requires if word not in words]
+        if missing:
+            found.append((name, f"needs {', '.join(missing)} or newer", f"an architecture from {', '.join(missing)} on"))
+        elif name in out:
+            found.append((name, "it was taken out of the table of instructions", f"putting {name} back into the table of instructions"))
+    return tuple(found)
 
 
 def matrix_loads(arch: Architecture) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ the answers that a backend or its capabilities give to it the best, with the rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from zellige.diagnostics import ZelligeError, catalogue
@@ -112,6 +112,19 @@ def nothing_fits(operation: Operation, rejected: Sequence[tuple[str, str]], mach
     table = "\n".join(f"    {name.ljust(width)}  {reason}" for name, reason in dict.fromkeys(rejected)) or "    it has no candidate at all"
     hint = advice or "change what a row of the table objects to, or compile for another target"
     return catalogue.E420.error(operation.statement.span, target=machine.name, operation=operation.text, table=table, advice=hint)
+
+
+def with_refused(answers: Sequence[Answer], refused: Sequence[tuple[str, str, str]]) -> tuple[Answer, ...]:
+    """``answers`` and instructions that a backend knows and cannot use: their names, why they do not serve, and what would make them (""
+    where nothing does). An emulation then says that it would be avoided so."""
+    ways = tuple(dict.fromkeys(remedy for _, _, remedy in refused if remedy))
+    found = [
+        replace(answer, avoided_by=" or ".join(way for way in (answer.avoided_by, *ways) if way))
+        if isinstance(answer, Candidate) and not answer.is_native
+        else answer
+        for answer in answers
+    ]
+    return (*found, *(Rejection(name=name, reason=reason) for name, reason, _ in refused))
 
 
 def emulation_note(candidate: Candidate) -> str:

@@ -57,7 +57,8 @@ class Machine:
         """How this machine overlaps copies with computing."""
         if self.capabilities.can_specialise_roles:
             return "specialised" if self.has_true_lanes else "queues"
-        if any(path.is_asynchronous for path in self.capabilities.copies) and self.token_mechanism is not None:
+        waits = any(path.is_asynchronous for path in self.capabilities.copies) and self.token_mechanism is not None
+        if waits or self.has_true_lanes:  # a role of lanes runs its loops as they stand, though no copy of them may run ahead
             return "software"
         return "ordered"
 
@@ -72,6 +73,13 @@ class Machine:
     @property
     def token_mechanism(self) -> str | None:
         return next((s.mechanism for s in self.capabilities.synchronisation if s.scope == "token"), None)
+
+    @property
+    def waits(self) -> tuple[Synchronisation, ...]:
+        """What waits for copies that were issued ahead: joins of roles where those run programs of their own, else counted waits."""
+        if self.style in ("specialised", "queues"):
+            return () if self.channel is None else (self.channel,)
+        return tuple(s for s in self.capabilities.synchronisation if s.scope == "token")
 
     @property
     def channel(self) -> Synchronisation | None:

@@ -15,6 +15,7 @@ from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Stmt, Transpose
 from zellige.ir.traverse import walk
+from zellige.plan.ahead import overlap_of, tell
 from zellige.plan.candidates import best, described, emulation_note
 from zellige.plan.capabilities import Machine
 from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, stored_copy, unread_dimensions
@@ -23,7 +24,7 @@ from zellige.plan.edges import tested_dimensions
 from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import Product, panel_bytes, register_lanes
-from zellige.plan.roles import operations_of
+from zellige.plan.roles import changed_in, held_back, operations_of
 from zellige.plan.sharing import keeping, reading_the_same
 from zellige.plan.spaces import choose_path, offered_copy, space_of
 from zellige.plugin.contract import Space
@@ -43,7 +44,7 @@ def choose(
         tested = tested_dimensions(operation, scopes[id(operation)]) if id(operation) in scopes else ()
         match operation:
             case Gemm():
-                found.append(_product(facts, operation, products[id(operation)], scopes, machine, decisions))
+                found.append(_product(facts, operation, products[id(operation)], scopes, spaces, machine, decisions))
             case Copy():
                 found.append(_copy(facts, operation, tested, spaces, machine, decisions))
             case _:
@@ -98,8 +99,9 @@ def _copy(
 
 
 def _product(
-    facts: LaunchFacts, gemm: Gemm, product: Product, scopes: Mapping[int, Scope], machine: Machine, decisions: Decisions
-) -> Choice:
+    facts: LaunchFacts, gemm: Gemm, product: Product, scopes: Mapping[int, Scope], spaces: dict[Buffer, Space], machine: Machine,
+    decisions: Decisions,
+) -> Choice:  # fmt: skip
     unit = product.unit
     mechanism, merge = "", 1
     unread: tuple[str, ...] = ()
@@ -129,12 +131,7 @@ def _product(
             else:
                 layouts = tuple(_kept_apart(facts, loop, at, direct, scopes, decisions) for at in layouts)
             mechanism = "packed" if merge > 1 else ""
-            if mechanism and isinstance(loop.kind, Pipelined):
-                decisions.take(
-                    "when are the next tiles copied?", "before the product that needs them, straight into packed form",
-                    "the target has no copy engine, but lines are asked for a few rows ahead; the number of stages does not matter for it",
-                    rejected=(("earlier, as the stages of the loop say", "nothing would run meanwhile"),), where=loop.span,
-                )  # fmt: skip
+            layouts = tuple(_asked_ahead(facts, loop, at, direct, spaces, machine, decisions) for at in layouts)
     elif unit is not None and unit.m > 1:
         kind = "swizzled" if machine.has_true_lanes else "blocks"
         layouts = tuple(
@@ -154,6 +151,19 @@ def _product(
         operation=gemm, executor=executor, unit="" if unit is None else unit.name, mechanism=mechanism, tiling=product.tiling,
         layouts=layouts, edge="none", is_native=product.is_native, merge=merge, unread=unread, fill=fill, out=out,
     )  # fmt: skip
+
+
+def _asked_ahead(
+    facts: LaunchFacts, loop: For, layout: OperandLayout, direct: Mapping[str, Copy | str], spaces: dict[Buffer, Space], machine: Machine,
+    decisions: Decisions,
+) -> OperandLayout:  # fmt: skip
+    """The layout with what asks for the elements of an operand that is packed in a loop with stages."""
+    copy = direct.get(layout.operand)
+    if not isinstance(copy, Copy) or not isinstance(loop.kind, Pipelined) or held_back(copy, facts, changed_in(facts)) is not None:
+        return layout
+    overlap = overlap_of(copy, loop, facts, spaces, machine, is_packed=True)
+    tell(overlap, decisions)
+    return replace(layout, ahead=overlap.mechanism)
 
 
 def _stored(product: Product, operand: int) -> DType | None:

@@ -213,7 +213,8 @@ class OperandLayout:
     user's own. ``dtype`` is the type of the elements there, None where it is the buffer's: operands may be widened for their unit.
     ``is_direct``: the operand is brought into this form straight from what the copy of the buffer reads, and the buffer is not stored.
     ``kept`` says for whom such an operand of a product in a loop stays in this form (:mod:`zellige.plan.sharing`; empty: for this product),
-    ``places`` of which variables of the grid it is a function.
+    ``places`` of which variables of the grid it is a function. ``ahead`` is what asks for the elements of such an operand, in a loop with
+    stages, before they are brought into this form (empty: nothing does; None: there was nothing to choose).
     """
 
     operand: str
@@ -224,6 +225,7 @@ class OperandLayout:
     is_direct: bool = False
     kept: Literal["", "cell", "worker", "launch"] = ""
     places: tuple[Var, ...] = ()
+    ahead: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,13 @@ result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from zellige.diagnostics import catalogue
 from zellige.ir.expr import constant_value
 from zellige.ir.stmt import For, Kernel, Launch, Stmt
+from zellige.plan.ahead import tell
 from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Ask, Machine
 from zellige.plan.choices import choose, with_edge
@@ -28,7 +30,7 @@ from zellige.plan.launch import plan_order
 from zellige.plan.nodes import Choice, PlannedKernel, PlannedLaunch, PlanStmt, Resolved, Role, Token
 from zellige.plan.place import Excess, too_large
 from zellige.plan.queues import queues
-from zellige.plan.roles import BLOCK, pipelined_loops, why_one_role
+from zellige.plan.roles import BLOCK, copies_ahead, pipelined_loops, why_one_role
 from zellige.plan.software import software
 from zellige.plan.specialised import specialised
 from zellige.plan.split import split_loops
@@ -49,7 +51,7 @@ def plan_launch(kernel: Kernel, launch: Launch, capabilities: Capabilities, ask:
     context = Context.of(kernel, launch, machine)
     choices = choose(context.facts, context.legal.products, context.spaces, context.scopes, context.machine, context.decisions)
     _tell_schedules(context)
-    programs = _programs(context) or _in_one_role(context)
+    programs = _programs(context, choices) or _in_one_role(context)
     roles = with_deferred_stores(context.facts, programs.roles, programs.channels, context.stores)
     roles, resolved, choices = _by_classes(context, roles, choices)
     roles, full, choices = _split(context, roles, choices)
@@ -74,7 +76,7 @@ def _check_lanes(launch: Launch, machine: Machine) -> None:
         raise catalogue.E302.error(launch.span, threads=threads, target=machine.name, limit=limit)
 
 
-def _programs(context: Context) -> Programs | None:
+def _programs(context: Context, choices: Sequence[Choice]) -> Programs | None:
     """The programs of several roles or of one that runs ahead of itself; None where one role runs the launch as written."""
     question = "which roles does a block have?"
     reason = why_one_role(context.facts)
@@ -85,6 +87,7 @@ def _programs(context: Context) -> Programs | None:
     match style:
         case "ordered":
             context.decisions.take(question, "one", "the target has nothing that runs beside the vector engine", topic="roles")
+            _tell_in_order(context, choices)
             return None
         case "software":
             return software(context)
@@ -92,6 +95,15 @@ def _programs(context: Context) -> Programs | None:
             return specialised(context)
         case "queues":
             return queues(context)
+
+
+def _tell_in_order(context: Context, choices: Sequence[Choice]) -> None:
+    """Says of the copies of loops with stages how they overlap on a machine that does one thing after the other; those of operands that a
+    product packs are told with their product."""
+    packed = {at.buffer for choice in choices for at in choice.layouts if at.ahead is not None}
+    for copy, instead in copies_ahead(context.facts, context.spaces, context.machine)[1]:
+        if copy.dst.buffer.root not in packed and not isinstance(instead, str):
+            tell(instead, context.decisions)
 
 
 def _in_one_role(context: Context) -> Programs:

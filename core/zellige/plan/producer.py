@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.stmt import Copy, Stmt
+from zellige.plan.ahead import tell
 from zellige.plan.context import Context
-from zellige.plan.roles import CONSUMER, PRODUCER, Ahead, Assignment, copies_ahead, operations_of
+from zellige.plan.roles import CONSUMER, PRODUCER, Ahead, Assignment, changed_in, copies_ahead, operations_of
 from zellige.plan.spaces import choose_path
 from zellige.plan.streams import RoleView, Sharing, share
 
@@ -20,7 +21,10 @@ def candidates(context: Context) -> tuple[Ahead, ...]:
     """The copies that could run ahead of their loops by themselves; why the others cannot is a decision."""
     ahead, refused = copies_ahead(context.facts, context.spaces, context.machine)
     for copy, reason in refused:
-        context.decisions.take(f"can the copy to {copy.dst.buffer.name} run ahead?", "no", reason, where=copy.span)
+        if isinstance(reason, str):
+            context.decisions.take(f"can the copy to {copy.dst.buffer.name} run ahead?", "no", reason, where=copy.span)
+        else:
+            tell(reason, context.decisions)
     return ahead
 
 
@@ -28,7 +32,7 @@ def copies_before_loops(context: Context, ahead: Sequence[Ahead]) -> list[Stmt]:
     """Copies at the top of the launch that the producer can make too, when it has others."""
     if not ahead:
         return []
-    changed = {a.root for s in context.facts.launch.body for a in context.facts.accesses(s) if a.changes}
+    changed = changed_in(context.facts)
     found: list[Stmt] = []
     for statement in context.facts.launch.body:
         if (

@@ -12,14 +12,14 @@ for sums, two vectors wide.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import Region, constant_value
 from zellige.ir.stmt import Gemm, Launch
-from zellige.plan.candidates import Best, best, described, emulation_note
+from zellige.plan.candidates import Best, best, described, emulation_note, with_refused
 from zellige.plan.capabilities import Machine
 from zellige.plan.nodes import Tiling
 from zellige.plugin.choices import Answer, Candidate, Rejection
@@ -123,14 +123,7 @@ def offers(gemm: Gemm, capabilities: Capabilities, refused: Sequence[tuple[str, 
     where there is no such hook, and instructions that the backend knows and cannot use. ``refused`` are their names, why they do not serve,
     and what would make them ("" where nothing does): an emulation then says that it would avoid it."""
     machine = Machine(capabilities=capabilities)
-    ways = tuple(dict.fromkeys(remedy for _, _, remedy in refused if remedy))
-    answers = [
-        replace(answer, avoided_by=" or ".join(way for way in (answer.avoided_by, *ways) if way))
-        if isinstance(answer, Candidate) and not answer.is_native
-        else answer
-        for answer in _from_capabilities(gemm, accumulator_of(gemm), sizes_of(gemm), machine)
-    ]
-    return (*answers, *(Rejection(name=name, reason=reason) for name, reason, _ in refused))
+    return with_refused(_from_capabilities(gemm, accumulator_of(gemm), sizes_of(gemm), machine), refused)
 
 
 def _from_capabilities(

@@ -28,11 +28,12 @@ from zellige.ir.stmt import (
     Stmt,
     While,
 )
+from zellige.plan.ahead import Overlap, overlap_of
 from zellige.plan.capabilities import Machine
 from zellige.plan.facts import SCALARS, STRUCTURE, LaunchFacts, leaves_early, statements_in
 from zellige.plan.products import Product
 from zellige.plan.spaces import choose_path
-from zellige.plugin.contract import CopyPath, Space
+from zellige.plugin.contract import Space
 
 PRODUCER: Final = "producer"
 CONSUMER: Final = "consumer"
@@ -123,40 +124,47 @@ def by_engine(facts: LaunchFacts, products: dict[int, Product], spaces: dict[Buf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """A copy that may run ahead of the loop around it, and by which path."""
+    """A copy that may run ahead of the loop around it, and how."""
 
     copy: Copy
     loop: For
-    path: CopyPath
+    overlap: Overlap
 
 
 def copies_ahead(
     facts: LaunchFacts, spaces: dict[Buffer, Space], machine: Machine
-) -> tuple[tuple[Ahead, ...], tuple[tuple[Copy, str], ...]]:
-    """The copies from global memory in pipelined loops that an asynchronous path can start early, and for the others why not.
+) -> tuple[tuple[Ahead, ...], tuple[tuple[Copy, str | Overlap], ...]]:
+    """The copies from global memory in pipelined loops that an asynchronous path can start early, and for the others why not: what holds
+    them back, or what was taken instead.
 
     Whether their tiles can have several versions is a question of :mod:`zellige.plan.streams`.
     """
     found: list[Ahead] = []
-    refused: list[tuple[Copy, str]] = []
-    changed = {a.root for s in facts.launch.body for a in facts.accesses(s) if a.changes}
+    refused: list[tuple[Copy, str | Overlap]] = []
+    changed = changed_in(facts)
     for loop in pipelined_loops(facts.launch.body):
         for statement in operations_of(loop.body):
             if not isinstance(statement, Copy) or statement.src.buffer.root.space != "global" or statement.dst.buffer.root not in spaces:
                 continue
-            reason = _held_back(statement, facts, changed)
-            path, rejected = choose_path(statement, facts, spaces, machine)
-            if reason is None and not path.is_asynchronous:
-                told = "; ".join(f"the {mechanism} {why}" for mechanism, why in rejected)
-                reason = told or f"no asynchronous copy leads to {spaces[statement.dst.buffer.root].name}"
-            if reason is None:
-                found.append(Ahead(copy=statement, loop=loop, path=path))
-            else:
+            reason = held_back(statement, facts, changed)
+            if reason is not None:
                 refused.append((statement, reason))
+                continue
+            overlap = overlap_of(statement, loop, facts, spaces, machine)
+            if overlap.wait is None:
+                refused.append((statement, overlap))
+            else:
+                found.append(Ahead(copy=statement, loop=loop, overlap=overlap))
     return tuple(found), tuple(refused)
 
 
-def _held_back(copy: Copy, facts: LaunchFacts, changed: set[Buffer]) -> str | None:
+def changed_in(facts: LaunchFacts) -> set[Buffer]:
+    """The buffers that a launch writes."""
+    return {a.root for s in facts.launch.body for a in facts.accesses(s) if a.changes}
+
+
+def held_back(copy: Copy, facts: LaunchFacts, changed: set[Buffer]) -> str | None:
+    """Why a copy cannot be made before its turn in a launch that changes ``changed``; None where it can."""
     source = copy.src.buffer.root
     if source in changed:
         return f"{source.name} is also written in this launch"

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from zellige.ir.stmt import For, Pipelined, Stmt
 from zellige.ir.traverse import rebuilt
+from zellige.plan.ahead import tell
 from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.channels import Bound, bind, group_streams, tell_channel
 from zellige.plan.context import Context, Programs
@@ -20,7 +21,7 @@ from zellige.plan.overlap import run_ahead, schedule_of_copies
 from zellige.plan.pipeline import Schedule
 from zellige.plan.place import Excess
 from zellige.plan.producer import assign_producer, candidates
-from zellige.plan.roles import BLOCK, pipelined_loops
+from zellige.plan.roles import BLOCK, Ahead, pipelined_loops
 
 
 def software(context: Context) -> Programs | None:
@@ -28,7 +29,7 @@ def software(context: Context) -> Programs | None:
     question = "do copies run ahead of their loop?"
     ahead = candidates(context)
     context.decisions.take("which roles does a block have?", "one", "the target's roles cannot run programs of their own", topic="roles")
-    top = [a for a in ahead if any(s is a.copy for s in a.loop.body)]
+    top = _of_one_queue([a for a in ahead if any(s is a.copy for s in a.loop.body)], context.decisions)
     chosen: list[Stmt] = [a.copy for a in top]
     assignment, sharing, view = assign_producer(context, chosen)
     if assignment is None or sharing is None or view is None:
@@ -41,9 +42,10 @@ def software(context: Context) -> Programs | None:
         context.decisions.take(question, "no", "no loop asks for more than one stage")
         return None
     depths, _, _ = context.depths(groups, frozenset(), {})
-    token = Token(name="copies", engine=top[0].path.engine)
+    first = top[0].overlap
+    token = Token(name="copies", engine=first.path.engine)
     made = bind([g for g in groups if depths[g] > 1], depths, context.machine, {}, Decisions())
-    bound = tuple(replace(b, channel=_within_role(b.channel, context.machine.token_mechanism or "order")) for b in made)
+    bound = tuple(replace(b, channel=_within_role(b.channel, first.wait.mechanism if first.wait is not None else "order")) for b in made)
     replaced: dict[int, tuple[Stmt | PlanStmt, ...]] = {}
     kept: list[Bound] = []
     asynchronous = frozenset(id(c) for c in chosen)
@@ -65,6 +67,9 @@ def software(context: Context) -> Programs | None:
         kept.extend(mine)
         for b in mine:
             tell_channel(b.channel, b.group, context.decisions)
+        for one in top:
+            if id(one.copy) in flying:
+                tell(one.overlap, context.decisions)
         context.decisions.take(
             question, f"by up to {max(b.channel.depth for b in mine) - 1} iterations",
             "they are issued before the step's work and waited for when their turn comes: "
@@ -79,6 +84,19 @@ def software(context: Context) -> Programs | None:
     assert not isinstance(again, Excess)
     role = Role(name=BLOCK, engine=context.machine.main_engine, body=body)
     return Programs(roles=(role,), channels=tuple(b.channel for b in kept), placements=again)
+
+
+def _of_one_queue(found: Sequence[Ahead], decisions: Decisions) -> list[Ahead]:
+    """The copies that one engine makes and one synchronisation waits for, those of the first; the others are made in their turn."""
+    kept: list[Ahead] = []
+    for one in found:
+        first, here = found[0].overlap, one.overlap
+        if (here.path.engine, here.wait) == (first.path.engine, first.wait):
+            kept.append(one)
+            continue
+        why = f"it is issued or waited for otherwise than the copy to {first.copy.dst.buffer.name}, and one queue holds all that runs ahead"
+        decisions.take(f"can the copy to {one.copy.dst.buffer.name} run ahead?", "no", why, where=one.copy.span)
+    return kept
 
 
 def _schedule(context: Context, loop: For, bound: Sequence[Bound]) -> Schedule:

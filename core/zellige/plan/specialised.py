@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from zellige.ir.stmt import For, Stmt
 from zellige.ir.traverse import rebuilt
+from zellige.plan.ahead import tell
 from zellige.plan.budgets import fits, most_copies, register_tiles, with_budgets
 from zellige.plan.channels import bind, group_streams
 from zellige.plan.context import Context, Programs
@@ -59,7 +60,7 @@ def specialised(context: Context) -> Programs | None:
         rejected = (("a producer for copies", "it would only wait"),)
         context.decisions.take(question, "one", "only one version of each tile fits", rejected=rejected, topic="roles")
         return None
-    copy_token = Token(name="copies", engine=ahead[0].path.engine if ahead else "")
+    copy_token = Token(name="copies", engine=ahead[0].overlap.path.engine if ahead else "")
     bound = bind(groups, depths, context.machine, {PRODUCER: copy_token}, context.decisions)
     weaver = Weaver(context.facts, view, assignment, bound, (), context.mechanism())
     try:
@@ -69,6 +70,9 @@ def specialised(context: Context) -> Programs | None:
     producer = _issued(bodies[PRODUCER], {id(c) for c in chosen}, copy_token)
     writer = _Consumer(context, skews)
     consumer = writer.program(bodies[CONSUMER])
+    for one in ahead:
+        if any(c is one.copy for c in chosen):
+            tell(one.overlap, context.decisions)
     tiles = ", ".join(sorted({b.name for c in chosen for b in context.facts.written(c)}))
     context.decisions.take(
         question, f"a producer for copies and {copies} consumer{'s' if copies > 1 else ''}",

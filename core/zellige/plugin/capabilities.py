@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from zellige.dtypes import DType
 
-SCHEMA_VERSION: Final = (1, 1)
+SCHEMA_VERSION: Final = (1, 0)
 """A new minor adds fields with defaults; a new major changes or removes some."""
 
 EngineKind = Literal["scalar", "vector", "matmul", "copy"]

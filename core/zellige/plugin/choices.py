@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from zellige.plugin.capabilities import CopyPath, MatmulUnit
+from zellige.plugin.capabilities import CopyPath, MatmulUnit, Synchronisation
 
 if TYPE_CHECKING:
     from zellige.ir.stmt import Stmt
@@ -38,18 +38,21 @@ PLAN_STAGES: Final[tuple[PassStage, ...]] = ("allocate", "sync", "lower")
 PLAN_PASS: Final = "plan"
 """The pass that makes the plan; it cannot be replaced or vetoed."""
 
-OperationKind = Literal["gemm", "copy", "fill", "reduce", "scan", "transpose", "atomic", "map"]
+OperationKind = Literal["gemm", "copy", "fill", "reduce", "scan", "transpose", "atomic", "map", "pipeline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A tile operation that needs something to execute it.
+    """A tile operation that needs something to execute it; or, of the kind "pipeline", a copy that stands in a loop with stages and needs
+    something that overlaps it with the work of the iterations before its own.
 
     ``shape`` is m, n, k of a gemm, else the extents of what is written (of a map: its points); None where not constant. ``dtypes`` are
     a, b, c and the accumulator of a gemm, else what is read, then what is written. ``spaces`` and ``layouts`` stand in the order of the
     operands (a, b, c; source, destination): the memory space each is in, and the kind of layout its author asked for ("" where none).
-    ``features`` are words for what not every implementation has: "transpose_a", "transpose_b", "scaled", "sparse", "casts", "clears".
-    ``statement`` is the operation itself.
+    ``features`` are words for what not every implementation has: "transpose_a", "transpose_b", "scaled", "sparse", "casts", "clears"; of a
+    pipeline "packed" too: a product packs its operand straight from what the copy reads. ``statement`` is the operation itself.
+    Of a pipeline ``stages`` are those that the loop asks for, and ``offered`` is what the capabilities offer, for the backend to add to,
+    to order otherwise, or to replace.
     """
 
     kind: OperationKind
@@ -59,6 +62,8 @@ class Operation:
     layouts: tuple[str, ...]
     features: tuple[str, ...]
     statement: Stmt
+    stages: int = 0
+    offered: tuple[Answer, ...] = ()
 
     @property
     def text(self) -> str:
@@ -66,16 +71,19 @@ class Operation:
         shape = "x".join("?" if extent is None else str(extent) for extent in self.shape)
         if self.kind == "gemm":
             return f"gemm {shape} of {self.dtypes[0]}, {self.dtypes[1]} to {self.dtypes[2]}"
-        return f"{self.kind} {shape} of {', '.join(dict.fromkeys(self.dtypes))}".replace("  ", " ")
+        text = f"{self.kind} {shape} of {', '.join(dict.fromkeys(self.dtypes))}".replace("  ", " ")
+        return f"{text} in {self.stages} stages" if self.kind == "pipeline" else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """An implementation that fits an operation. The best has, in this order: no emulation, the highest ``priority``, the least ``cost``.
 
-    For a gemm it has the ``unit`` that executes it (None: a loop of the vector engine), for a copy the ``path``; for others ``engine``
-    and ``mechanism`` say what runs. ``because`` is the reason that reports give, ``is_native`` is False where other instructions emulate
-    it, and ``avoided_by`` then says what would need no emulation. ``cost`` is an estimate in any unit that the candidates share.
+    For a gemm it has the ``unit`` that executes it (None: a loop of the vector engine), for a copy the ``path``, for a pipeline the
+    ``synchronisation`` that waits for the copy, which its path issues ahead (None: the copy is made in its turn, and ``mechanism`` asks for
+    its elements before, where it is not empty); for others ``engine`` and ``mechanism`` say what runs. ``because`` is the reason that
+    reports give, ``is_native`` is False where other instructions emulate it, and ``avoided_by`` then says what would need no emulation.
+    ``cost`` is an estimate in any unit that the candidates share.
     """
 
     name: str
@@ -88,6 +96,7 @@ class Candidate:
     path: CopyPath | None = None
     engine: str = ""
     mechanism: str = ""
+    synchronisation: Synchronisation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

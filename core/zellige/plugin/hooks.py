@@ -120,7 +120,8 @@ class BackendHooks:
 
     @_hookspec(firstresult=True)
     def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
-        """What can execute ``operation``: candidates with priority and cost, and rejections with reasons. None: as the capabilities say.
+        """What can execute ``operation``, or of the kind "pipeline" issue a copy ahead and wait for it: candidates with priority and cost,
+        and rejections with reasons. None: as the capabilities say.
         Only rejections: the operation is refused with the table of them (E420). Optional."""
 
     @_hookspec(firstresult=True)

@@ -24,6 +24,7 @@ from zellige.dtypes import DType
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import transposed
+from zellige_cpu.prefetch import prefetch
 from zellige_cpu.text import Function, Module, Value, constant, zero
 from zellige_cpu.types import element_bytes, memory_type, register_type, vector_type
 
@@ -43,7 +44,8 @@ def round_up(size: int, multiple: int) -> int:
 class Packing:
     """``extent``: rows of a or columns of b. ``depth``: the most elements of k, and the actual depth is a multiple of ``granule``.
 
-    ``vectors``: of a full panel of b. ``is_along``: the lines of the source run along k.
+    ``vectors``: of a full panel of b. ``is_along``: the lines of the source run along k. ``asks_ahead``: lines are asked for before
+    they are packed, where the machine has an instruction for it.
     """
 
     operand: Literal["a", "b"]
@@ -55,6 +57,7 @@ class Packing:
     lanes: int
     is_along: bool
     vectors: int = 1
+    asks_ahead: bool = True
 
     @property
     def packed(self) -> DType:
@@ -220,6 +223,8 @@ class _Packer:
     def _prefetch(self, number: Value, ahead: int, count: int) -> None:
         """Asks for ``count`` lines that come ``ahead`` lines later: each may lie in a page of its own, where no hardware looks ahead."""
         fn, spec = self.fn, self.spec
+        if spec.line_bytes > _PREFETCHED or not spec.asks_ahead or prefetch(fn.module.host) is None:
+            return
         source, pitch = fn.params[0], fn.params[1]
         for i in range(count):
             line = fn.offset(source, fn.binary("mul", fn.binary("add", number, constant("i64", ahead + i)), pitch))
@@ -279,8 +284,7 @@ class _Packer:
         steps = self._steps()
         with fn.loop(constant("i64", 0), constant("i64", spec.extent)) as row:
             (source,) = self._lines(row.index, 1)
-            if spec.line_bytes <= _PREFETCHED:
-                self._prefetch(row.index, 4, 1)
+            self._prefetch(row.index, 4, 1)
             target = fn.offset(fn.params[5], _times(fn, row.index, spec.row_step))
             with fn.loop(constant("i64", 0), steps, unroll * side) as at:
                 first = fn.offset(source, _times(fn, at.index, spec.unit.group * size))
@@ -325,8 +329,7 @@ class _Packer:
         size, lanes, word = element_bytes(spec.dtype), spec.lanes, spec.unit.word_bytes
         with fn.loop(constant("i64", 0), self._steps()) as at:
             sources = self._lines(_times(fn, at.index, spec.unit.group), spec.unit.group)
-            if spec.line_bytes <= _PREFETCHED:
-                self._prefetch(_times(fn, at.index, spec.unit.group), max(16, spec.unit.group), spec.unit.group)
+            self._prefetch(_times(fn, at.index, spec.unit.group), max(16, spec.unit.group), spec.unit.group)
             for column, panel, vectors in self._groups_of_panels():
                 place = fn.offset(panel, fn.binary("add", _times(fn, at.index, vectors * lanes * word), constant("i64", spec.header)))
                 shift = _times(fn, column, size)
