@@ -10,6 +10,7 @@ import pytest
 import zellige.language as T
 from zellige.diagnostics import Unsupported
 from zellige.language.refused import NOT_YET, DialectOnly, NotAvailable
+from zellige.plugin.words import is_word
 
 ROOT = Path(__file__).parents[2]
 
@@ -145,3 +146,13 @@ def test_the_module_shows_only_names_of_the_language():
     listed = {line[2:] for line in (ROOT / "tools" / "tilelang_names.txt").read_text().splitlines() if line.startswith("T.")}
     own = {"PrimFunc", "let", "sum", "cbrt", "erfc", "expm1", "annotations"}
     assert public - submodules - listed <= own | {name for name in public if re.fullmatch(r"u?int\d+|b?float\d+.*|bool|handle", name)}
+
+
+def test_the_words_that_no_backend_may_claim_are_those_of_the_language():
+    spec = importlib.util.spec_from_file_location("language_words", ROOT / "tools" / "language_words.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.FILE.read_text(encoding="utf-8") == module.text(), "run python tools/language_words.py"
+    everything = [name for name in dir(T) if not name.startswith("_")]
+    assert len(everything) > 200
+    assert [name for name in (*everything, *NOT_YET, "float32x4", "int8x16", "acme_dma", "__ldg") if not is_word(name)] == ["acme_dma"]

@@ -272,8 +272,12 @@ def test_without_stages_there_is_no_producer() -> None:
 
 def test_a_copy_that_its_mechanism_cannot_make_stays_with_the_consumer() -> None:
     launch = first(gemm(K=500, M=512), LANES_ASYNC)  # rows of A of 1000 bytes, of B of 1024
-    said = decision(launch, "can the copy to As run ahead")
-    assert (said.chosen, said.because) == ("no", "the box copy needs a pitch of A that is a multiple of 16 bytes")
+    said, other = (decision(launch, f"how does the copy to {name} overlap with its loop") for name in ("As", "Bs"))
+    pitch = "the box copy needs a pitch of A that is a multiple of 16 bytes"
+    assert (said.chosen, said.because) == ("in its turn (emulated)", f"{pitch}; avoided by a copy that suits the box copy")
+    assert (other.chosen, other.because) == (
+        "issued ahead by box copy, waited for by byte-counting barrier", "it runs beside the block, on the engine copier",
+    )  # fmt: skip
     assert [b.name for c in launch.channels for b in c.buffers] == ["Bs"]
 
 

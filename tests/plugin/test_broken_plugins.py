@@ -11,11 +11,11 @@ import pytest
 import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import ZelligeError
-from zellige.language.dialects import is_word
 from zellige.options import options
 from zellige.plugin import handle as handle_module
 from zellige.plugin.contract import Unavailable
 from zellige.plugin.registry import Registry, registry
+from zellige.plugin.words import is_word
 
 HEAD = """
 from acme_machine import *

@@ -51,10 +51,3 @@ def operation(
         )
     )
     return None if var is None else Scalar(var)
-
-
-def is_word(name: str) -> bool:
-    """Whether the language itself has ``T.<name>``: a dialect cannot have that name, since it would never be asked for it."""
-    import zellige.language as language
-
-    return name in vars(language) or language._made_when_asked(name) is not None

@@ -115,9 +115,10 @@ __all__ = [
 ]
 
 API: Final = (1, 0)
-"""The contract's version. A backend with another major is quarantined; one with a later minor too; an earlier minor is served. What the
-first release has is 1.0, whatever was tried before it; from then on a step of the minor adds and takes nothing away, and a removal or a changed
-signature needs one of the major (``tools/public_signatures.py`` refuses them without it)."""
+"""The contract's version. A backend with another major is quarantined; one with a later minor too; an earlier minor is served.
+
+What the first release has is 1.0, whatever was tried before it. From then on a step of the minor adds and takes nothing away; what goes, or
+changes its signature, needs a step of the major: ``tools/public_signatures.py`` refuses it without."""
 
 ENTRY_POINT_GROUP: Final = "zellige.backends"
 

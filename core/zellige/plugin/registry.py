@@ -308,11 +308,10 @@ def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
 
 
 def _taken_word(new: BackendHandle) -> str:
-    """The claim of a stranger to a name that the language itself has, which nobody would ever ask it for. Tests keep our own to the rule:
-    the language is loaded here, which only a stranger with names of its own pays for."""
+    """The claim of a stranger to a name that the language itself has, which nobody would ever ask it for. Tests keep our own from it."""
     if new.origin.is_own or not new.manifest.dialect:
         return ""
-    from zellige.language.dialects import is_word
+    from zellige.plugin.words import is_word  # only strangers with names of their own pay for it
 
     names = [f"T.{entry.name}" for entry in new.manifest.dialect if is_word(entry.name)]
     return f"its dialect claims {', '.join(names)}, which the language itself has: begin names with that of the backend" if names else ""
