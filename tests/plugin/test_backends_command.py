@@ -68,7 +68,7 @@ def test_describe_shows_what_a_target_can_do(install: Install) -> None:
     install({"fine": FINE})
     code, text = run("describe", "fine", "--target", "v2", "--json")
     data = json.loads(text)
-    assert (code, data["schema"], data["target"]) == (0, "1.1", "fine:v2")
+    assert (code, data["schema"], data["target"]) == (0, "1.0", "fine:v2")
     assert [space["name"] for space in data["spaces"]][-1] == "acme.l1"
     code, text = run("describe", "cpu")
     assert code == 0
