@@ -88,7 +88,7 @@ def _emit(ctx: Context, statement: Stmt) -> None:
             pass  # the product packs its operand from the source, or replaces its result
         case Copy() | Transpose():
             _check_extents(ctx, statement)
-            maps.emit_map(ctx, tile_operations.copy_as_map(tiles.unshared_source(ctx, statement, emit_body)), emit_body)
+            maps.emit_map(ctx, tile_operations.copy_as_map(statement), emit_body)
         case Fill():
             emit_body(ctx, tile_operations.fill_as_map(statement))
         case AtomicTile():

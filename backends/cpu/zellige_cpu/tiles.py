@@ -3,16 +3,15 @@
 In: the statement. Out: a call of a leaf, or code of the Map that :mod:`zellige.passes.tile_operations` writes out.
 
 A leaf takes whole tiles in row-major memory. A region that is not one (packed, strided, possibly reaching outside its buffer, of a
-row length known at run time) is copied into scratch memory before, and back after. So is a target that shares its buffer with an operand.
+row length known at run time) is copied into scratch memory before, and back after. No operation reads what it writes, a scan in its place
+apart: the plan sees to that (:mod:`zellige.plan.separate`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer, Region, constant_value
-from zellige.ir.stmt import Copy, Fill, For, Gemm, Reduce, Scan, Transpose, whole
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Reduce, Scan, whole
 from zellige.passes import tile_operations
 from zellige_cpu import products
 from zellige_cpu.accesses import base_pointer
@@ -71,43 +70,9 @@ def _tile(ctx: Context, region: Region, emit_body: EmitBody) -> Tile:
     return direct_tile(ctx, region) or staged_tile(ctx, region, emit_body, loads=True)
 
 
-def _target(ctx: Context, region: Region, sources: tuple[Region, ...], emit_body: EmitBody, *, loads: bool) -> Tile:
-    """Where a leaf writes: a copy too if it would write into what it still has to read of ``sources``."""
-    tile = None if _shares_storage(region, sources) else direct_tile(ctx, region)
-    return tile or staged_tile(ctx, region, emit_body, loads=loads)
-
-
-def _shares_storage(region: Region, sources: tuple[Region, ...]) -> bool:
-    return any(source.buffer.root is region.buffer.root for source in sources)
-
-
-def _is_same(left: Region, right: Region) -> bool:
-    return left.buffer is right.buffer and left.offsets == right.offsets and left.extents == right.extents
-
-
-def _are_apart(ctx: Context, left: Region, right: Region) -> bool:
-    """Whether two regions of a buffer are known to have no element in common."""
-    if left.buffer is not right.buffer:
-        return False
-    for a, b, extent_a, extent_b in zip(left.offsets, right.offsets, left.extents, right.extents):
-        at_a, at_b = ctx.freeze(ctx, a), ctx.freeze(ctx, b)
-        behind_a, behind_b = at_b - at_a - ctx.freeze(ctx, extent_a), at_a - at_b - ctx.freeze(ctx, extent_b)
-        if ctx.scope.is_nonnegative(behind_a) or ctx.scope.is_nonnegative(behind_b):
-            return True
-    return False
-
-
-def unshared_source(ctx: Context, statement: Copy | Transpose, emit_body: EmitBody) -> Copy | Transpose:
-    """A copy or transposition with a source of its own, where it would write what it still has to read: all is read before anything is
-    written. A region whose size is known only at run time stays."""
-    src, dst = statement.src, statement.dst
-    if ctx.lanes is not None or not _shares_storage(dst, (src,)) or constant_extents(src) is None or _are_apart(ctx, src, dst):
-        return statement
-    if isinstance(statement, Copy) and _is_same(src, dst):
-        return statement
-    staged = staged_tile(ctx, src, emit_body, loads=True).staged
-    assert staged is not None
-    return replace(statement, src=staged)
+def _target(ctx: Context, region: Region, emit_body: EmitBody, *, loads: bool) -> Tile:
+    """Where a leaf writes; ``loads`` says whether it also reads there."""
+    return direct_tile(ctx, region) or staged_tile(ctx, region, emit_body, loads=loads)
 
 
 def _write_back(ctx: Context, tile: Tile, region: Region, emit_body: EmitBody) -> None:
@@ -123,34 +88,22 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
     regions = (statement.a, statement.b, statement.c)
     is_special = any(extra is not None for extra in (statement.scale_a, statement.scale_b, statement.metadata))
     if ctx.lanes is not None or is_special or any(constant_extents(region) is None for region in regions):
-        _emit_product_map(ctx, statement, emit_body)
+        emit_body(ctx, tile_operations.gemm_as_map(statement))
         return
     clear = evaluate(ctx, statement.clear)
     is_direct = [ctx.products.source(statement, operand) is not None for operand in ("a", "b")]
     a = None if is_direct[0] else _tile(ctx, statement.a, emit_body)
     b = None if is_direct[1] else _tile(ctx, statement.b, emit_body)
-    c = _target(ctx, statement.c, (statement.a, statement.b), emit_body, loads=clear.name != "true")
+    c = _target(ctx, statement.c, emit_body, loads=clear.name != "true")
     if any(tile is not None and tile.strides[-1] != 1 for tile in (a, b, c)):
         if any(is_direct):
             raise InternalError("a product with a direct operand has a tile whose elements are apart")
-        _emit_product_map(ctx, statement, emit_body)
+        emit_body(ctx, tile_operations.gemm_as_map(statement))
         return
     if a is None or b is None:
         products.emit_direct(ctx, statement, a, b, c, clear)
     else:
         _emit_tiles(ctx, statement, a, b, c, clear)
-    _write_back(ctx, c, statement.c, emit_body)
-
-
-def _emit_product_map(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
-    """A product as a Map, of a copy of c if c holds factors."""
-    factors = tuple(r for r in (statement.a, statement.b, statement.scale_a, statement.scale_b, statement.metadata) if r is not None)
-    if ctx.lanes is not None or constant_extents(statement.c) is None or not _shares_storage(statement.c, factors):
-        emit_body(ctx, tile_operations.gemm_as_map(statement))
-        return
-    c = staged_tile(ctx, statement.c, emit_body, loads=True)
-    assert c.staged is not None
-    emit_body(ctx, tile_operations.gemm_as_map(replace(statement, c=c.staged)))
     _write_back(ctx, c, statement.c, emit_body)
 
 
@@ -213,7 +166,7 @@ def emit_reduce(ctx: Context, statement: Reduce, emit_body: EmitBody) -> None:
         emit_body(ctx, (tile_operations.reduce_as_map(statement),))
         return
     src = _tile(ctx, statement.src, emit_body)
-    dst = _target(ctx, statement.dst, (statement.src,), emit_body, loads=not statement.clear)
+    dst = _target(ctx, statement.dst, emit_body, loads=not statement.clear)
     spec = reduce.ReduceSpec(
         shape=src.extents,
         axis=statement.axis,
@@ -246,8 +199,7 @@ def emit_scan(ctx: Context, statement: Scan, emit_body: EmitBody) -> None:
         emit_body(ctx, (tile_operations.scan_as_map(statement),))
         return
     src = _tile(ctx, statement.src, emit_body)
-    in_place = _is_same(statement.src, statement.dst)  # each element is read before it is written there
-    dst = _target(ctx, statement.dst, () if in_place else (statement.src,), emit_body, loads=False)
+    dst = _target(ctx, statement.dst, emit_body, loads=False)  # in its place, a scan reads each element before it writes it
     spec = scan.ScanSpec(
         shape=src.extents,
         axis=statement.axis,

@@ -12,7 +12,8 @@ Grammar::
            | Barrier | Shuffle | Vote                                     the lane extension
            | Dialect                                                      a plugin's operation
 
-A body is a tuple of statements. Statements compare by identity (:func:`zellige.ir.traverse.same_structure` compares
+A body is a tuple of statements. A tile operation reads its operands whole before it writes its result, so that the two may have elements
+in common. Statements compare by identity (:func:`zellige.ir.traverse.same_structure` compares
 two programs up to the names of variables and buffers). What a statement itself reads and writes, apart from
 the statements nested in it, is ``reads()`` and ``writes()``; ``BODIES`` names the fields that nest statements.
 """
@@ -83,7 +84,7 @@ class Alloc(StmtNode):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Copy(StmtNode):
     """NumPy: ``dst[...] = src.astype(dst.dtype)`` after dropping unit dimensions; the part of src outside its buffer reads as the
-    safe value, the part of dst outside is not written. src and dst may not overlap.
+    safe value, the part of dst outside is not written.
 
     Hints: ``swizzle`` (a named layout wish for the on-chip side), ``vector_width`` in elements, ``eviction`` (a cache
     priority), ``is_async`` (the author's ``async_copy``: may complete late, is waited for before its first use).
@@ -170,7 +171,7 @@ class Reduce(StmtNode):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scan(StmtNode):
-    """NumPy: ``dst = op.accumulate(src, axis)``, from the end when ``reverse``. dst may be src.
+    """NumPy: ``dst = op.accumulate(src, axis)``, from the end when ``reverse``.
 
     Types as in Reduce: floats below 32 bits accumulate in float32, each output rounded once. max and min skip NaN.
     """

@@ -22,6 +22,7 @@ from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.legalise import Legal, legalise
 from zellige.plan.nodes import Channel, Placement, PlanStmt, Role, Token
 from zellige.plan.place import Excess, Tile, place, too_large
+from zellige.plan.separate import separated
 from zellige.plan.spaces import block_buffers, choose_spaces
 from zellige.plan.stores import DeferredStore, deferred_stores
 from zellige.plan.streams import LAUNCH, Place, RoleView
@@ -55,7 +56,8 @@ class Context:
     def of(cls, kernel: Kernel, launch: Launch, machine: Machine) -> Context:
         """The launch with legal products and its tiles in spaces."""
         decisions = Decisions()
-        legal = legalise(kernel, with_structured_returns(launch), machine, decisions)
+        apart = separated(kernel, with_structured_returns(launch), machine, decisions)
+        legal = legalise(kernel, apart, machine, decisions)
         facts = LaunchFacts(kernel, legal.launch)
         buffers = block_buffers(facts)
         spaces = choose_spaces(facts, buffers, legal.products, machine, decisions)

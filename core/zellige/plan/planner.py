@@ -1,11 +1,12 @@
 """The planner: from a kernel and the capabilities of a target to a plan with the reason of every decision.
 
-In: a verified kernel and capabilities. Out: a :class:`~zellige.plan.nodes.PlannedKernel`. Raises CompileError E301 (tiles do not fit) and
-E302 (too many lanes); everything else is planned, conservatively where it is not understood.
+In: a verified kernel and capabilities. Out: a :class:`~zellige.plan.nodes.PlannedKernel`. Raises CompileError E301 (tiles do not fit),
+E302 (too many lanes) and E303 (an operation that would read what it has written); everything else is planned, conservatively where it is
+not understood.
 
 The order of passes for a launch, each a module::
 
-    legalise (products) -> spaces -> choices -> roles -> streams -> channels (depths that fit: place)
+    separate (operands) -> legalise (products) -> spaces -> choices -> roles -> streams -> channels (depths that fit: place)
         -> weave -> overlap -> in flight -> stores -> classes -> split -> launch order
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the

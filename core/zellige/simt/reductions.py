@@ -200,7 +200,7 @@ def _finish(
         result = Distribution(shape=(1,), digits=tuple(replace(d, dimension=None, stride=0) for d in result.digits))
     ctx.homes[held] = RegisterHome(memory=sums, extents=tuple(shape), distribution=result.with_shape(shape))
     target = ctx.homes.get(reduce.dst.buffer.root)
-    if isinstance(target, RegisterHome) and not _agree(target.distribution, result, reduce, len(sizes)):
+    if isinstance(target, RegisterHome) and target.distribution.digits != moved(result.digits, _places(reduce, len(shape))):
         held = through_shared(ctx, held)
         _store_map(ctx, reduce, held, shape, combine, dtype, None)
         return
@@ -208,13 +208,18 @@ def _finish(
     _store_map(ctx, reduce, held, shape, combine, dtype, result.with_shape(shape))
 
 
-def _agree(target: Distribution, result: Distribution, reduce: Reduce, kept: int) -> bool:
-    if len(target.shape) == kept:
-        return target.digits == result.digits
-    places = [d for d in range(len(target.shape)) if d != reduce.axis]
-    if len(places) != kept:
-        return False
-    return target.digits == moved(result.digits, places)
+def _places(reduce: Reduce, rank: int) -> tuple[int | None, ...]:
+    """The dimension of the target that each of the ``rank`` dimensions of the result is; None for one that the target does not have."""
+    axes = tuple(Var(name=f"q{d}", dtype=INT32, kind="loop") for d in range(rank))
+    spread = tile_operations.aligned(reduce.src, reduce.dst, axes if len(reduce.src.extents) > 1 else (), reduce.axis)
+    return tuple(next((place for place, index in enumerate(spread) if index is axis), None) for axis in axes)
+
+
+def _seen_from_result(target: Distribution, places: Sequence[int | None], shape: Sequence[int]) -> Distribution:
+    """The distribution of the target as one of the result's points."""
+    found = [axis for axis, place in enumerate(places) if place is not None]
+    narrow = target.onto([place for place in places if place is not None])
+    return Distribution(shape=tuple(shape), digits=moved(narrow.digits, found))
 
 
 def _store_map(
@@ -233,8 +238,7 @@ def _store_map(
     if distribution is None:
         home = ctx.homes[reduce.dst.buffer.root]
         assert isinstance(home, RegisterHome)
-        kept = [d for d in range(len(home.extents)) if len(home.extents) == len(shape) or d != reduce.axis]
-        distribution = home.distribution.onto(kept)
+        distribution = _seen_from_result(home.distribution, _places(reduce, len(shape)), shape)
     maps.emit_map(ctx, written, distribution=distribution)
 
 

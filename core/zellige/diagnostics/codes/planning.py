@@ -15,6 +15,11 @@ E302 = code(
     "E302", "too many lanes for a block", "the kernel asks for {threads} threads a block, the target {target} has at most {limit}",
     hint="use fewer threads; without thread queries the number is only a hint",
 )
+E303 = code(
+    "E303", "operation that would read what it has written",
+    "{operation} reads {source} and writes {result}, which may have elements in common, and there is no room to read before: {reason}",
+    hint="copy what is read into a buffer of its own first, use constant sizes, or go over the region in parts that do not meet",
+)
 E320 = code(
     "E320", "wrong dimensions of a layout", "{operation} does not fit: {reason}",
     hint="the dimensions of a layout have names and sizes; those of two layouts that meet must agree",
