@@ -20,7 +20,7 @@ from zellige_cpu.host import Host
 from zellige_cpu.indexes import conjunction, i64, is_nonnegative, uniform
 from zellige_cpu.kept import Need, kept, kept_apart
 from zellige_cpu.leaf.blocks import Macro, emit_macro
-from zellige_cpu.leaf.gemm import lies_ready
+from zellige_cpu.leaf.gemm import lies_ready, narrow_rows
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.planned import Operand, unit_of
@@ -88,8 +88,9 @@ def _layout(
     a = Packing(operand="a", dtype=types[0], extent=m, is_along=along[0], asks_ahead=ahead[0], **common)  # type: ignore[arg-type]
     b = Packing(operand="b", dtype=types[1], extent=n, is_along=along[1], vectors=vectors, asks_ahead=ahead[1], **common)  # type: ignore[arg-type]
     macro = Macro(
-        unit=unit, m=m, n=n, c=types[2], c_stride=c_stride, lanes=lanes, rows=block[0], vectors=vectors, a_row_step=a.row_step,
-        a_k_step=unit.word_bytes, panel_step=b.panel_step, header=b.header, multiple=-(-granule // unit.group),
+        unit=unit, m=m, n=n, c=types[2], c_stride=c_stride, lanes=lanes, rows=block[0],
+        narrow_rows=narrow_rows(host, unit, m, block[0], vectors), vectors=vectors, a_row_step=a.row_step, a_k_step=unit.word_bytes,
+        panel_step=b.panel_step, narrow_step=b.panel_step, header=b.header, multiple=-(-granule // unit.group),
     )  # fmt: skip
     return Layout(a=a, b=b, macro=macro, k=k)
 

@@ -228,7 +228,7 @@ def merged_iterations(
         decisions.take("how many steps of k does a product take at once?", "those of one iteration", reason or "", where=gemm.span)
         return 1
     steps = panel_bytes(product) // max(1, packed_panel_bytes(product))
-    merge = max(1, steps // k)
+    merge = _even(max(1, steps // k), loop, direct, scopes)
     if merge > 1:
         decisions.take(
             "how many steps of k does a product take at once?", f"{merge * k}, of {merge} iterations",
@@ -236,6 +236,16 @@ def merged_iterations(
             rejected=((f"{k}, as written", "the block would be loaded and stored too often"),), where=gemm.span,
         )  # fmt: skip
     return merge
+
+
+def _even(merge: int, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope]) -> int:
+    """About ``merge`` iterations, such that all products of a loop of a known number of them are about as long."""
+    copy = next((found for found in direct.values() if isinstance(found, Copy)), None)
+    scope = None if copy is None else scopes.get(id(copy))
+    count = None if scope is None else (scope.form(loop.stop) - scope.form(loop.start)).constant
+    if count is None or count < 1:
+        return merge
+    return -(-count // -(-count // merge))
 
 
 def _why_not_merged(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For) -> str | None:

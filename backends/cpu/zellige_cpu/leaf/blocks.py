@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from zellige.dtypes import DType
+from zellige.plan.products import even_parts
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.matrices import MatrixBlock, configured
 from zellige_cpu.leaf.units import Unit, multiply
@@ -38,9 +39,10 @@ _LINE = 64
 class Macro:
     """Sizes of a product: c is ``m`` by ``n`` elements of ``c``, ``c_stride`` elements from row to row.
 
-    A block has at most ``rows`` rows and ``vectors`` vectors of ``lanes`` columns. Steps, in bytes: from one row of a to the next and one
-    word of k to the next, from one panel of b to the next and one word of k to the next (0: dense). ``header`` bytes stand before each
-    panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``. ``out`` is the type in which
+    A panel is ``vectors`` vectors of ``lanes`` columns wide, or one less, so that all are about as wide; its blocks have at most ``rows``
+    rows, those of the narrower ones ``narrow_rows``. Steps, in bytes: from one row of a to the next and one word of k to the next, from one
+    panel of b to the next (``narrow_step`` where it is narrower) and one word of k to the next (0: dense). ``header`` bytes stand before
+    each panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``. ``out`` is the type in which
     results are stored elsewhere than in c, None where c is their place.
     """
 
@@ -51,20 +53,17 @@ class Macro:
     c_stride: int
     lanes: int
     rows: int
+    narrow_rows: int
     vectors: int
     a_row_step: int
     a_k_step: int
     panel_step: int
+    narrow_step: int
     b_k_step: int = 0
     b_alignment: int = 0
     header: int = 0
     multiple: int = 1
     out: DType | None = None
-
-    @property
-    def width(self) -> int:
-        """Columns of a full panel."""
-        return self.vectors * self.lanes
 
     @property
     def unroll(self) -> int:
@@ -73,22 +72,19 @@ class Macro:
             return self.unit.words
         return 1 if self.lanes * self.unit.word_bytes >= _LARGE else _UNROLL
 
-    @property
-    def row_blocks(self) -> tuple[tuple[int, int], ...]:
-        """(blocks, rows each): m cut into the fewest blocks, as even as they can be; those of a matrix unit begin where its tiles do."""
+    def row_blocks(self, vectors: int) -> tuple[tuple[int, int], ...]:
+        """(blocks, rows each) of a panel: m cut into the fewest blocks, as even as they can be; those of a matrix unit begin where its
+        tiles do."""
         if self.unit.is_matrix:
             return tuple(f for f in ((self.m // self.rows, self.rows), (1, self.m % self.rows)) if f[0] and f[1])
-        count = -(-self.m // self.rows)
-        rows, more = divmod(self.m, count)
-        found = ((more, rows + 1), (count - more, rows))
-        return tuple(f for f in found if f[0])
+        return even_parts(self.m, self.rows if vectors == self.vectors else self.narrow_rows)
 
     @property
     def name(self) -> str:
         unit = self.unit
         return (
             f"product_{self.m}x{self.n}_{unit.a}_{unit.group}_{unit.accumulator}_{self.c}_{self.c_stride}"
-            f"_{self.rows}x{self.vectors}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
+            f"_{self.rows}x{self.vectors}_{self.narrow_rows}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
             f"_{self.multiple}{'_biased' * unit.is_biased}{'_matrix' * unit.is_matrix}{'' if self.out is None else f'_to_{self.out}'}"
         )
 
@@ -96,6 +92,15 @@ class Macro:
     def results(self) -> list[tuple[str, str]]:
         """The parameters that say where results go."""
         return [] if self.out is None else [("out", "ptr"), ("pitch", "i64")]
+
+    @property
+    def asks_ahead(self) -> bool:
+        """Whether blocks ask for the panel that comes next, which follows where b is packed."""
+        return self.b_k_step == 0 and not self.unit.is_matrix
+
+    def share(self, vectors: int) -> int:
+        """Bytes of the next panel that a block asks for with each word of k."""
+        return -(-vectors * self.lanes * self.unit.word_bytes // sum(count for count, _ in self.row_blocks(vectors)))
 
 
 def emit_macro(module: Module, macro: Macro) -> str:
@@ -113,28 +118,35 @@ def emit_macro(module: Module, macro: Macro) -> str:
 def _emit_panels(fn: Function, macro: Macro) -> None:
     """All panels of b, each against all rows of a."""
     b, columns = fn.params[1], fn.params[5]
-    full, rest = divmod(macro.n, macro.width)
-    width = constant("i64", macro.width)
-    if full:
-        wanted = fn.binary("sdiv", fn.binary("add", columns, constant("i64", macro.width - 1)), width)
-        with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", full))) as loop:
-            panel = fn.offset(b, fn.binary("mul", loop.index, constant("i64", macro.panel_step)))
-            _emit_rows(fn, macro, panel, fn.binary("mul", loop.index, width), macro.vectors, 0)
-    if rest:
-        with fn.when(fn.compare("sgt", columns, constant("i64", full * macro.width))):
-            panel = fn.offset(b, full * macro.panel_step)
-            _emit_rows(fn, macro, panel, constant("i64", full * macro.width), -(-rest // macro.lanes), rest % macro.lanes)
+    first, last_lanes = 0, macro.n % macro.lanes
+    groups = even_parts(-(-macro.n // macro.lanes), macro.vectors)
+    for number, (count, vectors) in enumerate(groups):
+        width = vectors * macro.lanes
+        step = macro.panel_step if vectors == macro.vectors else macro.narrow_step
+        whole = count - (last_lanes > 0 and number == len(groups) - 1)
+        if whole:
+            left = fn.binary("sub", columns, constant("i64", first - width + 1))
+            wanted = fn.binary("sdiv", left, constant("i64", width))
+            with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", whole))) as loop:
+                panel = fn.offset(b, fn.binary("mul", loop.index, constant("i64", step)))
+                column = fn.binary("add", fn.binary("mul", loop.index, constant("i64", width)), constant("i64", first))
+                _emit_rows(fn, macro, panel, step, column, vectors, 0)
+        if whole < count:
+            with fn.when(fn.compare("sgt", columns, constant("i64", first + whole * width))):
+                panel, column = fn.offset(b, whole * step), constant("i64", first + whole * width)
+                _emit_rows(fn, macro, panel, step, column, vectors, last_lanes)
+        b, first = fn.offset(b, count * step), first + count * width
 
 
-def _emit_rows(fn: Function, macro: Macro, panel: Value, column: Value, vectors: int, last_lanes: int) -> None:
-    """One panel, which begins at a column of c, against all rows of a."""
+def _emit_rows(fn: Function, macro: Macro, panel: Value, step: int, column: Value, vectors: int, last_lanes: int) -> None:
+    """One panel, which begins at a column of c, against all rows of a; the next one lies ``step`` bytes behind."""
     a, _, c, steps, rows, _, clear, *results = fn.params
     c_row = macro.c_stride * element_bytes(macro.c)
     c = fn.offset(c, fn.binary("mul", column, constant("i64", element_bytes(macro.c))))
     if macro.out is not None:
         results = [fn.offset(results[0], fn.binary("mul", column, constant("i64", element_bytes(macro.out)))), results[1]]
-    first = 0
-    for count, height in macro.row_blocks:
+    first = passed = 0
+    for count, height in macro.row_blocks(vectors):
         kernel = _micro_kernel(fn.module, macro, height, vectors, last_lanes)
         left = rows if first == 0 else fn.binary("sub", rows, constant("i64", first))
         wanted = fn.binary("sdiv", fn.binary("add", left, constant("i64", height - 1)), constant("i64", height))
@@ -143,16 +155,21 @@ def _emit_rows(fn: Function, macro: Macro, panel: Value, column: Value, vectors:
             block = fn.offset(a, fn.binary("mul", row, constant("i64", macro.a_row_step)))
             target = fn.offset(c, fn.binary("mul", row, constant("i64", c_row)))
             places = [fn.offset(results[0], fn.binary("mul", row, results[1])), results[1]] if results else []
+            if macro.asks_ahead:
+                share = fn.binary("mul", steps, constant("i64", macro.share(vectors)))
+                number = fn.binary("add", loop.index, constant("i64", passed))
+                places.append(fn.offset(fn.offset(panel, step), fn.binary("mul", number, share)))
             fn.call(kernel, block, panel, target, steps, clear, *places)
-        first += count * height
+        first, passed = first + count * height, passed + count
 
 
 def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_lanes: int) -> str:
-    """The name of ``void (ptr a, ptr panel, ptr c, i64 steps, i1 clear)``, and ``ptr out, i64 pitch`` where the macro has them, for a
-    block of that shape; ``last_lanes`` 0: all."""
+    """The name of ``void (ptr a, ptr panel, ptr c, i64 steps, i1 clear)``, and ``ptr out, i64 pitch`` where the macro has them and ``ptr
+    ahead`` where blocks ask for the next panel, for a block of that shape; ``last_lanes`` 0: all."""
     name = f"{macro.name}_block_{rows}x{vectors}_{last_lanes}"
     if not module.has_function(name):
         params = [("a", "ptr"), ("panel", "ptr"), ("c", "ptr"), ("steps", "i64"), ("clear", "i1"), *macro.results]
+        params += [("ahead", "ptr")] * macro.asks_ahead
         fn = module.function(name, "void", params, inline=False)
         if macro.unit.is_matrix:
             MatrixBlock(fn, macro, rows, vectors, last_lanes).emit()
@@ -164,6 +181,7 @@ def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_la
 def _emit_block(fn: Function, macro: Macro, rows: int, vectors: int, last_lanes: int) -> None:
     """The micro-kernel: load c, all steps, store the results."""
     a, panel, c, steps, clear, *results = fn.params
+    ahead = results.pop() if macro.asks_ahead else None
     lanes = macro.lanes
     places = [(row, v) for row in range(rows) for v in range(vectors)]
     masks = [lane_mask(lanes, last_lanes) if last_lanes and v == vectors - 1 else None for v in range(vectors)]
@@ -176,7 +194,7 @@ def _emit_block(fn: Function, macro: Macro, rows: int, vectors: int, last_lanes:
     if macro.header:
         sums = _without_bias(fn, macro, panel, places, sums)
         panel = fn.offset(panel, macro.header)
-    step = _Step(fn, macro, rows, vectors)
+    step = _Step(fn, macro, rows, vectors, ahead)
     if macro.multiple % macro.unroll == 0:
         sums = step.loop(a, panel, constant("i64", 0), steps, sums, macro.unroll)
     else:
@@ -245,6 +263,8 @@ class _Step:
     macro: Macro
     rows: int
     vectors: int
+    ahead: Value | None
+    """Where this block's share of the next panel begins."""
 
     @property
     def panel_step(self) -> int:
@@ -259,6 +279,8 @@ class _Step:
             base_b = fn.offset(panel, fn.binary("mul", loop.index, constant("i64", self.panel_step)))
             if unroll == self.macro.unroll and self.macro.a_k_step == self.macro.unit.word_bytes:
                 self._prefetch(a, loop.index, unroll)
+            if unroll == self.macro.unroll and self.ahead is not None:
+                self._ask_ahead(self.ahead, loop.index, unroll)
             current = carried
             for k in range(unroll):
                 current = self._emit(base_a, base_b, k, current)
@@ -274,6 +296,13 @@ class _Step:
         first = fn.offset(fn.offset(a, self.rows * macro.a_row_step), fn.binary("mul", step, constant("i64", round_bytes // unroll)))
         for line in range(0, round_bytes, _LINE):
             fn.intrinsic("llvm.prefetch", fn.offset(first, line), constant("i32", 0), constant("i32", 3), constant("i32", 1))
+
+    def _ask_ahead(self, ahead: Value, step: Value, unroll: int) -> None:
+        """A share of the next panel, into the second level: the panel at work needs the first."""
+        fn, share = self.fn, self.macro.share(self.vectors)
+        first = fn.offset(ahead, fn.binary("mul", step, constant("i64", share)))
+        for line in range(0, share * unroll, _LINE):
+            fn.intrinsic("llvm.prefetch", fn.offset(first, line), constant("i32", 0), constant("i32", 2), constant("i32", 1))
 
     def _emit(self, a: Value, panel: Value, k: int, sums: list[Value]) -> list[Value]:
         fn, macro = self.fn, self.macro

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from zellige.dtypes import DType, dtype
-from zellige.plan.products import equal_blocks, register_rows
+from zellige.plan.products import equal_blocks, register_rows, rows_beside
 from zellige_cpu.host import Host
 from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
@@ -76,10 +76,11 @@ class GemmSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocking:
-    """``rows`` by ``vectors * lanes`` elements of c stay in registers."""
+    """``rows`` by ``vectors * lanes`` elements of c stay in registers, ``narrow_rows`` in panels that are a vector narrower."""
 
     lanes: int
     rows: int
+    narrow_rows: int
     vectors: int
 
 
@@ -89,9 +90,17 @@ def blocking(host: Host, m: int, n: int, unit: Unit) -> Blocking:
     lanes = unit.lanes(host)
     if unit.is_matrix:
         rows, columns = (equal_blocks(size, one, 2 * one) for size, one in ((m, unit.rows), (n, unit.width)))
-        return Blocking(lanes=lanes, rows=rows, vectors=columns // lanes)
+        return Blocking(lanes=lanes, rows=rows, narrow_rows=rows, vectors=columns // lanes)
     rows, columns = register_rows(m, n, lanes, host.vector_registers)
-    return Blocking(lanes=lanes, rows=min(rows, m), vectors=columns // lanes)
+    vectors = columns // lanes
+    return Blocking(lanes=lanes, rows=min(rows, m), narrow_rows=narrow_rows(host, unit, m, rows, vectors), vectors=vectors)
+
+
+def narrow_rows(host: Host, unit: Unit, m: int, rows: int, vectors: int) -> int:
+    """Rows of blocks in panels that are a vector narrower than ``vectors``, in whose blocks of ``rows`` rows the plan fits."""
+    if unit.is_matrix or vectors == 1:
+        return rows
+    return max(rows, min(m, rows_beside(m, vectors - 1, host.vector_registers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +141,10 @@ def _layout(host: Host, spec: GemmSpec) -> _Layout:
     if lies_a:
         row_step, k_step = (size_a, spec.a_stride * size_a) if spec.transpose_a else (spec.a_stride * size_a, unit.word_bytes)
     macro = Macro(
-        unit=unit, m=spec.m, n=spec.n, c=spec.c, c_stride=spec.c_stride, lanes=shape.lanes, rows=shape.rows, vectors=shape.vectors,
-        a_row_step=row_step, a_k_step=k_step,
+        unit=unit, m=spec.m, n=spec.n, c=spec.c, c_stride=spec.c_stride, lanes=shape.lanes, rows=shape.rows,
+        narrow_rows=shape.narrow_rows, vectors=shape.vectors, a_row_step=row_step, a_k_step=k_step,
         panel_step=shape.vectors * shape.lanes * size_b if lies_b else b.panel_step,
+        narrow_step=(shape.vectors - 1) * shape.lanes * size_b if lies_b else b.panel_step,
         b_k_step=spec.b_stride * size_b if lies_b else 0,
         b_alignment=size_b if lies_b else 0,
         header=b.header,

@@ -7,8 +7,8 @@ The source is *lines* that follow each other ``pitch`` bytes apart; ``lines`` of
 beyond reads as zero. ``depth`` is how many elements of k are packed. The target consists of words (:mod:`zellige_cpu.leaf.units`):
 
 - a: one row after the other, each with the words of k in order;
-- b: panels of ``vectors * lanes`` columns, each ``[k][column]``, after ``header`` bytes; the last panel has as many vectors as its columns
-  need. Columns beyond the matrix are zero.
+- b: panels of ``vectors * lanes`` columns, each ``[k][column]``, after ``header`` bytes, or one vector narrower, so that all are about
+  as wide. Columns beyond the matrix are zero.
 
 A source whose lines run along k is packed as it is into a and by squares of words, transposed in registers, into b; one whose lines
 run across k the other way round. A line that is not whole is completed in spare memory, so that there is one path for edges and inside.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zellige.dtypes import DType
+from zellige.plan.products import even_parts
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import transposed
@@ -85,10 +86,9 @@ class Packing:
         return self.header + self.words * self.vectors * self.lanes * self.unit.word_bytes + 64
 
     @property
-    def panels(self) -> tuple[int, int]:
-        """Full panels and the vectors of the last one (0: there is none)."""
-        full, rest = divmod(self.extent, self.vectors * self.lanes)
-        return full, -(-rest // self.lanes)
+    def panels(self) -> tuple[tuple[int, int], ...]:
+        """(how many, how many vectors wide) panels follow each other."""
+        return even_parts(-(-self.extent // self.lanes), self.vectors)
 
     @property
     def square(self) -> int:
@@ -102,8 +102,7 @@ class Packing:
         """Bytes of the packed operand."""
         if self.operand == "a":
             return round_up(self.extent, self.lanes) * self.row_step
-        full, tail = self.panels
-        return (full + (tail > 0)) * self.panel_step
+        return sum(count for count, _ in self.panels) * self.panel_step
 
     @property
     def line_bytes(self) -> int:
@@ -312,17 +311,18 @@ class _Packer:
     def _groups_of_panels(self) -> Iterator[tuple[Value, Value, int]]:
         """First column (a counter), address and vectors of each panel; code is to be emitted as each is yielded."""
         fn, spec = self.fn, self.spec
-        full, tail = spec.panels
-        width = spec.vectors * spec.lanes
-        target = fn.params[5]
-        if full * spec.vectors + tail <= _UNROLLED and not spec.is_along:
-            for number in range(full):
-                yield constant("i64", number * width), fn.offset(target, number * spec.panel_step), spec.vectors
-        elif full:
-            with fn.loop(constant("i64", 0), constant("i64", full)) as panel:
-                yield _times(fn, panel.index, width), fn.offset(target, _times(fn, panel.index, spec.panel_step)), spec.vectors
-        if tail:
-            yield constant("i64", full * width), fn.offset(target, full * spec.panel_step), tail
+        target, first = fn.params[5], 0
+        is_unrolled = -(-spec.extent // spec.lanes) <= _UNROLLED and not spec.is_along
+        for count, vectors in spec.panels:
+            width = vectors * spec.lanes
+            if is_unrolled or count == 1:
+                for number in range(count):
+                    yield constant("i64", first + number * width), fn.offset(target, number * spec.panel_step), vectors
+            else:
+                with fn.loop(constant("i64", 0), constant("i64", count)) as panel:
+                    column = fn.binary("add", _times(fn, panel.index, width), constant("i64", first))
+                    yield column, fn.offset(target, _times(fn, panel.index, spec.panel_step)), vectors
+            target, first = fn.offset(target, count * spec.panel_step), first + count * width
 
     def panels(self) -> None:
         fn, spec = self.fn, self.spec
