@@ -318,7 +318,8 @@ def test_a_block_is_four_products_of_four_loads(tools, types, mnemonic):
     assert inside is not None, code
     assert len(re.findall("tileload", inside[2])) == 4
     assert "vmov" not in inside[2], "nothing but tiles moves in the loop"
-    assert code.count("ldtilecfg") == code.count("tilerelease") == 1
+    assert code.count("ldtilecfg") == 2, "at the start, and where a signal's handler may have run"
+    assert code.count("tilerelease") == 1
 
 
 def test_without_the_entry_vectors_multiply(tools):

@@ -106,6 +106,10 @@ class MemoryUse:
     """Bytes of both kinds that all workers share."""
     streams: bool = False
     """Whether some store passes the caches by."""
+    uses_tiles: bool = False
+    """Whether some product is one of matrix tiles."""
+    tile_places: list[tuple[Function, list[Line]]] = field(default_factory=list)
+    """Where their registers have to be configured in that case, see :mod:`zellige_cpu.tile_registers`."""
 
 
 EmitBody: TypeAlias = "Callable[[Context, Sequence[Stmt]], None]"

@@ -16,7 +16,7 @@ from zellige.diagnostics import Span
 from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Assert, AtomicTile, Copy, Fill, For, Gemm, Map, Print, Reduce, Scan, Stmt, Transpose, While
 from zellige.ir.traverse import walk
-from zellige_cpu import interruption
+from zellige_cpu import interruption, tile_registers
 from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.indexes import conjunction, i64, uniform
@@ -93,7 +93,9 @@ def watch(ctx: Context) -> None:
     fn.store(fn.binary("sub", count, i64(1)), state, align=64)
     fn.branch_if(fn.compare("sgt", count, i64(0)), going, asking)
     fn.label(asking)
-    fn.branch_if(fn.compare("eq", fn.call(interruption.ATTEND, ctx.status, state), i64(0)), going, ctx.stop)
+    heard = fn.call(interruption.ATTEND, ctx.status, state)
+    tile_registers.after_other_code(ctx)
+    fn.branch_if(fn.compare("eq", heard, i64(0)), going, ctx.stop)
     fn.label(going)
 
 
@@ -148,6 +150,7 @@ def emit_print(ctx: Context, statement: Print) -> None:
     _watch_closely(ctx)
     assert ctx.printer is not None
     fn.call_pointer(ctx.printer, i64(len(ctx.sites)), record)
+    tile_registers.after_other_code(ctx)
 
 
 def _region(ctx: Context, region: Region, statement: Print) -> tuple[list[Value], Site]:

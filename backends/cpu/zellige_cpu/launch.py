@@ -25,7 +25,7 @@ from zellige.ir.traverse import rebuilt, walk
 from zellige.options import CompileOptions
 from zellige.passes.expand_vectors import expand_vectors
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch, PlanStmt
-from zellige_cpu import effects, statements, streaming
+from zellige_cpu import effects, statements, streaming, tile_registers
 from zellige_cpu.arithmetic import FAST_FLAGS
 from zellige_cpu.context import Context, Way
 from zellige_cpu.expressions import evaluate
@@ -88,6 +88,7 @@ def _lower_launch(
     ctx.memory.scratch_bytes = plan.total
     ctx.may_stream = streaming.may_stream(prepared)
     ctx.safe_values = {safe.buffer: safe.value for safe in prepared.safe_values}
+    tile_registers.begin(ctx)
     _bind_arguments(ctx, kernel, plan)
     ctx.stop = fn.fresh_label("stop")
     extents = [ctx.scope.form(extent) for extent in prepared.grid]
@@ -99,6 +100,7 @@ def _lower_launch(
             statements.emit_body(ctx, prepared.body)
     fn.label(ctx.stop)
     streaming.fence(ctx)
+    tile_registers.end(ctx)
     fn.ret()
     check_capacity(launch, plan, ctx.memory.scratch_bytes + ctx.memory.leaf_bytes, module.host.memory_bytes // module.host.cores)
     return LaunchProgram(

@@ -25,6 +25,7 @@ from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.planned import Operand, unit_of
 from zellige_cpu.text import FALSE, TRUE, Function, Value
+from zellige_cpu.tile_registers import used_by
 from zellige_cpu.types import element_bytes
 
 
@@ -200,6 +201,7 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
     fn = ctx.fn
     choice = ctx.products.choices[id(gemm)]
     layout = layout_of(ctx, gemm, choice, c.strides[-2])
+    used_by(ctx, layout.macro.unit)
     sources = {operand: ctx.products.sources[id(gemm)][operand] for operand in ("a", "b")}
     start, stop = ctx.freeze(ctx, loop.start), ctx.freeze(ctx, loop.stop)
     first, end = uniform(ctx, start), uniform(ctx, stop)
@@ -295,6 +297,7 @@ def emit_direct(ctx: Context, gemm: Gemm, a: Tile | None, b: Tile | None, c: Til
     fn = ctx.fn
     layout = layout_of(ctx, gemm, ctx.products.choices[id(gemm)], c.strides[-2])
     macro, unit = layout.macro, layout.macro.unit
+    used_by(ctx, unit)
     depth = i64(layout.k)
     place_a, place_b, spare = _leaf_places(ctx, layout)
     if a is not None and lies_ready(a.dtype, unit, macro.m, layout.k, is_transposed=gemm.transpose_a):

@@ -23,6 +23,7 @@ from zellige_cpu.planned import unit_of
 from zellige_cpu.products import Tile
 from zellige_cpu.storage import describe
 from zellige_cpu.text import TRUE, Value
+from zellige_cpu.tile_registers import used_by
 from zellige_cpu.types import element_bytes
 
 
@@ -123,6 +124,8 @@ def _emit_tiles(ctx: Context, statement: Gemm, a: Tile, b: Tile, c: Tile, clear:
         transpose_b=statement.transpose_b,
         unit=unit_of(ctx.host, statement, ctx.products.choices.get(id(statement))),
     )
+    if spec.unit is not None:
+        used_by(ctx, spec.unit)
     name = gemm.emit_gemm(ctx.module, spec)
     ctx.memory.leaf_bytes = max(ctx.memory.leaf_bytes, gemm.scratch_bytes(ctx.host, spec))
     assert ctx.leaf is not None

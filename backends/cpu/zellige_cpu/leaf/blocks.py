@@ -12,13 +12,12 @@ pass by. Blocks that lie wholly beyond ``rows`` or ``columns`` are left out. Edg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from zellige.dtypes import DType
 from zellige.plan.products import even_parts
 from zellige_cpu.leaf.convert import cast
-from zellige_cpu.leaf.matrices import MatrixBlock, configured
+from zellige_cpu.leaf.matrices import MatrixBlock
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.text import Function, Module, Value, constant, zero
@@ -96,7 +95,7 @@ class Macro:
     @property
     def asks_ahead(self) -> bool:
         """Whether blocks ask for the panel that comes next, which follows where b is packed."""
-        return self.b_k_step == 0 and not self.unit.is_matrix
+        return self.b_k_step == 0
 
     def share(self, vectors: int) -> int:
         """Bytes of the next panel that a block asks for with each word of k."""
@@ -110,13 +109,6 @@ def emit_macro(module: Module, macro: Macro) -> str:
     sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
     params = [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1"), *macro.results]
     fn = module.function(macro.name, "void", params, inline=False)
-    with configured(fn) if macro.unit.is_matrix else nullcontext():
-        _emit_panels(fn, macro)
-    return macro.name
-
-
-def _emit_panels(fn: Function, macro: Macro) -> None:
-    """All panels of b, each against all rows of a."""
     b, columns = fn.params[1], fn.params[5]
     first, last_lanes = 0, macro.n % macro.lanes
     groups = even_parts(-(-macro.n // macro.lanes), macro.vectors)
@@ -136,6 +128,7 @@ def _emit_panels(fn: Function, macro: Macro) -> None:
                 panel, column = fn.offset(b, whole * step), constant("i64", first + whole * width)
                 _emit_rows(fn, macro, panel, step, column, vectors, last_lanes)
         b, first = fn.offset(b, count * step), first + count * width
+    return macro.name
 
 
 def _emit_rows(fn: Function, macro: Macro, panel: Value, step: int, column: Value, vectors: int, last_lanes: int) -> None:

@@ -3,8 +3,8 @@
 In: the :class:`zellige_cpu.leaf.blocks.Macro` of a product and the shape of a block. Out: code in the micro-kernel's function. Operands lie
 packed as for any other unit; what a tile takes beyond the rows of a is read from there and never stored.
 
-All eight tiles are configured alike, to 16 rows of 64 bytes, for the length of the loops over blocks (:func:`configured`): four hold sums,
-two rows of a, two columns of b. A tile whose sums are c's elements as they lie is loaded and stored there; else, and at edges, it passes
+All eight tiles are configured alike, to 16 rows of 64 bytes, by whoever calls (:func:`configure`): four hold sums, two rows of a, two
+columns of b. A tile whose sums are c's elements as they lie is loaded and stored there; else, and at edges, it passes
 through memory of the stack, where vectors convert and cut it.
 """
 
@@ -41,11 +41,13 @@ def _configuration() -> list[int]:
     return [1, *[0] * 15, *row_bytes, *(16 if i < tiles else 0 for i in range(16))]
 
 
-@contextmanager
-def configured(fn: Function) -> Iterator[None]:
-    """Code that may use tiles; before and after it they are in their initial state, which a thread switch need not save."""
+def configure(fn: Function) -> None:
+    """From here on tiles may be used."""
     fn.intrinsic("llvm.x86.ldtilecfg", fn.module.table("i8", _configuration()))
-    yield
+
+
+def release(fn: Function) -> None:
+    """Tiles are in their initial state again, which the system need not save when threads change."""
     fn.intrinsic("llvm.x86.tilerelease")
 
 
@@ -63,9 +65,10 @@ class MatrixBlock:
         """The micro-kernel: load c, all steps, store the results."""
         fn = self.fn
         a, panel, c, steps, clear, *results = fn.params
+        ahead = results.pop()
         row_bytes = constant("i64", self.macro.c_stride * element_bytes(self.macro.c))
         self._begin(c, row_bytes, clear)
-        self._multiply(a, panel, steps)
+        self._multiply(a, panel, steps, ahead)
         out, pitch = results or (c, row_bytes)
         self._end(out, pitch)
 
@@ -162,14 +165,19 @@ class MatrixBlock:
 
     # -- steps -----------------------------------------------------------------------------------------------------------
 
-    def _multiply(self, a: Value, panel: Value, steps: Value) -> None:
-        """All words of k, as many at a time as a tile's row holds; ``steps`` is a multiple of these."""
+    def _multiply(self, a: Value, panel: Value, steps: Value, ahead: Value) -> None:
+        """All words of k, as many at a time as a tile's row holds; ``steps`` is a multiple of these. Meanwhile this block's share of the
+        next panel comes into the second level, from ``ahead`` on."""
         fn, macro = self.fn, self.macro
         unit = macro.unit
         a_pitch, b_pitch = constant("i64", macro.a_row_step), constant("i64", self.vectors * ROW_BYTES)
         with fn.loop(constant("i64", 0), steps, unit.words) as at:
             left = fn.offset(a, fn.binary("mul", at.index, constant("i64", unit.word_bytes)))
             right = fn.offset(panel, fn.binary("mul", at.index, b_pitch))
+            share = macro.share(self.vectors)
+            following = fn.offset(ahead, fn.binary("mul", at.index, constant("i64", share)))
+            for line in range(0, share * unit.words, ROW_BYTES):
+                fn.intrinsic("llvm.prefetch", fn.offset(following, line), *(constant("i32", number) for number in (0, 2, 1)))
             for v in range(self.vectors):
                 self._move("loadd", _B + v, fn.offset(right, v * ROW_BYTES), b_pitch)
             for row in range(self._row_tiles):
