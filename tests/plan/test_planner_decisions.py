@@ -19,6 +19,7 @@ from zellige.ir.traverse import walk
 from zellige.plan.invented_machines import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
 from zellige.plan.nodes import Acquire, Get, Issue, PlannedLaunch, Put, Release, Slotted, Wait
 from zellige.plan.planner import plan
+from zellige.plan.products import even_parts
 from zellige.plugin.contract import RegisterFile
 
 
@@ -76,7 +77,27 @@ def test_registers_choose_the_block_of_a_vector_engine() -> None:
     assert "32 registers of 16 float32" in decision(launch, "stays in registers").because
     small = replace(SCALAR_VECTOR_CPU, registers=RegisterFile(vectors=16, vector_bytes=32), vector_bytes=32)
     narrow = choice(first(gemm(dtype="float32"), small), Gemm)
-    assert (narrow.tiling.m, narrow.tiling.n) == (6, 16)
+    assert (narrow.tiling.m, narrow.tiling.n) == (4, 24)
+
+
+def test_parts_are_few_even_and_all_there() -> None:
+    for size in range(1, 40):
+        for most in range(1, 9):
+            parts = [part for count, part in even_parts(size, most) for _ in range(count)]
+            assert sum(parts) == size
+            assert len(parts) == -(-size // most)
+            assert max(parts) <= most
+            assert max(parts) - min(parts) <= 1
+
+
+@pytest.mark.parametrize("k", [512, 1024, 1056, 100])
+def test_products_of_a_loop_are_about_as_long(k: int) -> None:
+    """No last one that is much shorter than the others: the block would be loaded and stored for it as for the others."""
+    product = choice(first(gemm(dtype="float32", K=k), SCALAR_VECTOR_CPU), Gemm)
+    count = -(-k // 32)
+    passes = -(-count // product.merge)
+    assert product.merge > 1
+    assert product.merge * passes - count < passes
 
 
 def test_a_narrow_product_takes_fewer_vectors_and_more_rows() -> None:
