@@ -24,7 +24,7 @@ BODIES = {
     "copy of some lanes": ("E145", "if T.get_thread_binding(0) < 4:\n    T.copy(A[0, 0:64], B)", "T.copy, a tile operation, is reached"),
     "barrier of some lanes": ("E145", "if T.get_thread_binding(0) < 4:\n    T.sync_threads()", "a barrier of the block is reached"),
     "fragment of a lane": ("E148", "f = T.alloc_fragment((64,), 'float32')\nf[T.get_thread_binding(0)] = 1", "fragment f is indexed by"),
-    "reducer without end": ("E146", "r = T.alloc_reducer((4,), 'float32', 'sum')\nT.clear(r)", "reducer r is not finalised"),
+    "reducer without end": ("E146", "r = T.alloc_reducer((4,), 'float32', 'sum')\nT.clear(r)", "reducer r is never finalized"),
     "depth": ("E143", "\n".join("    " * i + f"if B[{i}] > 0:" for i in range(66)) + "\n" + "    " * 66 + "B[0] = 1", "more than 64 deep"),
     "next block": (
         "E139", "s = T.alloc_shared((4,), 'float32')\nT.clear(s)\n===\nB[0] = s[0]", "buffer s is used where it is not allocated",
