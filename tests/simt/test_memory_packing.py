@@ -86,6 +86,33 @@ def test_barriers_that_do_not_know_of_it_are_a_race(monkeypatch: pytest.MonkeyPa
         run_module(kernel, module, [a, found])
 
 
+@pytest.mark.parametrize("trips", [1, 3])
+def test_a_tile_made_from_another_has_its_own_bytes(trips: int) -> None:
+    """One statement reads the first and writes the second at other places: no barrier can stand between."""
+
+    @T.prim_func
+    def made(A: T.Tensor((trips, 32, 32), "float32"), B: T.Tensor((trips, 32, 32), "float32"), C: T.Tensor((trips, 32, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            for t in T.serial(trips):
+                first = T.alloc_shared((32, 32), "float32")
+                second = T.alloc_shared((32, 32), "float32")
+                third = T.alloc_shared((32, 32), "float32")
+                T.copy(A[t, 0, 0], first)
+                for i, j in T.Parallel(32, 32):
+                    second[j, i] = first[i, j]
+                T.copy(second, B[t, 0, 0])
+                T.transpose(second, third)
+                T.copy(third, C[t, 0, 0])
+
+    a = whole_numbers((trips, 32, 32), np.float32)
+    kernel, module = lowered(made)
+    assert module.functions[0].shared_bytes == 2 * 32 * 32 * 4  # the third takes the place of the first
+    b, c = np.zeros_like(a), np.zeros_like(a)
+    run_module(kernel, module, [a, b, c])
+    np.testing.assert_array_equal(b, a.transpose(0, 2, 1))
+    np.testing.assert_array_equal(c, a)
+
+
 def test_a_tile_that_a_loop_carries_has_its_own_bytes() -> None:
     @T.prim_func
     def carried(A: T.Tensor((3, 64, 64), "float32"), B: T.Tensor((3, 64, 64), "float32")):

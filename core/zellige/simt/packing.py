@@ -4,9 +4,10 @@ In: the statements of a program, before barriers are placed, and its shared memo
 bytes: a write to one ends what the others held, so barriers are placed as if it wrote those too
 (:func:`zellige.simt.code.with_barriers`).
 
-A memory holds something of use from its first to its last mention in program order; a mention in a loop counts as all of the loop, unless
-the memory is declared in the loop's body (then of the loop in it). Slots of channels are filled ahead of what reads them, and have bytes of
-their own; so have memories too small to be worth a barrier.
+A memory holds something of use from its first to its last mention in program order, counted in places where a barrier can stand: what is
+mentioned between two of them is in use at one time, since a lane may be at the first statement while another is at the last. A mention in a
+loop counts as all of the loop, unless the memory is declared in the loop's body (then of the loop in it). Slots of channels are filled
+ahead of what reads them, and have bytes of their own; so have memories too small to be worth a barrier.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zellige.ir.expr import Buffer
-from zellige.ir.stmt import For, While
+from zellige.ir.stmt import Barrier, For, While
 from zellige.ir.traverse import children
 from zellige.simt.code import Declared, Touch
 
@@ -90,35 +91,44 @@ def _up(size: int, multiple: int) -> int:
 # ---- when each memory holds something ----
 
 
+_NEVER: Final = 1 << 62
+
+
 @dataclass(slots=True)
 class _Ranges:
+    """``counter`` numbers the stretches between places for a barrier; ``earliest`` is the first where the body mentions a memory."""
+
     wanted: frozenset[Buffer]
     counter: int = 0
+    earliest: int = 0
     ranges: dict[Buffer, tuple[int, int]] = field(default_factory=dict)
 
     def note(self, memories: Iterable[Buffer], first: int) -> None:
         for memory in memories:
             old = self.ranges.get(memory, (first, first))
             self.ranges[memory] = (min(old[0], first), max(old[1], self.counter))
+            self.earliest = min(self.earliest, first)
 
     def visit(self, body: Iterable[Any]) -> set[Buffer]:
         """Every memory that is mentioned, those declared in the body apart."""
         mentioned: set[Buffer] = set()
         declared: set[Buffer] = set()
         for item in body:
-            self.counter += 1
-            first = self.counter
             if isinstance(item, Declared):
                 declared.add(item.memory)
                 continue
-            if isinstance(item, Touch):
+            if isinstance(item, Touch) or (isinstance(item, Barrier) and item.scope != "warp"):
+                self.counter += 1
                 continue
+            first, before = self.counter, self.earliest
             here = self._own(item)
             inner: set[Buffer] = set()
+            self.earliest = _NEVER
             for name in getattr(type(item), "BODIES", ()):
                 inner |= self.visit(getattr(item, name))
             if isinstance(item, (For, While)):
-                self.note(inner, first)
+                self.note(inner, min(self.earliest, self.counter))
+            self.earliest = min(before, self.earliest)
             self.note(here, first)
             mentioned |= here | inner
         return mentioned - declared
