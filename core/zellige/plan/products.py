@@ -280,7 +280,7 @@ def even_parts(size: int, most: int) -> tuple[tuple[int, int], ...]:
 
 
 def _cycles(rows: int, vectors: int) -> float:
-    """Cycles of one step of k of a block; that loads start at that rate was measured (an AVX2 processor, 6 x 2 against 4 x 3 registers)."""
+    """Cycles of one step of k of a block; that loads start at that rate was measured (16 registers, 6 x 2 against 4 x 3 sums)."""
     return max(rows * vectors / 2, (rows + vectors) * 0.8, 4)
 
 
