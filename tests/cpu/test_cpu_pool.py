@@ -17,7 +17,7 @@ from zellige_cpu import pool, pool_program
 from zellige_cpu.host import make_host, running_host
 from zellige_cpu.jit import assembly, compile_object
 
-pytestmark = pytest.mark.skipif(not pool_program.is_supported(running_host()), reason="no futex on this system")
+pytestmark = pytest.mark.skipif(not pool.is_supported(running_host()), reason="no futex on this system")
 
 BODY = """
     S = alloc((64,), int32, "shared")
@@ -188,8 +188,8 @@ def test_the_process_ends_well(tmp_path, end):
 
 def test_the_code_is_right_for_other_processors():
     host = make_host("aarch64-unknown-linux-gnu", "generic", {"neon": True})
-    assert pool_program.is_supported(host)
+    assert pool.is_supported(host)
     assert "i64 98" in pool_program.pool_text(host)
-    assert not pool_program.is_supported(make_host("x86_64-apple-darwin", "generic", {}))
+    assert not pool.is_supported(make_host("x86_64-apple-darwin", "generic", {}))
     assert b"pool_launch" in compile_object(pool_program.pool_text(running_host()), running_host())
     assert "syscall" in assembly(pool_program.pool_text(running_host()), running_host())

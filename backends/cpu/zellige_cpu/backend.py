@@ -171,10 +171,11 @@ class CpuBackend:
 
     @hookimpl
     def compile(self, emitted: Emitted) -> Binary:
-        from zellige_cpu import jit
         from zellige_cpu.host import running_host
+        from zellige_cpu.kernel import packed_code
+        from zellige_cpu.program import program_of
 
-        return Binary(data=jit.compile_object(emitted.text, running_host()), format="object")
+        return Binary(data=packed_code(program_of(emitted), running_host()), format="objects")
 
     @hookimpl
     def runtime(self) -> Runtime:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from zellige.diagnostics import ZelligeError
+from zellige.diagnostics import InternalError, ZelligeError
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.plugin.contract import Binary, Emitted
 from zellige_cpu import jit
 from zellige_cpu.host import Host, running_host
-from zellige_cpu.pool import run_alone, run_grid
+from zellige_cpu.memory import run_alone
 from zellige_cpu.program import INTERRUPTED, STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
 
 if TYPE_CHECKING:
@@ -27,13 +27,16 @@ _COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 class CpuKernel:
-    """A kernel's machine code in this process; ``code`` is an object file of the program, made here unless given."""
+    """A kernel's machine code in this process; ``code`` are the objects of the program (:func:`packed_code`), made here unless given."""
 
     def __init__(self, kernel: Kernel, program: Program, host: Host, code: bytes | None = None) -> None:
         self._program = program
         self._host = host
         jit.check_symbols(program.symbols)
-        self._library = jit.load(jit.compile_object(program.text, host) if code is None else code, program.exported, host)
+        own, shared = code_parts(packed_code(program, host) if code is None else code)
+        self._library = jit.load(own, program.exported, host)
+        self._shared = shared
+        self._runner: Callable[..., None] | None = None
         addresses = self._library.addresses
         self._launches = [(launch, _RUN(addresses[launch.function]), _COUNT(addresses[launch.cells])) for launch in program.launches]
         self._scalars = [param.var.dtype for param in kernel.params if isinstance(param, ScalarParam)]
@@ -43,6 +46,17 @@ class CpuKernel:
         self._status = 8 * (self._slots + 2)
         kinds = "".join("d" if dtype.is_float else "q" for dtype in self._scalars)
         self._packed = f"<{self._slots - len(kinds) - self._sizes}Q{kinds}{self._sizes}q"
+
+    def _on_threads(self) -> Callable[..., None]:
+        """What shares a grid out among threads."""
+        found = self._runner
+        if found is None:
+            from zellige_cpu.pool import offer, run_grid
+
+            if self._shared:
+                offer(self._shared)
+            found = self._runner = run_grid
+        return found
 
     def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
         """Run every launch in order and wait; see :class:`zellige.plugin.contract.CompiledKernel`."""
@@ -75,7 +89,7 @@ class CpuKernel:
         cells: int,
     ) -> None:
         if not launch.prints:
-            run_grid(run, args, 8 * self._slots, cells, self._host, launch.memory)
+            self._on_threads()(run, args, 8 * self._slots, cells, self._host, launch.memory)
         else:  # in the order of the program, so by this thread
             printer = _printer(launch.sites, status)
             slots[self._slots + 1] = printer.address
@@ -98,7 +112,7 @@ class CpuKernel:
             if cells == 1:
                 run_alone(run, words, 1, launch.memory)
             elif cells > 1:
-                run_grid(run, words, 8 * self._slots, cells, self._host, launch.memory)
+                self._on_threads()(run, words, 8 * self._slots, cells, self._host, launch.memory)
             if words[self._status] or words[self._status + 1]:
                 raise_failure(launch, struct.unpack_from(f"<{1 + STATUS_WORDS}q", words, self._status))
 
@@ -109,6 +123,27 @@ class CpuKernel:
     def assembly(self) -> str:
         """The host's assembly."""
         return jit.assembly(self._program.text, self._host)
+
+
+_LENGTH_BYTES: Final = 8
+
+
+def packed_code(program: Program, host: Host) -> bytes:
+    """The machine code of a program and, where its grids may be shared out, of the pool: that is compiled once a process and kept with
+    each kernel, so that a kernel found in the cache compiles nothing."""
+    from zellige_cpu.pool import is_supported, machine_code
+
+    own = jit.compile_object(program.text, host)
+    is_shared = is_supported(host) and not all(launch.prints for launch in program.launches)
+    return b"".join((len(own).to_bytes(_LENGTH_BYTES, "little"), own, machine_code(host) if is_shared else b""))
+
+
+def code_parts(code: bytes) -> tuple[bytes, bytes]:
+    """The object of the program and that of the pool, empty where there is none."""
+    end = _LENGTH_BYTES + int.from_bytes(code[:_LENGTH_BYTES], "little")
+    if end > len(code):
+        raise InternalError("the machine code is cut short")
+    return code[_LENGTH_BYTES:end], code[end:]
 
 
 class CpuRuntime:

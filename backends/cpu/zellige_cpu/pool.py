@@ -6,7 +6,8 @@ grid wakes no other; with one worker nothing of this is loaded.
 The threads are pthreads that run machine code alone (:mod:`zellige_cpu.pool_program`) and never take the interpreter's lock. There is
 one pool a process. It serves one launch at a time: a launch from another Python thread meanwhile runs on its own thread, since the
 cores are at work already. A child made by fork has none of its parent's threads and starts its own. At exit the threads are stopped and
-joined, before the code that they sleep in is unloaded. Where the system has no futex, threads of Python's do the same.
+joined, before the code that they sleep in is unloaded. Where the system has no futex, threads of Python's do the same. The code is kept
+with that of each kernel, so that a process whose kernels are found in the cache compiles nothing.
 """
 
 from __future__ import annotations
@@ -17,20 +18,38 @@ import itertools
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige.options import options
-from zellige_cpu import jit, pool_program
+from zellige_cpu import jit
 from zellige_cpu.host import Host
-from zellige_cpu.memory import Memory
+from zellige_cpu.memory import Blocks, own_blocks, run_alone
 from zellige_cpu.program import MemorySizes
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+# Offsets in the control block in bytes: words that different threads write lie on cache lines of their own. The first word
+# is the generation.
+SLEEPERS: Final = 64
+JOB: Final = 128  # what pool_launch copies there, and the address of the arguments
+TICKETS: Final = 256
+REMAINING: Final = 320
+IS_WAITING: Final = 384
+QUITS: Final = 448
+WORKERS: Final = 456
+SPINS: Final = 464
+BLOCK_BYTES: Final = 512
+
+JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "active", "scratch", "stride", "leaf", "states", "shared")
+"""8-byte words of a job: the launch function, the offset in the arguments of the slot with the address of the status words, the number of
+cells, cells a ticket, workers that take part, the memory of worker 0, its distance to the next worker's, where the leaf's part begins, the
+states and the memory that all workers share."""
+
+FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98}
 
 _CHUNKS: Final = 16
 """Ranges a worker: enough that no thread waits long for the last one."""
@@ -38,66 +57,12 @@ _CHUNKS: Final = 16
 _SPINS: Final = 2000
 """Pauses before a thread goes to sleep, some ten microseconds: waking one costs about as much."""
 
-_JOB: Final = struct.Struct(f"<{len(pool_program.JOB_FIELDS)}q")
+_JOB: Final = struct.Struct(f"<{len(JOB_FIELDS)}q")
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 Places: TypeAlias = "tuple[int, int, int, int]"
 """Addresses of the memory that a launch function takes, in the order of :data:`zellige_cpu.program.MemorySizes`."""
-
-
-class _Blocks:
-    """Memory for launches: what one worker has for itself and what all workers of a launch share."""
-
-    __slots__ = ("own", "shared")
-
-    def __init__(self) -> None:
-        self.own: Final = Memory()
-        self.shared: Final = Memory()
-
-    def own_places(self, sizes: MemorySizes) -> tuple[int, int]:
-        """Addresses of tiles and of the leaf's memory."""
-        scratch = (sizes[0] + 63) & ~63
-        base = self.own.aligned(scratch + sizes[1])
-        return base, base + scratch
-
-    def shared_places(self, sizes: MemorySizes) -> tuple[int, int]:
-        """Addresses of states and packed operands of a launch that is about to begin; the states are zero."""
-        if not sizes[2]:
-            return 0, 0
-        states = (sizes[2] + 63) & ~63
-        base = self.shared.aligned(states + sizes[3])
-        ctypes.memset(base, 0, states)
-        return base, base + states
-
-
-class _Own(threading.local):
-    """Memory that a thread keeps from launch to launch and that only grows; it is not here while a launch uses it."""
-
-    def __init__(self) -> None:
-        self.kept: list[_Blocks] = []
-
-
-_own = _Own()
-
-
-@contextmanager
-def _own_blocks() -> Iterator[_Blocks]:
-    """The calling thread's memory. A handler of a signal that launches a kernel meanwhile gets memory of its own."""
-    kept = _own.kept
-    blocks = kept.pop() if kept else _Blocks()
-    try:
-        yield blocks
-    finally:
-        kept[:] = (blocks,)
-
-
-def run_alone(run: Any, args: int | bytes, cells: int, sizes: MemorySizes) -> None:
-    """Run the cells [0, cells) of a launch on the calling thread, in order; ``run`` is the function for ctypes."""
-    kept = _own.kept
-    blocks = kept.pop() if kept else _Blocks()
-    run(args, 0, cells, *blocks.own_places(sizes), *blocks.shared_places(sizes))
-    kept[:] = (blocks,)
 
 
 def thread_count(cores: int) -> int:
@@ -115,6 +80,15 @@ def chunk_size(cells: int, workers: int) -> int:
     return max(1, cells // (workers * _CHUNKS))
 
 
+def is_supported(host: Host) -> bool:
+    """Whether the pool's code can run there: Linux on a processor whose system call number is known."""
+    return "linux" in host.triple and processor(host) in FUTEX_CALL
+
+
+def processor(host: Host) -> str:
+    return host.triple.split("-")[0]
+
+
 # -- threads of machine code -----------------------------------------------------------------------------------------------
 
 
@@ -126,13 +100,13 @@ class NativePool:
         self.threads = threads
         self._library = _code(host)
         self._launch = _LAUNCH(self._library.addresses["pool_launch"])
-        self._block = ctypes.create_string_buffer(pool_program.BLOCK_BYTES + 64)
+        self._block = ctypes.create_string_buffer(BLOCK_BYTES + 64)
         self._control = (ctypes.addressof(self._block) + 63) & ~63
-        self._blocks = _Blocks()
+        self._blocks = Blocks()
         self._starts = (ctypes.c_uint64 * (2 * threads))()
         self._handles: list[ctypes.c_ulong] = []
         spins = _SPINS if threads <= host.cores else 0  # with more threads than cores, spinning keeps others from working
-        self._write(pool_program.SPINS, ctypes.c_int64, spins)
+        self._write(SPINS, ctypes.c_int64, spins)
         self._start(threads - 1)
 
     def _write(self, offset: int, kind: Any, value: int) -> None:
@@ -149,7 +123,7 @@ class NativePool:
                 break  # the system gives no more threads: the ones there are do the work
             self._handles.append(handle)
         self.threads = len(self._handles) + 1
-        self._write(pool_program.WORKERS, ctypes.c_int32, len(self._handles))
+        self._write(WORKERS, ctypes.c_int32, len(self._handles))
 
     def run(self, function: int, args: int | bytes, status: int, cells: int, sizes: MemorySizes) -> None:
         """Call the launch function at that address for all of [0, cells); ``status`` is the offset in ``args`` of the slot that holds the
@@ -164,10 +138,10 @@ class NativePool:
 
     def stop(self) -> None:
         """End the threads and wait for them; the pool is of no use afterwards."""
-        self._write(pool_program.QUITS, ctypes.c_int32, 1)
+        self._write(QUITS, ctypes.c_int32, 1)
         nothing = ctypes.create_string_buffer(64)
         status = (ctypes.c_uint64 * 1)(ctypes.addressof(nothing))
-        self._write(pool_program.WORKERS, ctypes.c_int32, 0)
+        self._write(WORKERS, ctypes.c_int32, 0)
         # no worker acknowledges any more, and there are no cells
         self._launch(self._control, ctypes.addressof(status), _JOB.pack(0, 0, 0, 1, 1, *[0] * 5))
         join = ctypes.CDLL(None).pthread_join
@@ -176,10 +150,28 @@ class NativePool:
         self._handles.clear()
 
 
+_offered: Final[list[bytes]] = []
+"""The pool's code as the entry of a kernel holds it."""
+
+
+def offer(code: bytes) -> None:
+    """Code of :func:`machine_code` that was kept with a kernel: the pool starts with it instead of compiling it."""
+    if not _offered:
+        _offered.append(code)
+
+
+@lru_cache(maxsize=1)
+def machine_code(host: Host) -> bytes:
+    """The pool's code as an object file."""
+    from zellige_cpu.pool_program import pool_text  # a kernel found in the cache brings the code along
+
+    return jit.compile_object(pool_text(host), host)
+
+
 @lru_cache(maxsize=1)
 def _code(host: Host) -> jit.Library:
     """The pool's code, for the life of the process."""
-    library = jit.load(jit.compile_object(pool_program.pool_text(host), host), ["pool_worker", "pool_launch"], host)
+    library = jit.load(_offered[0] if _offered else machine_code(host), ["pool_worker", "pool_launch"], host)
     atexit.register(_stop)  # only now: what is registered last runs first, and loading registered the unloading of code
     return library
 
@@ -233,7 +225,7 @@ def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, s
     if threads == 1 or cells == 1:
         run_alone(run, args, cells, sizes)
         return
-    if not pool_program.is_supported(host):
+    if not is_supported(host):
         run_cells(lambda begin, end, places: run(args, begin, end, *places), cells, min(threads, cells), sizes)
         return
     shared = _shared
@@ -275,10 +267,10 @@ def run_cells(run: Callable[[int, int, Places], None], cells: int, workers: int,
             raise
 
     def help_out(shared: tuple[int, int]) -> None:
-        with _own_blocks() as blocks:
+        with own_blocks() as blocks:
             work(shared, blocks.own_places(sizes))
 
-    with _own_blocks() as blocks:
+    with own_blocks() as blocks:
         shared = blocks.shared_places(sizes)
         others: list[Future[None]] = [_executor(os.getpid(), workers).submit(help_out, shared) for _ in range(workers - 1)]
         try:

@@ -19,47 +19,33 @@ from typing import Final
 
 from zellige_cpu.host import Host
 from zellige_cpu.interruption import ATTEND, PERIOD, STATE_WORDS, attend_text
+from zellige_cpu.pool import (
+    FUTEX_CALL,
+    IS_WAITING,
+    JOB,
+    JOB_FIELDS,
+    QUITS,
+    REMAINING,
+    SLEEPERS,
+    SPINS,
+    TICKETS,
+    WORKERS,
+    processor,
+)
 
-# Offsets in the control block in bytes: words that different threads write lie on cache lines of their own. The first word
-# is the generation.
-SLEEPERS: Final = 64
-JOB: Final = 128  # what pool_launch copies there, and the address of the arguments
-TICKETS: Final = 256
-REMAINING: Final = 320
-IS_WAITING: Final = 384
-QUITS: Final = 448
-WORKERS: Final = 456
-SPINS: Final = 464
-BLOCK_BYTES: Final = 512
-
-JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "active", "scratch", "stride", "leaf", "states", "shared")
-"""8-byte words of a job: the launch function, the offset in the arguments of the slot with the address of the status words, the number of
-cells, cells a ticket, workers that take part, the memory of worker 0, its distance to the next worker's, where the leaf's part begins, the
-states and the memory that all workers share."""
-
-_FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98}
 _PAUSE: Final = {"x86_64": ("llvm.x86.sse2.pause", "", ""), "aarch64": ("llvm.aarch64.hint", "i32", "i32 1")}
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, each with FUTEX_PRIVATE_FLAG
 
 
-def is_supported(host: Host) -> bool:
-    """Whether the pool's code can run there: Linux on a processor whose system call number is known."""
-    return "linux" in host.triple and _processor(host) in _FUTEX_CALL
-
-
 def pause_of(host: Host) -> tuple[str, str, str] | None:
     """The intrinsic by which a waiting thread leaves the core to others: name, type and text of its operand (empty: none)."""
-    return _PAUSE.get(_processor(host))
-
-
-def _processor(host: Host) -> str:
-    return host.triple.split("-")[0]
+    return _PAUSE.get(processor(host))
 
 
 def pool_text(host: Host) -> str:
     """The module's text."""
-    number = _FUTEX_CALL[_processor(host)]
-    pause, kind, operand = _PAUSE[_processor(host)]
+    number = FUTEX_CALL[processor(host)]
+    pause, kind, operand = _PAUSE[processor(host)]
 
     def place(name: str, offset: int) -> str:
         return f"%{name} = getelementptr i8, ptr %control, i64 {offset}"
