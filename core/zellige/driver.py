@@ -24,6 +24,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zellige.cache import memo, program_key
+from zellige.cache.keys import text_key
 from zellige.cache.recall import build, recall
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
 from zellige.diagnostics.warn import warn
@@ -108,6 +109,24 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             reason = error.strerror or str(error)
             warn(catalogue.E746.diagnose(kernel=kernel.name, folder=chosen.debug_root, reason=reason, severity="warning"))
     return compiled
+
+
+def compiled_earlier(outline: Kernel, text: str, target: Target, options: CompileOptions) -> CompiledKernel | None:
+    """What was compiled from the kernel with that ``text``, in this process or an earlier one; ``outline`` are its parameters and grids.
+    None where it must be compiled, or its code tells places of a source."""
+    handle = registry().backend(target)
+    begin = perf_counter()
+    with internal_errors(outline, target):
+        ctx = handle.context(target, options)
+        key = text_key(text, target, options, handle.cache_key(ctx))
+        found = memo.find(key)
+        if found is None and handle.works_in_steps and not target.is_simulated:
+            found = recall(handle, outline, text, ctx, is_outline=True)
+            if found is not None:
+                memo.keep(key, found)
+                say = told().info if options.is_verbose else logger().debug
+                say("found %s for %s in %.1f ms, without tracing it", outline.name, target, (perf_counter() - begin) * 1e3)
+    return found
 
 
 def _printed(kernel: Kernel) -> str:
@@ -238,7 +257,7 @@ def _plan_text(planned: PlannedKernel) -> str:
 
 
 @contextmanager
-def internal_errors(kernel: Kernel, target: Target) -> Iterator[None]:
+def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> Iterator[None]:
     """Turn whatever escapes from the compiler into an InternalError that can be repeated; diagnostics pass, and what a signal's handler
     raised while the compiler or a kernel was at work.
 
@@ -285,7 +304,7 @@ def _is_from_signal_handler(error: Exception) -> bool:
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
-def _repeatable(error: ZelligeError, kernel: Kernel, target: Target) -> ZelligeError:
+def _repeatable(error: ZelligeError, kernel: Kernel | Callable[[], Kernel], target: Target) -> ZelligeError:
     """The same failure of a hook with the command that repeats it as a note."""
     if error.code != catalogue.E709.id:
         return error
@@ -310,13 +329,14 @@ def _diagnosed(error: Exception, target: Target) -> ZelligeError | None:
         return None
 
 
-def _replay(kernel: Kernel, target: Target) -> str:
+def _replay(kernel: Kernel | Callable[[], Kernel], target: Target) -> str:
     """Write the kernel to a file and return the command that compiles it again; empty where it cannot even be printed."""
     try:
-        text = print_kernel(kernel)
+        whole = kernel if isinstance(kernel, Kernel) else kernel()
+        text = print_kernel(whole)
     except Exception:  # noqa: BLE001 - the printer may be what is broken; the first error is the one to show
         return ""
-    name = f"{kernel.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}{SUFFIX}"
+    name = f"{whole.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}{SUFFIX}"
     for folder in (process_options().cache_dir / "replay", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ from zellige.frontend.primfunc import KernelFunction, PrimFunc
 from zellige.jit_options import JITOptions, OutIndex, options_of
 from zellige.kernel import JITKernel
 from zellige.preparation import Prepared, in_parallel, prepare
+from zellige.recollection import Question, described
 from zellige.runtime.arrays import first_device
 
 # ---- compile
@@ -245,9 +246,17 @@ class JITFunction:
             state = self._state()
             entry = self._entries.get(key)
             if entry is None or entry.state != state:
-                prim_func = self._traced_lazily(args, named)
+                question = Question.of(self._kernel_function, ("lazy", dict(bound.arguments)), self.options, None)
+                known = None if question is None else question.answer()
                 entry = _Entry(state=state)
-                entry.kernels[()] = _compile(prim_func, self.options)
+                if known is not None:
+                    entry.kernels[()] = known[0]
+                else:
+                    prim_func = self._traced_lazily(args, named)
+                    follows = question is not None and question.follows(prim_func.settings)
+                    kernel = entry.kernels[()] = _compile(prim_func, self.options)
+                    if question is not None and follows:
+                        question.note(kernel, None)
                 self._entries[key] = entry
             return entry.kernels[()]
 
@@ -408,8 +417,17 @@ class JITFunction:
         sizes: Mapping[str, int],
         args: tuple[Any, ...],
     ) -> JITKernel:
-        recipe, prepared = self._traced_eagerly(constants, given, sizes, args, self.options)
-        kernel = prepared.compiled()
+        values = ("eager", dict(constants), described(given), dict(sizes), self._output_names)
+        question = Question.of(self._kernel_function, values, self.options, first_device(args))
+        known = None if question is None else question.answer()
+        if known is not None:
+            kernel, recipe = known[0], Recipe.read(known[1])
+        else:
+            recipe, prepared = self._traced_eagerly(constants, given, sizes, args, self.options)
+            follows = question is not None and question.follows(prepared.prim_func.settings)
+            kernel = prepared.compiled()
+            if question is not None and follows:
+                question.note(kernel, recipe.written())
         entry.recipe = recipe
         entry.kernels[recipe.key(given) or ()] = kernel
         return kernel

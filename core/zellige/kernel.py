@@ -88,6 +88,17 @@ def params_of(kernel: Kernel) -> list[KernelParam]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A kernel that was not traced: its parameters and grids, the indices of the tensors that it uses and writes, its text, and what makes
+    its prim_func from the whole kernel."""
+
+    kernel: Kernel
+    touched: tuple[list[int], list[int]]
+    text: str
+    make_prim_func: Callable[[Kernel], object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Variant:
     """The kernel compiled for one target."""
 
@@ -105,6 +116,8 @@ class JITKernel:
     another target's device. Two threads may call it at the same time. ``latency``, ``config`` and ``ref_latency`` are set by tuning.
     """
 
+    _text: str = ""
+    _make_prim_func: Callable[[Kernel], object] | None = None
     latency: float | None = None
     config: dict[str, Any] | None = None
     ref_latency: float | None = None
@@ -122,10 +135,14 @@ class JITKernel:
             kernel, prim_func = kernel.kernel, kernel
         if not isinstance(kernel, Kernel):
             raise catalogue.E156.error(function="JITKernel", given=describe(kernel))
-        self.kernel = kernel
-        self.prim_func = prim_func
-        self.options = options or CompileOptions()
-        self.signature = Signature(kernel)
+        self._kernel: Kernel | None = kernel
+        self._prim_func = prim_func
+        self._begin(Signature(kernel), target, options or CompileOptions())
+        self._default = self._compiled_for(registry().resolve(self._requested, device=device))
+
+    def _begin(self, signature: Signature, target: str | Target, options: CompileOptions) -> None:
+        self.options = options
+        self.signature = signature
         self._requested = parse_target(target)
         self._variants: dict[Target, _Variant] = {}
         self._by_device: dict[str | int | None, _Variant] = {}
@@ -134,7 +151,38 @@ class JITKernel:
         self._quick: QuickLaunch | None = None
         self._start: Start | None = None
         self._explained = 0
-        self._default = self._compiled_for(registry().resolve(self._requested, device=device))
+
+    @classmethod
+    def from_outline(
+        cls, known: Outline, compiled: CompiledKernel, target: Target, requested: Target, options: CompileOptions
+    ) -> JITKernel:
+        """A kernel that was compiled for ``target`` earlier and is found again without tracing its function: its statements are read from
+        its text when something asks for them."""
+        made = cls.__new__(cls)
+        made._kernel = made._prim_func = None
+        made._text, made._make_prim_func = known.text, known.make_prim_func
+        made._begin(Signature(known.kernel, known.touched), requested, options)
+        made._default = made._variants[target] = made._variant_of(target, compiled)
+        return made
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel's tile IR."""
+        if self._kernel is None:
+            from zellige.ir.parser import parse_kernel
+
+            self._kernel = parse_kernel(self._text)
+        return self._kernel
+
+    @property
+    def prim_func(self) -> Any:
+        """What it was compiled from, where that was a prim_func or a jit function."""
+        if self._prim_func is None and self._make_prim_func is not None:
+            self._prim_func = self._make_prim_func(self.kernel)
+        return self._prim_func
+
+    def _whole(self) -> Kernel:
+        return self.kernel
 
     def __copy__(self) -> JITKernel:
         return self
@@ -169,7 +217,7 @@ class JITKernel:
             except (ZelligeError, MemoryError, KeyboardInterrupt):
                 raise
             except Exception:
-                with driver.internal_errors(self.kernel, self._default.target):
+                with driver.internal_errors(self._whole, self._default.target):
                     raise
             if returned is not SLOW:
                 return returned
@@ -181,7 +229,7 @@ class JITKernel:
         first = arguments.first
         variant = self._variant(None if first is None else first.device)
         bound = self.signature.bind(arguments, variant.place, self._workspaces())
-        with driver.internal_errors(self.kernel, variant.target):
+        with driver.internal_errors(self._whole, variant.target):
             if bound.streams and isinstance(variant.compiled, StreamKernel):
                 variant.compiled.launch_among(bound.pointers, bound.scalars, bound.sizes, bound.streams)
             else:
@@ -202,7 +250,7 @@ class JITKernel:
             from zellige.runtime.native.quick import quick_launch
 
             kept = store() if memo.is_enabled else None
-            with driver.internal_errors(self.kernel, variant.target):
+            with driver.internal_errors(self._whole, variant.target):
                 self._quick = quick = quick_launch(self.signature, variant.compiled, variant.place.devices, kept)
             self._start = None if quick is None else quick.alone
 
@@ -221,12 +269,12 @@ class JITKernel:
     @property
     def params(self) -> list[KernelParam]:
         """Every parameter in order, outputs included."""
-        return params_of(self.kernel)
+        return params_of(self.signature.kernel)
 
     @property
     def out_idx(self) -> list[int]:
         """The positions, among the parameters, of the tensors that a call returns."""
-        return list(self.kernel.results)
+        return list(self.signature.kernel.results)
 
     @property
     def ir_text(self) -> str:
@@ -366,17 +414,15 @@ class JITKernel:
     def _compiled_for(self, target: Target) -> _Variant:
         with self._lock:
             if target not in self._variants:
-                handle = registry().backend(target)
-                devices: tuple[str | int, ...] = (*handle.manifest.framework_devices, *handle.manifest.dlpack_devices)
-                if target.is_simulated:
-                    devices = (HOST, HOST_TYPE)
-                self._variants[target] = _Variant(
-                    target=target,
-                    handle=handle,
-                    compiled=driver.compile_kernel(self.kernel, target, self.options),
-                    place=Place(target=str(target), devices=devices),
-                )
+                self._variants[target] = self._variant_of(target, driver.compile_kernel(self.kernel, target, self.options))
             return self._variants[target]
+
+    def _variant_of(self, target: Target, compiled: CompiledKernel) -> _Variant:
+        handle = registry().backend(target)
+        devices: tuple[str | int, ...] = (*handle.manifest.framework_devices, *handle.manifest.dlpack_devices)
+        if target.is_simulated:
+            devices = (HOST, HOST_TYPE)
+        return _Variant(target=target, handle=handle, compiled=compiled, place=Place(target=str(target), devices=devices))
 
     def _workspaces(self) -> dict[Any, Any]:
         """The scratch tensors of the calling thread."""

@@ -13,7 +13,7 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.cache import artifacts, cache_statistics, keys, memo, recall, store
+from zellige.cache import artifacts, cache_statistics, keys, memo, recall, sources, store
 from zellige.cache.disk import DiskStore
 from zellige.diagnostics import InternalError
 from zellige.driver import compile_kernel
@@ -171,11 +171,11 @@ def test_the_digest_of_a_packages_source_follows_its_content(tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     disk = DiskStore(tmp_path / "cache")
     far = 2**62
-    monkeypatch.setattr(keys, "LOADED_NS", far)
+    monkeypatch.setattr(sources, "LOADED_NS", far)
 
     def digest() -> str:
-        keys._digests.clear()
-        return keys.source_digest("some_backend", disk)
+        sources._digests.clear()
+        return sources.source_digest("some_backend", disk)
 
     first = digest()
     assert digest() == first
@@ -188,9 +188,9 @@ def test_the_digest_of_a_packages_source_follows_its_content(tmp_path: Path, mon
     assert digest() == first  # the same source installed at another time
     (package / "more.py").write_text("")
     assert digest() != first
-    keys._digests.clear()
-    assert keys.source_digest("no_such_package", disk) == "no_such_package"
-    monkeypatch.setattr(keys, "LOADED_NS", 0)  # the files are younger than what runs
+    sources._digests.clear()
+    assert sources.source_digest("no_such_package", disk) == "no_such_package"
+    monkeypatch.setattr(sources, "LOADED_NS", 0)  # the files are younger than what runs
     assert digest() != digest()
 
 

@@ -88,7 +88,9 @@ class CpuKernel:
         status: ctypes.Array[ctypes.c_int64],
         cells: int,
     ) -> None:
-        if not launch.prints:
+        if not launch.prints and cells == 1:
+            run_alone(run, args, 1, launch.memory)
+        elif not launch.prints:
             self._on_threads()(run, args, 8 * self._slots, cells, self._host, launch.memory)
         else:  # in the order of the program, so by this thread
             printer = _printer(launch.sites, status)

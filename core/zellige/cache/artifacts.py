@@ -36,6 +36,11 @@ class Artifact:
     emitted: Emitted
     places: tuple[Any, ...]
 
+    @property
+    def has_places(self) -> bool:
+        """Whether it tells places of the kernel's source."""
+        return bool(self.places)
+
     def emitted_for(self, kernel: Kernel) -> Emitted:
         """The emitted program with the places of ``kernel`` as it stands now."""
         if not self.places:
@@ -63,12 +68,12 @@ def pack_artifact(artifact: Artifact) -> bytes:
         "facts": artifact.emitted.facts,
         "places": artifact.places,
     }
-    return _packed(header, artifact.emitted.text.encode())
+    return packed(header, artifact.emitted.text.encode())
 
 
 def unpack_artifact(data: bytes) -> Artifact:
     """Raises Unreadable."""
-    header, text = _unpacked(data)
+    header, text = unpacked(data)
     try:
         return Artifact(
             kernel=_text(header["kernel"]),
@@ -83,24 +88,26 @@ def unpack_artifact(data: bytes) -> Artifact:
 
 def pack_binary(binary: Binary) -> bytes:
     """A binary as the bytes of a cache entry."""
-    return _packed({"format": binary.format, "assembly": binary.assembly, "log": binary.log}, binary.data)
+    return packed({"format": binary.format, "assembly": binary.assembly, "log": binary.log}, binary.data)
 
 
 def unpack_binary(data: bytes) -> Binary:
     """Raises Unreadable."""
-    header, code = _unpacked(data)
+    header, code = unpacked(data)
     try:
         return Binary(data=code, format=_text(header["format"]), assembly=_text(header["assembly"]), log=_text(header["log"]))
     except (KeyError, TypeError) as error:
         raise Unreadable(f"the binary lacks {error}") from error
 
 
-def _packed(header: dict[str, Any], body: bytes) -> bytes:
+def packed(header: dict[str, Any], body: bytes) -> bytes:
+    """A header that JSON can hold, and what stands behind it."""
     head = json.dumps(header, separators=(",", ":")).encode()
     return b"".join((len(head).to_bytes(_LENGTH_BYTES, "little"), head, body))
 
 
-def _unpacked(data: bytes) -> tuple[dict[str, Any], bytes]:
+def unpacked(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header and what stands behind it. Raises Unreadable."""
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     end = _LENGTH_BYTES + length
     if len(data) < end:

@@ -26,9 +26,9 @@ from zellige.diagnostics import catalogue
 from zellige.diagnostics.warn import warn
 from zellige.options import options
 
-KINDS: Final = ("artifacts", "binaries", "sources", "remarks")
+KINDS: Final = ("artifacts", "binaries", "sources", "remarks", "traces")
 """artifacts: by program, what a backend made of it; binaries: by emitted text, machine code; sources: digests of packages' source; remarks:
-by a kernel's text, that there is nothing to remark on it."""
+by a kernel's text, that there is nothing to remark on it; traces: by everything that tracing a function reads, the kernel that it gives."""
 
 TUNING: Final = "tuning"
 """The folder, beside the entries, in which results of tuning lie."""

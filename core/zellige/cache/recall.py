@@ -21,15 +21,22 @@ from zellige.plugin.registry import BackendHandle
 from zellige.target import Target
 
 
-def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext) -> CompiledKernel | None:
-    """The kernel as an earlier process compiled it, or None."""
+def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext, *, is_outline: bool = False) -> CompiledKernel | None:
+    """The kernel as an earlier process compiled it, or None. Of an outline, which has no statements, only code that tells no places is
+    taken; a backend of another package gets the whole kernel."""
     disk = store()
-    known = _conditions(handle, ctx.target, handle.description(ctx), disk.folder, handle.cache_key(ctx))
+    known = conditions_of(handle, ctx)
     data = disk.find("artifacts", artifact_key(text, known, ctx.options))
     if data is None:
         return None
     try:
         artifact = unpack_artifact(data)
+        if is_outline and artifact.has_places:
+            return None
+        if is_outline and not handle.origin.is_own:
+            from zellige.ir.parser import parse_kernel
+
+            kernel = parse_kernel(text)
         emitted = artifact.emitted_for(kernel)
         return handle.load(_binary(handle, emitted, ctx, known), kernel, emitted, ctx)
     except (Unreadable, InternalError, ZelligeError) as error:
@@ -44,7 +51,7 @@ def build(
 ) -> CompiledKernel:
     """Compile and load ``emitted``, and keep both; ``kernel`` is what it was made from and what ``text`` prints."""
     disk = store()
-    known = _conditions(handle, ctx.target, handle.description(ctx), disk.folder, handle.cache_key(ctx))
+    known = conditions_of(handle, ctx)
     binary = _binary(handle, emitted, ctx, known)
     compiled = handle.load(binary, kernel, emitted, ctx)
     artifact = Artifact(
@@ -84,6 +91,11 @@ def _runs_here(handle: BackendHandle, binary: Binary, ctx: CompileContext) -> bo
     if answer.verdict == "recompile":
         logger().info("cached machine code is made again: %s", answer.reason)
     return answer.verdict == "ok"
+
+
+def conditions_of(handle: BackendHandle, ctx: CompileContext) -> str:
+    """Everything beside the program and its options that code depends on."""
+    return _conditions(handle, ctx.target, handle.description(ctx), store().folder, handle.cache_key(ctx))
 
 
 @lru_cache(maxsize=64)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 
 from zellige.cache.disk import store
-from zellige.cache.keys import CORE, source_digest
 from zellige.cache.process import memo
+from zellige.cache.sources import CORE, source_digest
 from zellige.ir.printer import text_of
 from zellige.ir.stmt import Kernel
 

@@ -9,6 +9,7 @@ from zellige.diagnostics.error import Diagnostic, ZelligeWarning
 
 def warn(diagnostic: Diagnostic) -> None:
     """Issues ``diagnostic`` through Python's warnings, attributed to the user's line, so that filters work as for any other warning."""
+    _count[0] += 1
     span = diagnostic.span
     if span is None:
         warnings.warn(diagnostic.render(), ZelligeWarning, stacklevel=2)
@@ -16,5 +17,12 @@ def warn(diagnostic: Diagnostic) -> None:
         registry = _registries.setdefault(span.file, {})
         warnings.warn_explicit(diagnostic.render(), ZelligeWarning, span.file, span.line, registry=registry)
 
+
+def warnings_so_far() -> int:
+    """How many diagnostics this process has shown as warnings, or would have but for the filters of Python's warnings."""
+    return _count[0]
+
+
+_count = [0]
 
 _registries: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}

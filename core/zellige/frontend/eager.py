@@ -69,6 +69,24 @@ class Recipe:
     shaped: tuple[str, ...]
     strided: frozenset[str] = frozenset()
 
+    def written(self) -> list[Any]:
+        """The recipe as plain data, which :meth:`read` takes."""
+        constants = [[name, s.parameter, s.what, s.dimension, s.declared_bits] for name, s in self.constants]
+        return [constants, list(self.shaped), sorted(self.strided)]
+
+    @classmethod
+    def read(cls, written: Any) -> Recipe:
+        """What :meth:`written` wrote."""
+        constants, shaped, strided = written
+        return cls(
+            constants=tuple(
+                (name, ConstantSource(parameter=parameter, what=what, dimension=dimension, declared_bits=bits))
+                for name, parameter, what, dimension, bits in constants
+            ),
+            shaped=tuple(shaped),
+            strided=frozenset(strided),
+        )
+
     def key(self, given: Mapping[str, GivenTensor | None]) -> tuple[Any, ...] | None:
         """What identifies the kernel for these tensors; None where one of them lacks what the recipe needs."""
         values: list[Any] = []

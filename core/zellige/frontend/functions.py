@@ -45,7 +45,7 @@ class Closure(Mapping[str, Any]):
 
     def __init__(self, function: types.FunctionType, definers: Mapping[str, Any]) -> None:
         self._cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
-        self._definers = definers
+        self.definers = definers
 
     def __getitem__(self, name: str) -> Any:
         cell = self._cells.get(name)
@@ -54,7 +54,7 @@ class Closure(Mapping[str, Any]):
                 return cell.cell_contents
             except ValueError:
                 pass  # not assigned yet where the function was defined
-        return self._definers[name]
+        return self.definers[name]
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -64,10 +64,10 @@ class Closure(Mapping[str, Any]):
         return True
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._cells, **self._definers})
+        return iter({**self._cells, **self.definers})
 
     def __len__(self) -> int:
-        return len({**self._cells, **self._definers})
+        return len({**self._cells, **self.definers})
 
 
 def defining_names(function: types.FunctionType, source: FunctionSource) -> dict[str, Any]:
@@ -237,6 +237,11 @@ class Macro:
     @property
     def described(self) -> str:
         return f"the macro {self.function.__name__}"
+
+    @property
+    def definers(self) -> Mapping[str, Any]:
+        """Names of the scope that defined it which Python did not capture, since only annotations mention them."""
+        return self._closure.definers
 
     def __repr__(self) -> str:
         return f"<{self.described}>"

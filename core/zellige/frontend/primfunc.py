@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,7 +37,7 @@ class KernelFunction:
 
     function: types.FunctionType
     source: FunctionSource
-    closure: Mapping[str, Any]
+    closure: Closure
     signature: inspect.Signature
 
     @classmethod

@@ -64,6 +64,8 @@ class Registry:
         self._lock = threading.RLock()
         self._outcomes: dict[Origin, BackendHandle | Quarantined] = {}
         self._found: tuple[tuple[BackendHandle, ...], tuple[Quarantined, ...]] | None = None
+        self.questions = 0
+        """How often it was asked about all backends: what follows from the answer depends on what is installed."""
 
     @cached_property
     def _origins(self) -> tuple[Origin, ...]:
@@ -106,6 +108,7 @@ class Registry:
     @property
     def backends(self) -> tuple[BackendHandle, ...]:
         """Every backend that could be taken in, available or not."""
+        self.questions += 1
         return self._loaded[0]
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -109,9 +109,10 @@ class Bound:
 class Signature:
     """The parameters of a kernel, prepared for checking calls."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, touched: tuple[Collection[int], Collection[int]] | None = None) -> None:
+        """``touched`` are the indices of the tensors that the kernel uses and writes, where its statements are not at hand."""
         self.kernel = kernel
-        used, written = _touched(kernel)
+        used, written = _touched(kernel) if touched is None else tuple({_buffer(kernel, i) for i in indices} for indices in touched)
         self._system = SizeSystem.of(kernel)
         parameters: list[TensorArgument | ScalarArgument] = []
         made: list[TensorArgument] = []
@@ -141,6 +142,12 @@ class Signature:
     def tensor(self, index: int) -> TensorArgument:
         """The tensor that is ``kernel.params[index]``."""
         return self._by_index[index]
+
+    @property
+    def touched(self) -> tuple[list[int], list[int]]:
+        """Indices of the tensors that the kernel uses, and of those that it writes."""
+        known = sorted(self._by_index.items())
+        return [index for index, tensor in known if tensor.is_used], [index for index, tensor in known if tensor.is_written]
 
     @property
     def call_text(self) -> str:
@@ -397,6 +404,12 @@ class Signature:
         sizes = ", ".join(f"{var.name} = {values[var]}" for var in mentioned)
         advice = f"check the sizes of the call: {sizes}" if sizes else "its sizes are constants of the kernel: make them smaller there"
         return catalogue.E619.error(name=tensor.name, expected=tensor.text, needed=needed, advice=advice)
+
+
+def _buffer(kernel: Kernel, index: int) -> Buffer:
+    param = kernel.params[index]
+    assert isinstance(param, TensorParam), "numbers are not touched"
+    return param.buffer
 
 
 def _touched(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:

@@ -1,0 +1,126 @@
+"""Digests of the source of the packages that make code, so that a changed compiler never finds code of the old one.
+
+In: the name of a package. Out: a digest of its files by content, equal for equal installations on two machines. Reading all source takes
+longer than a warm start may, and so does looking for the files: what was found is kept with each folder's time of change and each file's
+size and time of change, and counts as long as all of these are what they were. Source that changed since this process loaded the
+compiler is not what made its code: what it compiles then is kept under keys of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from zellige.cache.disk import DiskStore
+from zellige.version import LOADED_NS
+
+CORE: Final = "zellige"
+WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "claims", "cli", "demo", "diagnostics", "generate", "interp"})
+"""Parts of core that neither make a kernel out of a function nor code out of a kernel."""
+
+_KIND: Final = "sources"
+_FORMAT: Final = "2"
+
+
+def source_digest(package: str, store: DiskStore) -> str:
+    """A digest of a package's source by content; of a package that has none, its name."""
+    if package not in _digests:
+        root = _root(package)
+        _digests[package] = package if root is None else _digest(root, WITHOUT_EFFECT if package == CORE else frozenset(), store)
+    return _digests[package]
+
+
+_digests: Final[dict[str, str]] = {}
+"""What this process found, once for all: the source that it runs does not change."""
+
+
+def _digest(root: Path, left_out: frozenset[str], store: DiskStore) -> str:
+    """The digest of the files in a folder; a random one where a file changed after this process began."""
+    key = hashlib.sha256(repr((_FORMAT, str(root), sorted(left_out))).encode()).hexdigest()
+    known = store.find(_KIND, key)
+    if known is not None:
+        digest, seen = json.loads(known)
+        if is_unchanged(seen):
+            return str(digest)
+    folders = list(_folders(root, left_out))
+    if any(time >= LOADED_NS for _, _, files in folders for _, _, time in files):
+        return secrets.token_hex(32)
+    names = sorted(os.path.join(folder, file[0]) for folder, _, files in folders for file in files)
+    parts = [f"{os.path.relpath(name, root)} {hashlib.sha256(Path(name).read_bytes()).hexdigest()}" for name in names]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    if all(changed < LOADED_NS for _, changed, _ in folders):  # else a file may come or go in the same moment
+        store.keep(_KIND, key, json.dumps([digest, _flat(folders)], separators=(",", ":")).encode())
+    return digest
+
+
+def is_unchanged(seen: list[Any]) -> bool:
+    """Whether folders and files are what they were: of each folder its path, time of change, the names of its files, and their sizes and
+    times of change, one after the other."""
+    for path, changed, names, numbers in seen:
+        try:
+            folder = os.open(path, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            if os.stat(folder).st_mtime_ns != changed:
+                return False
+            found: list[int] = []
+            for name in names:
+                status = os.stat(name, dir_fd=folder)
+                found.append(status.st_size)
+                found.append(status.st_mtime_ns)
+            if found != numbers:
+                return False
+        except OSError:
+            return False
+        finally:
+            os.close(folder)
+    return True
+
+
+_Folder = tuple[str, int, list[tuple[str, int, int]]]
+"""Path, time of change, and of each file its name, size and time of change."""
+
+
+def _flat(folders: Sequence[_Folder]) -> list[Any]:
+    return [[path, changed, [f[0] for f in files], [n for f in files for n in f[1:]]] for path, changed, files in folders]
+
+
+def _folders(root: Path, left_out: frozenset[str]) -> Iterator[_Folder]:
+    """The folders of a package in order, each with its files of source. Folders in ``left_out`` and of Python's byte code, and texts for
+    people, do not count."""
+    pending = [str(root)]
+    while pending:
+        path = pending.pop()
+        changed = os.stat(path).st_mtime_ns
+        files: list[tuple[str, int, int]] = []
+        inner: list[str] = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    is_in = entry.name != "__pycache__" and not (path == str(root) and entry.name in left_out)
+                    inner += [entry.path] if is_in else []
+                elif not entry.name.endswith((".pyc", ".md")):
+                    status = entry.stat()
+                    files.append((entry.name, status.st_size, status.st_mtime_ns))
+        yield path, changed, sorted(files)
+        pending.extend(sorted(inner, reverse=True))
+
+
+def _root(package: str) -> Path | None:
+    """The folder of a top-level package, without importing it."""
+    if not package:
+        return None
+    loaded = sys.modules.get(package)
+    file = getattr(loaded, "__file__", None)
+    if file is None:
+        spec = importlib.util.find_spec(package)
+        file = None if spec is None else spec.origin
+    return None if file is None else Path(file).parent
