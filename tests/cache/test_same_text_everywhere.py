@@ -49,7 +49,7 @@ print(json.dumps(texts))
 
 
 def emitted(seed: int) -> dict[str, str]:
-    environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "ZELLIGE_CACHE": "0"}
     arguments = json.dumps([SHAPES, TARGETS, 977 * seed])
     command = [sys.executable, "-c", PROGRAM, arguments]
     done = subprocess.run(command, cwd=FOLDER, env=environment, capture_output=True, text=True, check=False)

@@ -26,7 +26,7 @@ WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "claims", "cli", "demo",
 """Parts of core that neither make a kernel out of a function nor code out of a kernel."""
 
 _KIND: Final = "sources"
-_FORMAT: Final = "2"
+_FORMAT: Final = "3"
 
 
 def source_digest(package: str, store: DiskStore) -> str:
@@ -46,17 +46,18 @@ def _digest(root: Path, left_out: frozenset[str], store: DiskStore) -> str:
     key = hashlib.sha256(repr((_FORMAT, str(root), sorted(left_out))).encode()).hexdigest()
     known = store.find(_KIND, key)
     if known is not None:
-        digest, seen = json.loads(known)
+        digest, latest, seen = json.loads(known)
         if is_unchanged(seen):
-            return str(digest)
+            return str(digest) if latest < LOADED_NS else secrets.token_hex(32)
     folders = list(_folders(root, left_out))
-    if any(time >= LOADED_NS for _, _, files in folders for _, _, time in files):
+    latest = max((time for _, _, files in folders for _, _, time in files), default=0)
+    if latest >= LOADED_NS:
         return secrets.token_hex(32)
     names = sorted(os.path.join(folder, file[0]) for folder, _, files in folders for file in files)
     parts = [f"{os.path.relpath(name, root)} {hashlib.sha256(Path(name).read_bytes()).hexdigest()}" for name in names]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     if all(changed < LOADED_NS for _, changed, _ in folders):  # else a file may come or go in the same moment
-        store.keep(_KIND, key, json.dumps([digest, _flat(folders)], separators=(",", ":")).encode())
+        store.keep(_KIND, key, json.dumps([digest, latest, _flat(folders)], separators=(",", ":")).encode())
     return digest
 
 
