@@ -86,6 +86,7 @@ def is_supported(host: Host) -> bool:
 
 
 def processor(host: Host) -> str:
+    """The processor's name in the system calls' table and in LLVM's intrinsics."""
     return host.triple.split("-")[0]
 
 
