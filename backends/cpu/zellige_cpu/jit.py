@@ -4,8 +4,8 @@ In: the text of a module, the names it exports, the symbols it needs. Out: an ob
 the exported functions.
 
 The text is verified first, so that a fault of the emitters is an InternalError; symbols are looked up first, so that a missing one is too;
-and LLVM works on it in a process of its own (:mod:`zellige_cpu.compiler`). Object files are linked by :mod:`zellige_cpu.linker` where that can,
-else by LLVM.
+and LLVM works on it in a process of its own (:mod:`zellige_cpu.compiler`). Object files are linked by :mod:`zellige_cpu.linker` where
+that can, else by LLVM.
 """
 
 from __future__ import annotations
