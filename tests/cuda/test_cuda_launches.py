@@ -217,8 +217,6 @@ def test_the_stream_of_the_framework_is_used(monkeypatch: pytest.MonkeyPatch) ->
 class Two(Driver):
     """Two devices, whose shared contexts are 77 and 78; odd pages are memory of the second."""
 
-    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
-
     def __init__(self) -> None:
         super().__init__()
         self.stack = [77]
@@ -237,8 +235,11 @@ class Two(Driver):
     def cuCtxPopCurrent(self) -> Any:
         return 0, self.stack.pop()
 
-    def cuPointerGetAttribute(self, attribute: int, pointer: int) -> Any:
-        return 0, pointer // 4096 % 2
+    def cuPointerGetAttribute(self, found: Any, attribute: int, pointer: Any) -> int:
+        """As the library itself has it: the answer goes to where ``found`` points."""
+        assert attribute == 9
+        found._obj.value = pointer.value // 4096 % 2
+        return 0
 
     def launch(self, handle: int, *rest: Any) -> int:
         self.seen.append(self.stack[-1])
@@ -249,6 +250,7 @@ class Two(Driver):
 def two(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Two:
     made = Two()
     monkeypatch.setattr(device, "driver", lambda: made)
+    monkeypatch.setattr(device, "_library", lambda: made)
     monkeypatch.setattr(device, "_count", lambda: 2)
     monkeypatch.setattr(device, "launcher", lambda: made.launch)
     monkeypatch.setattr(device, "current_stream", lambda index: 100 + index)

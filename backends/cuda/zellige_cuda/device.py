@@ -122,7 +122,7 @@ def entered(api: Any, pointers: Sequence[int] = ()) -> Iterator[None]:
     if current and _count() == 1:
         yield
         return
-    wanted = _device_of(api, pointers)
+    wanted = _device_of(pointers)
     if current and (wanted is None or int(call(api.cuCtxGetDevice())) == wanted):
         yield
         return
@@ -180,13 +180,22 @@ def shared_context(index: int) -> Any:
     return call(api.cuDevicePrimaryCtxRetain(call(api.cuDeviceGet(index))))
 
 
-def _device_of(api: Any, pointers: Sequence[int]) -> int | None:
+def _device_of(pointers: Sequence[int]) -> int | None:
     """The device whose memory a pointer is; None for memory of the host and for no pointer."""
     pointer = next((p for p in pointers if p), None)
-    if pointer is None:
-        return None
-    status, index = api.cuPointerGetAttribute(api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer)
-    return int(index) if int(status) == 0 and int(index) >= 0 else None
+    return None if pointer is None else ordinal_of(pointer)
+
+
+_DEVICE_ORDINAL: Final = 9
+"""``CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`` (CUDA Driver API, "Unified Addressing")."""
+
+
+def ordinal_of(pointer: int) -> int | None:
+    """The device whose memory ``pointer`` is, None for memory of the host. The library is asked itself: cuda-bindings 13.3 answers 0 for
+    memory of any device, so that kernels for tensors of a second device ran on the first (tools/device_check.py, the part ``devices``)."""
+    found = ctypes.c_int(-1)
+    status = _library().cuPointerGetAttribute(ctypes.byref(found), _DEVICE_ORDINAL, ctypes.c_uint64(pointer))
+    return found.value if status == 0 and found.value >= 0 else None
 
 
 @cache
