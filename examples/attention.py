@@ -1,6 +1,6 @@
 """Attention forward: O = softmax(Q K^T / sqrt(width)) V, causal or not, with groups of query heads that share a head of keys and values.
 
-The softmax runs online: a block of keys rescales what the blocks before it gave to the row's new maximum. Also returned, for the backward
+The softmax runs online: where a block of keys has a far larger score than those before it, what they gave is rescaled. Also returned, for the backward
 pass: the logarithm of each row's sum of exponentials. The products' operands have the tensors' type, all else is float32.
 """
 
@@ -19,7 +19,7 @@ import zellige.language as T
 def attention(heads, kv_heads, width, is_causal, dtype="float16", block_M=64, block_N=64, stages=2):
     batch, queries, keys = T.dynamic("batch, queries, keys")
     group = heads // kv_heads
-    scale = math.log2(math.e) / math.sqrt(width)  # exp(x) is taken as exp2(x log2(e))
+    scale = math.log2(math.e) / math.sqrt(width)  # exp(x) is taken as exp2(x log2(e)), and what is subtracted is kept times that
 
     @T.prim_func
     def attention(
@@ -36,8 +36,8 @@ def attention(heads, kv_heads, width, is_causal, dtype="float16", block_M=64, bl
             scores = T.alloc_fragment((block_M, block_N), "float32")
             weights = T.alloc_fragment((block_M, block_N), dtype)
             output = T.alloc_fragment((block_M, width), "float32")
+            block_top = T.alloc_fragment((block_M,), "float32")
             top = T.alloc_fragment((block_M,), "float32")
-            top_before = T.alloc_fragment((block_M,), "float32")
             rescale = T.alloc_fragment((block_M,), "float32")
             block_sum = T.alloc_fragment((block_M,), "float32")
             total = T.alloc_fragment((block_M,), "float32")
@@ -55,12 +55,15 @@ def attention(heads, kv_heads, width, is_causal, dtype="float16", block_M=64, bl
                     last = bx * block_M + i + keys - queries if is_causal else keys - 1
                     scores[i, j] = T.if_then_else(k * block_N + j <= last and k * block_N + j < keys, 0, -T.infinity("float32"))
                 T.gemm(Q_tile, K_tile, scores, transpose_B=True)
-                T.copy(top, top_before)
-                T.reduce_max(scores, top, dim=1, clear=False)
+                T.reduce_max(scores, block_top, dim=1)
                 for i in T.Parallel(block_M):
-                    rescale[i] = T.exp2((top_before[i] - top[i]) * scale)
+                    # What is subtracted is free: it grows only where weights would be larger than 2^8, so most rescalings are by 1.
+                    reached = block_top[i] * scale
+                    grown = T.if_then_else(reached > top[i] + 8, reached, top[i])
+                    rescale[i] = T.__exp2(top[i] - grown)
+                    top[i] = grown
                 for i, j in T.Parallel(block_M, block_N):
-                    scores[i, j] = T.exp2((scores[i, j] - top[i]) * scale)
+                    scores[i, j] = T.__exp2(scores[i, j] * scale - top[i])
                 T.reduce_sum(scores, block_sum, dim=1)
                 for i in T.Parallel(block_M):
                     total[i] = total[i] * rescale[i] + block_sum[i]
@@ -72,7 +75,7 @@ def attention(heads, kv_heads, width, is_causal, dtype="float16", block_M=64, bl
                 output[i, j] /= total[i]
             T.copy(output, O[bz, by, bx * block_M : (bx + 1) * block_M, :])
             for i in T.Parallel(block_M):
-                total[i] = T.log(total[i]) + top[i] * (scale * math.log(2))
+                total[i] = T.log(total[i]) + top[i] * math.log(2)
             T.copy(total, log_sum[bz, by, bx * block_M : (bx + 1) * block_M])
 
     return attention

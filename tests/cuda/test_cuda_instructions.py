@@ -150,3 +150,26 @@ def test_rows_are_what_the_specifications_say() -> None:
     assert all(row == copy_row_of(own[row.name]) for row in copy_rows(FAMILY))
     fragments = {name for name, value in own.items() if isinstance(value, Product) and not value.is_asynchronous}
     assert {row.name for row in product_rows(FAMILY)} == fragments
+
+
+def powers(is_fast: bool) -> Any:
+    @T.prim_func
+    def powers(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                B[i] = T.__exp2(A[i]) if is_fast else T.exp2(A[i])
+
+    return powers
+
+
+@pytest.mark.parametrize("is_asked_for_all", [False, True])
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_the_fast_power_of_two_is_the_instruction_alone(is_fast: bool, is_asked_for_all: bool) -> None:
+    """Where its author, or the caller for all functions, asks for it; else small numbers are scaled before and after it."""
+    kernel = zl.compile(powers(is_fast), target="cuda:sm_80,simulate", pass_configs={"tl.enable_fast_math": is_asked_for_all})
+    text = kernel.get_kernel_source()
+    assert ("ex2.approx.ftz.f32" in text) == ("exp2f(" not in text) == (is_fast or is_asked_for_all)
+    a = np.linspace(-20, 20, 128, dtype=np.float32)
+    b = np.zeros_like(a)
+    kernel(a, b)
+    np.testing.assert_allclose(b, np.exp2(a), rtol=2**-22)

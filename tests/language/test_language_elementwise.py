@@ -253,7 +253,7 @@ def test_reinterpretation_in_both_orders(run):
     assert run(k, np.array([-1.5], np.float32), np.zeros(2, np.int32)).tolist() == [expected, expected]
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "sin", "cos", "tan", "exp10", "log2", "log10"])
+@pytest.mark.parametrize("name", ["exp", "log", "sin", "cos", "tan", "exp2", "exp10", "log2", "log10"])
 def test_fast_forms_say_so(name):
     expr = getattr(T, f"__{name}")(T.float32(1.0)).expr
     assert (expr.function, expr.precision) == (name, "fast")

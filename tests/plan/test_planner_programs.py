@@ -486,7 +486,7 @@ def softmax_of_products(length=72, width=32, stages=2):
 
 
 def products_in_a_loop(stages=2):
-    """Two products an iteration, within a loop over heads: the score product may run ahead, its loop is not at the top."""
+    """Two products an iteration, within a loop over heads: the second may end an iteration late, its loop is not at the top."""
 
     @T.prim_func
     def products_in_a_loop(
@@ -518,7 +518,38 @@ def products_in_a_loop(stages=2):
     return products_in_a_loop
 
 
+def two_sums(blocks=5):
+    """Two products take what the lanes make of the first one's result: that one may run ahead."""
+
+    @T.prim_func
+    def two_sums(Q: T.Tensor((16, 32), "float16"), K: T.Tensor((blocks * 32, 32), "float16"), O: T.Tensor((16, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            Qs = T.alloc_shared((16, 32), "float16")
+            Ks = T.alloc_shared((32, 32), "float16")
+            Vs = T.alloc_shared((32, 32), "float16")
+            S = T.alloc_fragment((16, 32), "float32")
+            P = T.alloc_fragment((16, 32), "float16")
+            one = T.alloc_fragment((16, 32), "float32")
+            other = T.alloc_fragment((16, 32), "float32")
+            T.copy(Q, Qs)
+            T.clear(one)
+            T.clear(other)
+            for k in T.Pipelined(blocks, num_stages=2):
+                T.copy(K[k * 32, 0], Ks)
+                T.copy(K[k * 32, 0], Vs)
+                T.clear(S)
+                T.gemm(Qs, Ks, S, transpose_B=True)
+                T.copy(S, P)
+                T.gemm(P, Vs, one)
+                T.gemm(P, Vs, other, transpose_B=True)
+            for i, j in T.Parallel(16, 32):
+                O[i, j] = one[i, j] - other[i, j]
+
+    return two_sums
+
+
 PROGRAMS = {
+    "two sums": two_sums, "two sums, one block": lambda: two_sums(1),
     "gemm": half_gemm, "gemm, 1 stage": lambda: half_gemm(stages=1), "gemm, no stage": lambda: half_gemm(stages=0),
     "gemm, B transposed": lambda: half_gemm(transpose=True), "gemm, odd": lambda: half_gemm(M=90, N=56, K=152),
     "gemm, no steps": lambda: half_gemm(K=0, stages=2), "gemm, fewer steps than stages": lambda: half_gemm(K=32, stages=4),

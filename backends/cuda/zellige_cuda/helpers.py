@@ -52,6 +52,9 @@ _FIXED: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 
+_FIXED["exp2_approximate"] = (
+    f'{_D} float exp2_approximate(float x) {{ float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }}', ()
+)
 _FIXED["cp_async_commit"] = (f'{_D} void cp_async_commit() {{ asm volatile("cp.async.commit_group;" ::: "memory"); }}', ())
 _FIXED["cp_async_wait"] = (
     f'template <int leave> {_D} void cp_async_wait() {{ asm volatile("cp.async.wait_group %0;" :: "n"(leave) : "memory"); }}',

@@ -12,7 +12,7 @@ from typing import Any
 from zellige.diagnostics import InternalError
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, Cast, Expr, Var
+from zellige.ir.expr import Buffer, Cast, Expr, Math, Var
 from zellige.ir.stmt import Assert, Atomic, Barrier, Print, Shuffle, Vote
 from zellige.simt.distribution import Distribution
 from zellige.simt.ir import (
@@ -54,6 +54,12 @@ class CudaSpelling(PlainSpelling):
         super().__init__("cuda", is_fast=is_fast)
         self.arch = arch
         self.sites: list[Site] = []
+
+    def math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
+        """As the family has it; the fast power of two has no name of its own in CUDA C++."""
+        if node.function == "exp2" and self.may_be_fast(node) and node.args[0].dtype.name != "float64":
+            return f"{printer.need('exp2_approximate')}({args[0]})"
+        return super().math(printer, node, args)
 
     # ---- the unit and its kernels ----
 

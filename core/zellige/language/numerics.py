@@ -171,7 +171,7 @@ def fast(function: str) -> Any:
     return apply
 
 
-FAST: Final = {f"__{name}": fast(name) for name in ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan")}
+FAST: Final = {f"__{name}": fast(name) for name in ("exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "tan")}
 """The approximate functions, by name."""
 
 _TIES_TO_EVEN: Final = ("ties-to-even", "tie-to-even")

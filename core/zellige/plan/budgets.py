@@ -22,7 +22,7 @@ from zellige.plugin.contract import RegisterFile
 _PRODUCER = (24, 56)
 """Registers of a role that only starts copies: at least for its addresses, at most what it could use."""
 
-_WORK = 40
+_WORK = 28
 """Registers that a lane needs beside its tiles: addresses, counters, operands on their way."""
 
 _WORD = 4

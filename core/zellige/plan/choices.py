@@ -21,6 +21,7 @@ from zellige.plan.capabilities import Machine
 from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, stored_copy, unread_dimensions
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
+from zellige.plan.factors import factor_of
 from zellige.plan.facts import LaunchFacts, is_whole
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import Product, panel_bytes, register_lanes
@@ -48,8 +49,23 @@ def choose(
             case Copy():
                 found.append(_copy(facts, operation, tested, spaces, machine, decisions))
             case _:
-                found.append(_other(facts, operation, tested, machine, decisions))
+                other = _other(facts, operation, tested, machine, decisions)
+                found.append(replace(other, factor=_factor(facts, operation, spaces, machine, decisions)))
     return tuple(found)
+
+
+def _factor(
+    facts: LaunchFacts, operation: Stmt, spaces: Mapping[Buffer, Space], machine: Machine, decisions: Decisions
+) -> Buffer | None:
+    factor = factor_of(facts, operation, spaces, machine)
+    if factor is not None:
+        (changed,) = {root.name for root in facts.written(operation)}
+        decisions.take(
+            f"is {changed} multiplied by {factor.name} in every iteration?", "only by lanes that meet a factor other than 1",
+            "a product with 1 changes no bit, and all elements of a row have one factor",
+            rejected=(("by all", "sums that have not grown would be multiplied by 1"),), where=operation.span,
+        )  # fmt: skip
+    return factor
 
 
 def _other(facts: LaunchFacts, operation: Stmt, tested: tuple[int, ...], machine: Machine, decisions: Decisions) -> Choice:

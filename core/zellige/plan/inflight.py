@@ -27,10 +27,13 @@ class ProductsInFlight:
         self.started = 0
         self.loops_in_flight = 0
 
-    def body(self, body: Sequence[Stmt | PlanStmt]) -> tuple[Stmt | PlanStmt, ...]:
-        """``body`` with products started and waited for; nothing is left in flight at its end."""
+    def body(
+        self, body: Sequence[Stmt | PlanStmt], before: Sequence[Gemm] = (), *, waits_at_end: bool = True
+    ) -> tuple[Stmt | PlanStmt, ...]:
+        """``body`` with products started and waited for; nothing is left in flight at its end, unless somebody else waits. ``before`` are
+        in flight at its begin, in the order of their start."""
         out: list[Stmt | PlanStmt] = []
-        flying: list[Gemm] = []
+        flying: list[Gemm] = list(before)
 
         def wait_for(is_needed: Callable[[Gemm], bool]) -> None:
             needed = [i for i, g in enumerate(flying) if is_needed(g)]
@@ -45,12 +48,12 @@ class ProductsInFlight:
                     continue
                 case Release():
                     held = set(statement.channel.buffers) | set(statement.channel.orders)
-                    wait_for(lambda g: bool(_operands(g) & held))  # noqa: B023 - called at once
+                    wait_for(lambda g: bool(operands_of(g) & held))  # noqa: B023 - called at once
                     out.append(statement)
                     continue
                 case Put():
                     held = set(statement.channel.buffers) | set(statement.channel.orders)
-                    wait_for(lambda g: g.c.buffer.root in held or bool(_operands(g) & held))  # noqa: B023
+                    wait_for(lambda g: g.c.buffer.root in held or bool(operands_of(g) & held))  # noqa: B023
                     out.append(statement)
                     continue
                 case Issue():
@@ -61,20 +64,21 @@ class ProductsInFlight:
             inner = statement.operation if isinstance(statement, Slotted) else statement
             if isinstance(inner, Gemm) and self._is_asynchronous(inner):
                 product = inner
-                wait_for(lambda g: g.c.buffer.root in _operands(product) or product.c.buffer.root in _operands(g))  # noqa: B023
+                wait_for(lambda g: g.c.buffer.root in operands_of(product) or product.c.buffer.root in operands_of(g))  # noqa: B023
                 issued = Issue(operation=product, token=self._token, span=product.span)
                 out.append(rebuilt(statement, operation=issued) if isinstance(statement, Slotted) else issued)
                 flying.append(product)
                 self.started += 1
                 continue
             touched, changed = self._touched(statement)
-            wait_for(lambda g: g.c.buffer.root in touched or bool(_operands(g) & changed))  # noqa: B023
+            wait_for(lambda g: g.c.buffer.root in touched or bool(operands_of(g) & changed))  # noqa: B023
             if not isinstance(statement, Slotted) and type(statement).BODIES and self._has_products(statement):
                 wait_for(lambda g: True)
                 out.extend(self._structure(statement))
             else:
                 out.append(statement)
-        wait_for(lambda g: True)
+        if waits_at_end:
+            wait_for(lambda g: True)
         return tuple(out)
 
     def _touched(self, statement: Stmt | PlanStmt) -> tuple[set[Buffer], set[Buffer]]:
@@ -118,7 +122,8 @@ class ProductsInFlight:
         return (peeled, steady, Wait(token=wait.token), last)
 
 
-def _operands(gemm: Gemm) -> set[Buffer]:
+def operands_of(gemm: Gemm) -> set[Buffer]:
+    """The tiles that a product reads."""
     regions = (gemm.a, gemm.b, gemm.scale_a, gemm.scale_b, gemm.metadata)
     return {r.buffer.root for r in regions if r is not None}
 

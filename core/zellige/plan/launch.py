@@ -15,6 +15,7 @@ from zellige.ir.stmt import Copy, For, Gemm, NamedHint, Persistent, RasterHint
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, statements_in
+from zellige.plan.lengths import longest_first
 from zellige.plan.nodes import Choice, LaunchPlan
 from zellige.plan.products import Product
 
@@ -62,13 +63,16 @@ def plan_order(
                 "it does not change the result; a target that does not know it passes over it",
             )
     panel = hint.panel if hint is not None else 1
+    from_last: Var | None = None
     if hint is None and machine.has_true_lanes and not launch.lane_vars and not is_persistent:
         panel = _panel(facts, products, machine, decisions)
+        from_last = longest_first(facts, machine, decisions) if panel == 1 else None
     return LaunchPlan(
         order=hint.order if hint is not None else "row",
         panel=panel,
         coarsen=coarsen,
         is_persistent=is_persistent,
+        from_last=from_last,
         cluster=launch.cluster if any(s.scope == "cluster" for s in machine.capabilities.synchronisation) else None,
     )
 

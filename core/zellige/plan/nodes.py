@@ -241,6 +241,7 @@ class Choice:
     ``fill`` is the fill with zero of the result which the first step of the product's loop replaces (a loop without steps still fills).
     ``out`` is the copy of the result to its tensor which the last step makes by itself where the region lies wholly inside the tensor.
     ``rejected`` are ways that stood before this one, and why the operation does not go them.
+    ``factor`` is the tile by whose elements a Map multiplies what it stores: where all of them are 1 it may be passed over.
     """
 
     operation: Stmt
@@ -257,6 +258,7 @@ class Choice:
     fill: Stmt | None = None
     out: Stmt | None = None
     rejected: tuple[tuple[str, str], ...] = ()
+    factor: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -290,7 +292,7 @@ class Decision:
 class LaunchPlan:
     """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once, the last variable
     of more than one fastest; persistent
-    workers; splits of the reduction; bytes of workspace."""
+    workers; splits of the reduction; bytes of workspace; ``from_last``, the variable along which blocks run from the last to the first."""
 
     order: Literal["row", "column"] = "row"
     panel: int = 1
@@ -299,6 +301,7 @@ class LaunchPlan:
     cluster: tuple[int, ...] | None = None
     splits: int = 1
     workspace_bytes: int = 0
+    from_last: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

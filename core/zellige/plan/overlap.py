@@ -263,7 +263,7 @@ def skewed(facts: LaunchFacts, woven: For, skew: Skew, channel: Channel | None, 
     end = at + 1
     while end < len(body) and isinstance(body[end], Release):
         end += 1
-    scalars = _scalars_for(facts, skew, body)
+    scalars = scalars_of_run(facts, skew.loop, body, [skew.loop.body[i] for i in range(skew.last + 1, len(skew.loop.body))])
     start: list[Stmt | PlanStmt] = [*([Acquire(channel=channel)] if channel is not None else []), *body[:at]]
     start.append(Issue(operation=skew.product, token=token, span=skew.product.span))
     finish: list[Stmt | PlanStmt] = [Wait(token=token), *body[at + 1 : end]]
@@ -288,10 +288,11 @@ def skewed(facts: LaunchFacts, woven: For, skew: Skew, channel: Channel | None, 
     )
 
 
-def _scalars_for(facts: LaunchFacts, skew: Skew, body: Sequence[Stmt | PlanStmt]) -> tuple[Stmt | PlanStmt, ...]:
-    """The scalar statements before the product that the rest needs again."""
-    copies = replicable(facts, skew.loop)
-    rest = [i for i in range(len(skew.loop.body)) if i > skew.last]
+def scalars_of_run(
+    facts: LaunchFacts, loop: For, body: Sequence[Stmt | PlanStmt], run: Sequence[Stmt | PlanStmt]
+) -> tuple[Stmt | PlanStmt, ...]:
+    """The scalar statements of the loop's body before ``run`` that it needs again, of those that ``body``, a role's form of it, has."""
+    own = [i for i, s in enumerate(loop.body) if any(s is other for other in run)]
+    chosen = _slice(facts, loop, own, replicable(facts, loop), set(), is_last=False)
     held = {id(s) for s in body}
-    chosen = _slice(facts, skew.loop, rest, copies, set(), is_last=False)
-    return tuple(skew.loop.body[i] for i in chosen if i <= skew.last and id(skew.loop.body[i]) in held)
+    return tuple(loop.body[i] for i in chosen if own and i < own[0] and id(loop.body[i]) in held)

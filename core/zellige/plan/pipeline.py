@@ -137,7 +137,7 @@ def pipelined(loop: For, segments: Sequence[Segment]) -> tuple[Stmt | PlanStmt, 
     def steps(name: str, low: Expr, high: Expr, chosen: Sequence[Segment], *, guarded: bool) -> For:
         step = Var(name=f"{loop.var.name}_{name}", dtype=dtype, kind="loop")
         body: list[Stmt | PlanStmt] = []
-        for segment in chosen:
+        for segment in _together(chosen) if guarded else chosen:
             at = plus(step, -segment.stage)
             first, end = at, plus(step, 1 - segment.stage)
             statements = segment.statements
@@ -156,6 +156,19 @@ def pipelined(loop: For, segments: Sequence[Segment]) -> tuple[Stmt | PlanStmt, 
         steps("step", middle, stop, segments, guarded=False),
         steps("drain", larger(stop, middle), plus(stop, last), late, guarded=True),
     )
+
+
+def _together(segments: Sequence[Segment]) -> list[Segment]:
+    """Segments that follow each other and are of one stage as one, at the ends: what one starts the next may wait for, with no branch
+    between."""
+    made: list[Segment] = []
+    for segment in segments:
+        if made and made[-1].stage == segment.stage:
+            joined = tuple(x for s in (made[-1], segment) for x in (s.statements if s.at_ends is None else s.at_ends))
+            made[-1] = Segment(stage=segment.stage, statements=joined)
+        else:
+            made.append(segment)
+    return made
 
 
 def _loop(origin: For, var: Var, start: Expr, stop: Expr, body: tuple[Stmt | PlanStmt, ...]) -> For:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from zellige.ir.expr import Var
 from zellige.ir.stmt import For, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.plan.ahead import tell
 from zellige.plan.budgets import fits, most_copies, register_tiles, with_budgets
 from zellige.plan.channels import bind, group_streams
 from zellige.plan.context import Context, Programs
+from zellige.plan.delay import Delay, delayed, find_delay
 from zellige.plan.facts import bytes_of
 from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.nodes import Channel, Issue, PlanStmt, Put, Role, Token, Wait
@@ -44,7 +46,7 @@ def specialised(context: Context) -> Programs | None:
         context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),), topic="roles")
         return None
     context.own(view)
-    skews = _skews(context, assignment)
+    skews, delays = _overlaps(context, assignment)
     extra = {buffer: 2 for skew in skews for buffer in skew.versioned}
     depths, placed, extra = context.depths(groups, frozenset(), extra)
     copies = _consumer_copies(context, assignment)
@@ -68,7 +70,7 @@ def specialised(context: Context) -> Programs | None:
     except HeaderReadsShared:  # no buffer changes hands in place here
         raise AssertionError from None
     producer = _issued(bodies[PRODUCER], {id(c) for c in chosen}, copy_token)
-    writer = _Consumer(context, skews)
+    writer = _Consumer(context, skews, delays)
     consumer = writer.program(bodies[CONSUMER])
     for one in ahead:
         if any(c is one.copy for c in chosen):
@@ -86,25 +88,35 @@ def specialised(context: Context) -> Programs | None:
     return Programs(roles=roles, channels=(*(b.channel for b in bound), *writer.channels), placements=placed)
 
 
-def _skews(context: Context, assignment: Assignment) -> tuple[Skew, ...]:
+def _overlaps(context: Context, assignment: Assignment) -> tuple[tuple[Skew, ...], tuple[Delay, ...]]:
+    """The loops in which products and the lanes' work on their results run at the same time: by a product that ends late, else by one that
+    runs ahead."""
     found: list[Skew] = []
+    delays: list[Delay] = []
     for loop in pipelined_loops(context.facts.launch.body):
         skipped = frozenset(i for i, s in enumerate(loop.body) if assignment.of.get(id(s)) == PRODUCER)
+        late = find_delay(context.facts, loop, context.is_asynchronous, skipped)
+        if isinstance(late, Delay):
+            delays.append(late)
+            continue
         answer = find_skew(context.facts, loop, dict.fromkeys(context.buffers), context.is_asynchronous, skipped)
         if isinstance(answer, str):
             context.decisions.take("does a product run ahead of what uses it?", "no", answer, where=loop.span)
         elif answer is not None:
             found.append(answer)
     # of nested loops only the inner one: its iterations are the more
-    return tuple(s for s in found if not any(other is not s and any(inner is other.loop for inner in _nested(s.loop)) for other in found))
+    loops = [s.loop for s in (*found, *delays)]
+    outer = [a for a in loops if any(b is not a and any(inner is b for inner in _nested(a)) for b in loops)]
+    return tuple(s for s in found if s.loop not in outer), tuple(d for d in delays if d.loop not in outer)
 
 
 class _Consumer:
-    """Writes the consumer's program: loops with a product ahead in their places, other products in flight, and the channels within it."""
+    """Writes the consumer's program: loops with a product ahead or late in their places, other products in flight, and the channels
+    within it."""
 
-    def __init__(self, context: Context, skews: Sequence[Skew]) -> None:
+    def __init__(self, context: Context, skews: Sequence[Skew], delays: Sequence[Delay]) -> None:
         self._context = context
-        self._by_var = {skew.loop.var: skew for skew in skews}
+        self._by_var: dict[Var, Skew | Delay] = {found.loop.var: found for found in (*skews, *delays)}
         self._token = Token(name="product", engine=context.product_engine())
         self._ahead = Token(name="ahead", engine=context.product_engine())
         self._writer = ProductsInFlight(context.facts, self._token, context.is_asynchronous)
@@ -122,7 +134,8 @@ class _Consumer:
         for statement in body:
             if isinstance(statement, For) and statement.var in self._by_var:
                 flush()
-                made.extend(self._ahead_of_its_use(statement, self._by_var[statement.var]))
+                found = self._by_var[statement.var]
+                made.extend(self._late(statement, found) if isinstance(found, Delay) else self._ahead_of_its_use(statement, found))
             elif any(isinstance(inner, For) and inner.var in self._by_var for inner in _nested(statement)):
                 flush()
                 made.append(rebuilt(statement, **{name: self.program(getattr(statement, name)) for name in type(statement).BODIES}))
@@ -130,6 +143,18 @@ class _Consumer:
                 plain.append(statement)
         flush()
         return tuple(made)
+
+    def _late(self, loop: For, delay: Delay) -> tuple[Stmt | PlanStmt, ...]:
+        first, second = delay.first.c.buffer.name, delay.second.c.buffer.name
+        self._context.decisions.take(
+            "does a product run beside the lanes' work?", f"the product into {second}, an iteration late",
+            f"it is started behind the next product into {first} and runs while the lanes work on {first}; every tile keeps one version",
+            rejected=(
+                ("each product is waited for at once", "unit and lanes would take turns"),
+                (f"the product into {first} an iteration ahead", f"{first} would need two versions in registers"),
+            ), where=delay.second.span,
+        )  # fmt: skip
+        return delayed(self._context.facts, loop, delay, self._token, self._context.is_asynchronous)
 
     def _ahead_of_its_use(self, loop: For, skew: Skew) -> tuple[Stmt | PlanStmt, ...]:
         channel = None

@@ -89,6 +89,7 @@ class Context:
     emit_body: Callable[[Context, Sequence[Stmt]], None]
     tilings: dict[int, WarpTiling] = field(default_factory=dict)
     as_maps: dict[int, Map] = field(default_factory=dict)
+    factors: dict[int, Buffer] = field(default_factory=dict)
     dependence: LaneDependence | None = None
     channels: dict[Channel, ChannelState] = field(default_factory=dict)
     boxes: dict[int, Boxes] = field(default_factory=dict)

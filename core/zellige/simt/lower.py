@@ -226,7 +226,8 @@ class LaunchLowering:
             kernel=self._kernel, planned=self.planned, machine=self.machine, threads=threads, homes={}, maps=dict(solution.maps),
             code=Code(), scope=Scope(), safe_values={s.buffer: s.value for s in launch.safe_values}, written_tensors=frozenset(written),
             has_lanes=has_lanes, emit_body=control.emit_body, tilings=tilings,
-            as_maps=dict(solution.as_maps), dependence=lane_dependence(launch) if has_lanes else None,
+            as_maps=dict(solution.as_maps), factors={id(c.operation): c.factor for c in self.planned.choices if c.factor is not None},
+            dependence=lane_dependence(launch) if has_lanes else None,
         )  # fmt: skip
 
     def parameters(self, context: Context) -> tuple[Parameter, ...]:
@@ -379,7 +380,7 @@ class LaunchLowering:
     def _grid_vars(self) -> tuple[Var, ...]:
         found = self._launch.grid_vars
         if self._raster is not None:
-            found = (*self._raster.axes, *found[2:])
+            found = (*self._raster.axes, *found[len(self._raster.axes) :])
         if len(found) <= GRID_AXES:
             return found
         return (*found[: GRID_AXES - 1], self._folded)

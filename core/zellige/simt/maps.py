@@ -15,7 +15,7 @@ from zellige.dtypes import DType
 from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
 from zellige.ir.stmt import Alloc, Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
 from zellige.ir.traverse import substitute, walk
-from zellige.simt import elements, shared_divisors
+from zellige.simt import elements, factors, shared_divisors
 from zellige.simt.context import Context, Point, conjunction
 from zellige.simt.distribution import Distribution, distribute, number, times
 from zellige.simt.exchange import Exchange, exchange_for, exchanged, held_apart
@@ -47,7 +47,8 @@ def emit_map(ctx: Context, statement: Map, *, identity: int | None = None, distr
         decided = distribute(sizes, lanes=ctx.lanes, warps=ctx.warps, vector=vector)
     else:
         decided = decided.with_shape(sizes)
-    _emit_distributed(ctx, statement, decided)
+    with ctx.when(factors.where_needed(ctx, identity if identity is not None else id(statement)), statement.span):
+        _emit_distributed(ctx, statement, decided)
 
 
 # ---- extents known at run time ----

@@ -1,6 +1,6 @@
-"""The order in which a grid's blocks run: panels of blocks side by side, which share operands in the cache.
+"""The order in which a grid's blocks run: panels of blocks side by side, which share operands in the cache, or the last block first.
 
-In: a planned launch. Out: the variables that the machine counts blocks by instead of the first two of the launch, and the statements that
+In: a planned launch. Out: the variables that the machine counts blocks by instead of the first of the launch, and the statements that
 compute those from them. Machines start blocks in the order of their number, the first axis fastest: the number is cut into panels of some
 blocks along one axis and all along the other, and within a panel the blocks of the first kind follow each other.
 """
@@ -21,15 +21,17 @@ MOST_ALONG_FIRST: Final = 32767
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raster:
-    """``axes`` stand for the launch's first two variables, which ``statements`` compute."""
+    """``axes`` stand for the launch's first variables, which ``statements`` compute."""
 
-    axes: tuple[Var, Var]
+    axes: tuple[Var, ...]
     statements: tuple[Bind, ...]
 
 
 def raster_of(planned: PlannedLaunch) -> Raster | None:
     """The order that the plan asks for; None where it is the machine's own."""
     launch, plan = planned.launch, planned.order
+    if plan.from_last is not None:
+        return _from_last(planned, plan.from_last)
     if plan.panel <= 1 or len(launch.grid_vars) < 2 or why_not(planned) is not None:
         return None
     x, y = (Var(name=f"{var.name}_{word}", dtype=INT32, kind="grid") for var, word in zip(launch.grid_vars, ("column", "row")))
@@ -52,6 +54,18 @@ def raster_of(planned: PlannedLaunch) -> Raster | None:
         var, value = launch.grid_vars[axis], values[axis]
         statements.append(Bind(var=var, value=value if var.dtype == INT32 else Cast(value=value, dtype=var.dtype)))
     return Raster(axes=(x, y), statements=tuple(statements))
+
+
+def _from_last(planned: PlannedLaunch, var: Var) -> Raster:
+    """The machine counts from the first; the block takes the place as far from the last."""
+    launch = planned.launch
+    place = launch.grid_vars.index(var)
+    counted = Var(name=f"{var.name}_from_last", dtype=var.dtype, kind="grid")
+    extent = launch.grid[place]
+    size = extent if extent.dtype == var.dtype else Cast(value=extent, dtype=var.dtype)
+    last = Binary(op="sub", left=size, right=Const(value=1, dtype=var.dtype))
+    bind = Bind(var=var, value=Binary(op="sub", left=last, right=counted))
+    return Raster(axes=(*launch.grid_vars[:place], counted), statements=(bind,))
 
 
 def why_not(planned: PlannedLaunch) -> str | None:

@@ -130,7 +130,7 @@ class PlainSpelling:
         if name in ("isnan", "isinf", "isfinite"):
             return f"{printer.need(name)}({args[0]})"
         one = "1.0" if is_double else "1.0f"
-        table = self.fast32 if self._may_be_fast(node) else {}
+        table = self.fast32 if self.may_be_fast(node) else {}
         match name:
             case "rcp":
                 return f"({one} / {args[0]})"
@@ -150,7 +150,8 @@ class PlainSpelling:
             case _:
                 raise self.refuse(f"the function {name}", node.span)
 
-    def _may_be_fast(self, node: Math) -> bool:
+    def may_be_fast(self, node: Math) -> bool:
+        """Whether its author, or the caller for all functions without a word of their own, asks for the faster form."""
         return node.precision == "fast" or (self.is_fast and node.precision == "default")
 
     def integer_math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:

@@ -1,0 +1,89 @@
+"""Sums that lanes rescale between products: only by factors other than 1, with the bits of a program that always does; long blocks first."""
+
+# Kernels are read by the front end, not run by Python.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from simulated import agree, whole_numbers  # noqa: E402
+
+import zellige  # noqa: E402
+import zellige.language as T  # noqa: E402
+
+
+def rescaled(factor=0.5):
+    """Row i is rescaled in the iterations k with k % 4 == i // 16: in each only one warp of rows has a factor other than 1."""
+
+    @T.prim_func
+    def rescaled(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            As = T.alloc_shared((64, 32), "float16")
+            Bs = T.alloc_shared((32, 64), "float16")
+            sums = T.alloc_fragment((64, 64), "float32")
+            factors = T.alloc_fragment((64,), "float32")
+            T.clear(sums)
+            for k in T.Pipelined(8, num_stages=2):
+                T.copy(A[0, k * 32], As)
+                T.copy(B[k * 32, 0], Bs)
+                for i in T.Parallel(64):
+                    factors[i] = T.if_then_else(k % 4 == i // 16 and i % 16 != 5, factor, 1)
+                for i, j in T.Parallel(64, 64):
+                    sums[i, j] *= factors[i]
+                T.gemm(As, Bs, sums)
+            T.copy(sums, C)
+
+    return rescaled
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80,simulate", "cuda:sm_90a,simulate"])
+@pytest.mark.parametrize("factor", [0.5, -1.0, 0.0, float("inf"), float("nan")])
+def test_only_factors_other_than_one_are_multiplied_by(target, factor):
+    a, b = whole_numbers((64, 256), np.float16, 1), whole_numbers((256, 64), np.float16, 2)
+    agree(rescaled(factor), a, b, np.zeros((64, 64), np.float32), target=target)
+
+
+def test_the_warps_of_the_others_pass_over_it():
+    """One vote of a warp and one branch around the products of its registers."""
+    text = zellige.compile(rescaled(), target="cuda:sm_80,simulate").get_kernel_source()
+    vote = text.index("__any_sync")
+    assert "factors[0] != 1.0f" in text[vote : text.index("\n", vote)]
+    assert text[vote:].split("{", 1)[0].rstrip().endswith("if (rescales_" + text[vote:].split("if (rescales_", 1)[1].split(")", 1)[0] + ")")
+
+
+def rows_of_a_triangle(n, block=16):
+    """Row i: the sum of A[:i + 1] by columns, in blocks of rows whose loops differ."""
+
+    @T.prim_func
+    def rows_of_a_triangle(A: T.Tensor((n, 32), "int32"), C: T.Tensor((n, 2, 32), "int32")):
+        with T.Kernel(T.ceildiv(n, block), 2, threads=32) as (bx, by):
+            tile = T.alloc_fragment((block, 32), "int32")
+            T.clear(tile)
+            for k in T.serial(T.min(n, (bx + 1) * block)):
+                for i, j in T.Parallel(block, 32):
+                    tile[i, j] += T.if_then_else(k <= bx * block + i, A[k, j] * (by + 1), 0)
+            for i, j in T.Parallel(block, 32):
+                if bx * block + i < n:
+                    C[bx * block + i, by, j] = tile[i, j]
+
+    return rows_of_a_triangle
+
+
+@pytest.mark.parametrize("n", [1, 16, 17, 53])
+def test_every_block_runs_once_from_the_last_on(n):
+    a = whole_numbers((n, 32), np.int32, 1)
+    (found,) = agree(rows_of_a_triangle(n), a, np.zeros((n, 2, 32), np.int32))[1:]
+    np.testing.assert_array_equal(found[:, 0], np.cumsum(a, axis=0))
+    np.testing.assert_array_equal(found[:, 1], 2 * np.cumsum(a, axis=0))
+
+
+def test_the_machine_counts_blocks_from_the_last():
+    text = zellige.compile(rows_of_a_triangle(53), target="cuda:sm_80,simulate").get_kernel_source()
+    assert "const int bx_from_last = (int)blockIdx.x;" in text
+    assert "int bx = ((4 - 1) - bx_from_last);" in text
