@@ -1,7 +1,7 @@
 """Attention forward: O = softmax(Q K^T / sqrt(width)) V, causal or not, with groups of query heads that share a head of keys and values.
 
-The softmax runs online: where a block of keys has a far larger score than those before it, what they gave is rescaled. Also returned, for the backward
-pass: the logarithm of each row's sum of exponentials. The products' operands have the tensors' type, all else is float32.
+The softmax runs online: a block of keys with far larger scores than those before it rescales what they gave. Also returned, for the
+backward pass: the logarithm of each row's sum of exponentials. The products' operands have the tensors' type, all else is float32.
 """
 
 import math

@@ -87,8 +87,9 @@ def test_a_pipelined_product_runs_on_the_engines(options: dict[str, Any], produc
 )
 def test_an_attention_step_runs_beside_its_second_product(width: int, rows: int, columns: int, is_causal: bool) -> None:
     """Both products run on the engines, the second with its first operand in registers and an iteration late: two are in flight, the lanes
-    wait for the older one. The step stands there twice, for the blocks that a mask divides and for the others; before it stands the first
-    product of a block, after it the second one. Nothing serialises them, nothing spills, though three consumers have 160 registers a lane."""
+    wait for the older one. The step stands there twice, for the blocks that a mask divides and for the others; before it stands the
+    first product of a block, after it the second one. Nothing serialises them or spills, though three consumers have 160 registers a
+    lane."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     from attention import attention
 

@@ -67,12 +67,15 @@ def order(how, machine=LANES_COPIES):
     return None if var is None else var.name
 
 
-@pytest.mark.parametrize("how, expected", [("grows", "bx"), ("grows along the second", "by")])
-def test_the_longest_blocks_run_first(how, expected):
+@pytest.mark.parametrize(
+    "how, expected, beside, sets", [("grows", "bx", 4, ", 4 along by beside each other"), ("grows along the second", "by", 1, "")]
+)
+def test_the_longest_blocks_run_first(how, expected, beside, sets):
     assert order(how) == order(how, LANES_ASYNC) == expected
     (launch,) = plan(triangle(how), LANES_COPIES).launches
+    assert launch.order.panel == beside
     said = next(d for d in launch.decisions if d.question == "in which order do blocks run?")
-    assert said.chosen == f"along {expected} from the last to the first"
+    assert said.chosen == f"along {expected} from the last to the first{sets}"
     assert f"the loop over k has more iterations where {expected} is larger" in said.because
 
 

@@ -282,7 +282,8 @@ def test_the_second_product_ends_beside_the_softmax_of_the_next_scores() -> None
 
 
 def test_at_the_ends_no_branch_stands_between_a_product_and_its_wait() -> None:
-    fill, drain = (s for s in walk(role(first(attention(), LANES_ASYNC), "consumer")) if isinstance(s, For) and s.var.name in ("k_fill", "k_drain"))
+    loops = [s for s in walk(role(first(attention(), LANES_ASYNC), "consumer")) if isinstance(s, For)]
+    fill, drain = (s for s in loops if s.var.name in ("k_fill", "k_drain"))
     for part, waits in ((fill, [0]), (drain, [0])):
         (inner,) = part.body
         assert [s.leave_in_flight for s in inner.body if isinstance(s, Wait)] == waits

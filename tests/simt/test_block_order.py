@@ -61,21 +61,21 @@ def test_blocks_of_a_panel_follow_each_other(order: str) -> None:
     assert [tuple(row) for row in found.tolist()] == expected
 
 
-def test_a_number_of_blocks_known_at_run_time_keeps_the_machines_order() -> None:
-    columns = T.dynamic("columns")
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_a_number_of_blocks_known_at_run_time_is_counted_in_64_bits(columns: int) -> None:
+    width = T.dynamic("width")
 
     @T.prim_func
-    def unknown(A: T.Tensor((4, columns), "int32")):
-        with T.Kernel(columns, 4, threads=32) as (bx, by):
+    def unknown(A: T.Tensor((5, width), "int32")):
+        with T.Kernel(width, 5, threads=32) as (bx, by):
             T.use_swizzle(2)
-            A[by, bx] = bx + 100 * by
+            A[by, bx] += bx + 100 * by
 
-    _, module = lowered(unknown)
-    said = [line for line in module.functions[0].header if "machine's own order" in line]
-    assert said == ["blocks run in the machine's own order and not in panels: how many blocks there are along bx is known at run time only"]
-    found = np.zeros((4, 5), np.int32)
-    zellige.compile(unknown, target=TARGET)(found)
-    np.testing.assert_array_equal(found, np.arange(5) + 100 * np.arange(4)[:, None])
+    kernel = zellige.compile(unknown, target=TARGET)
+    assert "long long place = " in kernel.get_kernel_source()
+    found = np.zeros((5, columns), np.int32)
+    kernel(found)
+    np.testing.assert_array_equal(found, np.arange(columns) + 100 * np.arange(5)[:, None])
 
 
 def test_products_side_by_side_run_in_panels_of_the_plans() -> None:

@@ -1,4 +1,4 @@
-"""Sums that lanes rescale between products: only by factors other than 1, with the bits of a program that always does; long blocks first."""
+"""Sums that lanes rescale between products: only by factors other than 1, with the same bits; and long blocks first."""
 
 # Kernels are read by the front end, not run by Python.
 # mypy: ignore-errors
@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from simulated import agree, whole_numbers  # noqa: E402
+from simulated import agree, machine, run_module, whole_numbers  # noqa: E402
 
 import zellige  # noqa: E402
 import zellige.language as T  # noqa: E402
+from zellige.driver import PIPELINE  # noqa: E402
+from zellige.passes.runner import run_passes  # noqa: E402
+from zellige.plan.planner import plan  # noqa: E402
+from zellige.simt.lower import lower  # noqa: E402
 
 
 def rescaled(factor=0.5):
@@ -57,12 +62,12 @@ def test_the_warps_of_the_others_pass_over_it():
     assert text[vote:].split("{", 1)[0].rstrip().endswith("if (rescales_" + text[vote:].split("if (rescales_", 1)[1].split(")", 1)[0] + ")")
 
 
-def rows_of_a_triangle(n, block=16):
+def rows_of_a_triangle(n, block=16, rows=2):
     """Row i: the sum of A[:i + 1] by columns, in blocks of rows whose loops differ."""
 
     @T.prim_func
-    def rows_of_a_triangle(A: T.Tensor((n, 32), "int32"), C: T.Tensor((n, 2, 32), "int32")):
-        with T.Kernel(T.ceildiv(n, block), 2, threads=32) as (bx, by):
+    def rows_of_a_triangle(A: T.Tensor((n, 32), "int32"), C: T.Tensor((n, rows, 32), "int32")):
+        with T.Kernel(T.ceildiv(n, block), rows, threads=32) as (bx, by):
             tile = T.alloc_fragment((block, 32), "int32")
             T.clear(tile)
             for k in T.serial(T.min(n, (bx + 1) * block)):
@@ -84,6 +89,32 @@ def test_every_block_runs_once_from_the_last_on(n):
 
 
 def test_the_machine_counts_blocks_from_the_last():
-    text = zellige.compile(rows_of_a_triangle(53), target="cuda:sm_80,simulate").get_kernel_source()
+    text = zellige.compile(rows_of_a_triangle(53, rows=1), target="cuda:sm_80,simulate").get_kernel_source()
     assert "const int bx_from_last = (int)blockIdx.x;" in text
     assert "int bx = ((4 - 1) - bx_from_last);" in text
+
+
+@pytest.mark.parametrize("panel", [1, 2, 3])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_blocks_run_from_the_last_on(axis, panel):
+    """In the order of the machine's numbers, of 4 x 5 blocks, so many rows of them beside each other."""
+
+    @T.prim_func
+    def ordered(A: T.Tensor((20, 2), "int32"), count: T.Tensor((1,), "int32")):
+        with T.Kernel(4, 5, threads=32) as (bx, by):
+            mine = T.atomic_add(count[0], 1, return_prev=True)
+            A[mine, 0] = bx
+            A[mine, 1] = by
+
+    legal, found = run_passes(ordered.kernel, PIPELINE), machine()
+    planned = plan(legal, found.capabilities)
+    (launch,) = planned.launches
+    order = replace(launch.order, panel=panel, from_last=launch.launch.grid_vars[axis])
+    module = lower(replace(planned, launches=(replace(launch, order=order),)), found)
+    array = np.zeros((20, 2), np.int32)
+    run_module(legal, module, [array, np.zeros(1, np.int32)])
+    plain = [(x, y) for low in range(0, 5, panel) for x in range(4) for y in range(low, min(5, low + panel))]
+    if panel == 1:
+        plain = [(x, y) for y in range(5) for x in range(4)]
+    turned = [(3 - x, y) if axis == 0 else (x, 4 - y) for x, y in plain]
+    assert [tuple(row) for row in array.tolist()] == turned

@@ -66,7 +66,8 @@ def plan_order(
     from_last: Var | None = None
     if hint is None and machine.has_true_lanes and not launch.lane_vars and not is_persistent:
         panel = _panel(facts, products, machine, decisions)
-        from_last = longest_first(facts, machine, decisions) if panel == 1 else None
+        if panel == 1 and (found := longest_first(facts, machine, decisions)) is not None:
+            from_last, panel = found
     return LaunchPlan(
         order=hint.order if hint is not None else "row",
         panel=panel,

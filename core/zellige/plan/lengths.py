@@ -18,12 +18,17 @@ from zellige.plan.facts import LaunchFacts, statements_in
 
 QUESTION: Final = "in which order do blocks run?"
 
+BESIDE: Final = 16
+"""Rows of the grid whose longest blocks run before all shorter ones: a hundred workers are then eight to a row, and they read its operands
+from a cache."""
+
 AXES: Final = 2
 """The first grid variables, which all machines of lanes count by themselves."""
 
 
-def longest_first(facts: LaunchFacts, machine: Machine, decisions: Decisions) -> Var | None:
-    """The first grid variable with which the iterations of a loop become more; not where blocks may wait for others."""
+def longest_first(facts: LaunchFacts, machine: Machine, decisions: Decisions) -> tuple[Var, int] | None:
+    """The first grid variable with which the iterations of a loop become more, and how many blocks along the second one follow each other;
+    not where blocks may wait for others."""
     launch = facts.launch
     if not machine.has_true_lanes or launch.lane_vars or launch.cluster is not None:
         return None
@@ -34,13 +39,25 @@ def longest_first(facts: LaunchFacts, machine: Machine, decisions: Decisions) ->
     for var in launch.grid_vars[:AXES]:
         loop = next((s for s in body if isinstance(s, For) and _grows(s, var, values)), None)
         if loop is not None:
+            beside = _beside(facts, var)
+            sets = f", {beside} along {launch.grid_vars[1].name} beside each other" if beside > 1 else ""
             decisions.take(
-                QUESTION, f"along {var.name} from the last to the first",
+                QUESTION, f"along {var.name} from the last to the first{sets}",
                 f"the loop over {loop.var.name} has more iterations where {var.name} is larger: long blocks run first, short ones fill up",
                 rejected=(("as they are numbered", "at the end workers would wait for the longest"),), where=loop.span,
             )  # fmt: skip
-            return var
+            return var, beside
     return None
+
+
+def _beside(facts: LaunchFacts, var: Var) -> int:
+    """Blocks along the second variable of which the longest run before all others, where the lengths are along the first: with few of them
+    the long blocks of the last set would begin late, with many those that read the same would be far from each other."""
+    launch = facts.launch
+    if var is not launch.grid_vars[0] or len(launch.grid_vars) < 2:
+        return 1
+    extent = constant_value(launch.grid[1])
+    return BESIDE if extent is None else max(1, min(BESIDE, int(extent)))
 
 
 def _grows(loop: For, var: Var, values: Mapping[Var, Expr]) -> bool:

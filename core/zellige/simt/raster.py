@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from zellige.ir.expr import INT32, Binary, BinaryOp, Cast, Const, Expr, Var, constant_value
+from zellige.dtypes import DType
+from zellige.ir.expr import INT32, INT64, Binary, BinaryOp, Cast, Const, Expr, Var, constant_value
 from zellige.ir.stmt import Bind
 from zellige.plan.nodes import PlannedLaunch
 from zellige.simt.distribution import added, number, times
@@ -30,42 +31,49 @@ class Raster:
 def raster_of(planned: PlannedLaunch) -> Raster | None:
     """The order that the plan asks for; None where it is the machine's own."""
     launch, plan = planned.launch, planned.order
-    if plan.from_last is not None:
-        return _from_last(planned, plan.from_last)
-    if plan.panel <= 1 or len(launch.grid_vars) < 2 or why_not(planned) is not None:
+    if plan.panel > 1 and len(launch.grid_vars) > 1 and why_not(planned) is None:
+        return _in_panels(planned)
+    if plan.from_last is None:
         return None
+    place = launch.grid_vars.index(plan.from_last)
+    counted = Var(name=f"{plan.from_last.name}_from_last", dtype=plan.from_last.dtype, kind="grid")
+    value = _turned(planned, plan.from_last, counted)
+    return Raster(axes=(*launch.grid_vars[:place], counted), statements=(Bind(var=plan.from_last, value=value),))
+
+
+def _in_panels(planned: PlannedLaunch) -> Raster:
+    launch, plan = planned.launch, planned.order
     x, y = (Var(name=f"{var.name}_{word}", dtype=INT32, kind="grid") for var, word in zip(launch.grid_vars, ("column", "row")))
     across, along = (0, 1) if plan.order == "row" else (1, 0)
-    extents = [_as_int32(extent) for extent in launch.grid[:2]]
-    panel = number(plan.panel)
-    place = Var(name="place", dtype=INT32, kind="value")
+    # as many blocks as there may be are counted in 64 bits where their number is not known
+    dtype = INT32 if constant_value(launch.grid[0]) is not None else INT64
+    extents = [_as(extent, dtype) for extent in launch.grid[:2]]
+    place = Var(name="place", dtype=dtype, kind="value")
     which = Var(name="panel", dtype=INT32, kind="value")
-    rest = Var(name="in_panel", dtype=INT32, kind="value")
+    rest = Var(name="in_panel", dtype=dtype, kind="value")
     height = Var(name="height", dtype=INT32, kind="value")
-    size = _product(extents[across], panel)
+    size = _product(extents[across], Const(value=plan.panel, dtype=dtype))
     statements = [
-        Bind(var=place, value=added((_product(y, extents[0]), x))),
-        Bind(var=which, value=_joined("truncdiv", place, size)),
+        Bind(var=place, value=Binary(op="add", left=_product(_as(y, dtype), extents[0]), right=_as(x, dtype))),
+        Bind(var=which, value=_as(_joined("truncdiv", place, size), INT32)),
         Bind(var=rest, value=_joined("truncmod", place, size)),
-        Bind(var=height, value=_height(extents[along], which, plan.panel)),
+        Bind(var=height, value=_height(_as(launch.grid[along], INT32), which, plan.panel)),
     ]
-    values = {across: _joined("truncdiv", rest, height), along: added((times(which, plan.panel), _joined("truncmod", rest, height)))}
+    tall = _as(height, dtype)
+    values = {
+        across: _as(_joined("truncdiv", rest, tall), INT32),
+        along: added((times(which, plan.panel), _as(_joined("truncmod", rest, tall), INT32))),
+    }
     for axis in (0, 1):
-        var, value = launch.grid_vars[axis], values[axis]
-        statements.append(Bind(var=var, value=value if var.dtype == INT32 else Cast(value=value, dtype=var.dtype)))
+        var, value = launch.grid_vars[axis], _as(values[axis], launch.grid_vars[axis].dtype)
+        statements.append(Bind(var=var, value=_turned(planned, var, value) if var is plan.from_last else value))
     return Raster(axes=(x, y), statements=tuple(statements))
 
 
-def _from_last(planned: PlannedLaunch, var: Var) -> Raster:
-    """The machine counts from the first; the block takes the place as far from the last."""
-    launch = planned.launch
-    place = launch.grid_vars.index(var)
-    counted = Var(name=f"{var.name}_from_last", dtype=var.dtype, kind="grid")
-    extent = launch.grid[place]
-    size = extent if extent.dtype == var.dtype else Cast(value=extent, dtype=var.dtype)
-    last = Binary(op="sub", left=size, right=Const(value=1, dtype=var.dtype))
-    bind = Bind(var=var, value=Binary(op="sub", left=last, right=counted))
-    return Raster(axes=(*launch.grid_vars[:place], counted), statements=(bind,))
+def _turned(planned: PlannedLaunch, var: Var, value: Expr) -> Expr:
+    """The place that is as far from the last as ``value`` from the first."""
+    extent = _as(planned.launch.grid[planned.launch.grid_vars.index(var)], var.dtype)
+    return Binary(op="sub", left=Binary(op="sub", left=extent, right=Const(value=1, dtype=var.dtype)), right=value)
 
 
 def why_not(planned: PlannedLaunch) -> str | None:
@@ -76,9 +84,8 @@ def why_not(planned: PlannedLaunch) -> str | None:
     if launch.cluster is not None:
         return "clusters are made of neighbours in the machine's own order"
     first = constant_value(launch.grid[0])
-    if first is None:
-        return f"how many blocks there are along {launch.grid_vars[0].name} is known at run time only"
-    return f"there are {first} blocks along {launch.grid_vars[0].name}" if int(first) > MOST_ALONG_FIRST else None
+    is_many = first is not None and int(first) > MOST_ALONG_FIRST
+    return f"there are {first} blocks along {launch.grid_vars[0].name}" if is_many else None
 
 
 def _height(extent: Expr, which: Expr, panel: int) -> Expr:
@@ -90,16 +97,17 @@ def _height(extent: Expr, which: Expr, panel: int) -> Expr:
     return Binary(op="min", left=number(panel), right=left)
 
 
-def _as_int32(extent: Expr) -> Expr:
-    if isinstance(extent, Const):
-        return number(int(extent.value))
-    return extent if extent.dtype == INT32 else Cast(value=extent, dtype=INT32)
+def _as(value: Expr, dtype: DType) -> Expr:
+    if isinstance(value, Const):
+        return Const(value=int(value.value), dtype=dtype)
+    return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
 
 
 def _product(left: Expr, right: Expr) -> Expr:
-    if isinstance(left, Const):
+    if isinstance(left, Const) and left.dtype == INT32:
         return times(right, int(left.value))
-    return times(left, int(right.value)) if isinstance(right, Const) else Binary(op="mul", left=left, right=right)
+    is_narrow = isinstance(right, Const) and right.dtype == INT32
+    return times(left, int(right.value)) if isinstance(right, Const) and is_narrow else Binary(op="mul", left=left, right=right)
 
 
 def _joined(op: BinaryOp, left: Expr, right: Expr) -> Expr:
