@@ -105,7 +105,7 @@ def _overlaps(context: Context, assignment: Assignment) -> tuple[tuple[Skew, ...
         elif answer is not None:
             found.append(answer)
     # of nested loops only the inner one: its iterations are the more
-    loops = [s.loop for s in (*found, *delays)]
+    loops = [*(s.loop for s in found), *(d.loop for d in delays)]
     outer = [a for a in loops if any(b is not a and any(inner is b for inner in _nested(a)) for b in loops)]
     return tuple(s for s in found if s.loop not in outer), tuple(d for d in delays if d.loop not in outer)
 
@@ -116,7 +116,7 @@ class _Consumer:
 
     def __init__(self, context: Context, skews: Sequence[Skew], delays: Sequence[Delay]) -> None:
         self._context = context
-        self._by_var: dict[Var, Skew | Delay] = {found.loop.var: found for found in (*skews, *delays)}
+        self._by_var: dict[Var, Skew | Delay] = {**{s.loop.var: s for s in skews}, **{d.loop.var: d for d in delays}}
         self._token = Token(name="product", engine=context.product_engine())
         self._ahead = Token(name="ahead", engine=context.product_engine())
         self._writer = ProductsInFlight(context.facts, self._token, context.is_asynchronous)
