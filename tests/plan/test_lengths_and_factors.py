@@ -13,12 +13,12 @@ from zellige.plan.invented_machines import LANES_ASYNC, LANES_COPIES, QUEUES_CUB
 from zellige.plan.planner import plan
 
 
-def triangle(how="grows"):
+def triangle(how="grows", rows=4):
     """Row block bx of a triangle; ``how`` its loop depends on the block."""
 
     @T.prim_func
-    def triangle(A: T.Tensor((512, 512), "float32"), total: T.Tensor((16, 512), "float32"), n: T.int32):
-        with T.Kernel(16, 4, threads=64) as (bx, by):
+    def triangle(A: T.Tensor((512, 512), "float32"), total: T.Tensor((64, 512), "float32"), n: T.int32):
+        with T.Kernel(64, rows, threads=64) as (bx, by):
             tile = T.alloc_fragment((32,), "float32")
             T.clear(tile)
             if how == "grows":
@@ -31,11 +31,11 @@ def triangle(how="grows"):
                     for i in T.Parallel(32):
                         tile[i] += A[k * 32 + i, bx]
             elif how == "becomes less":
-                for k in T.serial(16 - bx):
+                for k in T.serial(64 - bx):
                     for i in T.Parallel(32):
                         tile[i] += A[k * 32 + i, by]
             elif how == "begins later":
-                for k in T.serial(bx, 16):
+                for k in T.serial(bx, 64):
                     for i in T.Parallel(32):
                         tile[i] += A[k * 32 + i, by]
             elif how == "differs otherwise":
@@ -61,8 +61,8 @@ def triangle(how="grows"):
     return triangle.kernel
 
 
-def order(how, machine=LANES_COPIES):
-    (launch,) = plan(triangle(how), machine).launches
+def order(how, machine=LANES_COPIES, rows=4):
+    (launch,) = plan(triangle(how, rows), machine).launches
     var = launch.order.from_last
     return None if var is None else var.name
 
@@ -83,6 +83,12 @@ def test_the_longest_blocks_run_first(how, expected, beside, sets):
 def test_other_blocks_run_as_they_are_numbered(how):
     """Among them those that may wait for others, by atomics, and those whose author names an order."""
     assert order(how) is None
+
+
+def test_blocks_that_all_run_at_once_need_no_order():
+    assert LANES_COPIES.threads < 2 * 64
+    assert order("grows", rows=1) is None
+    assert order("grows", rows=2) == "bx"
 
 
 @pytest.mark.parametrize("machine", [SCALAR_VECTOR_CPU, QUEUES_CUBE])

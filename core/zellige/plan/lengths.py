@@ -8,6 +8,7 @@ query's place asks for.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Final
 
 from zellige.ir.expr import Binary, Cast, Compare, Expr, Unary, Var, constant_value
@@ -28,9 +29,12 @@ AXES: Final = 2
 
 def longest_first(facts: LaunchFacts, machine: Machine, decisions: Decisions) -> tuple[Var, int] | None:
     """The first grid variable with which the iterations of a loop become more, and how many blocks along the second one follow each other;
-    not where blocks may wait for others."""
+    not where blocks may wait for others, or all run at once."""
     launch = facts.launch
     if not machine.has_true_lanes or launch.lane_vars or launch.cluster is not None:
+        return None
+    known = [constant_value(extent) for extent in launch.grid]
+    if None not in known and prod(int(extent or 0) for extent in known) <= machine.capabilities.threads:
         return None
     body = list(statements_in(launch.body))
     if any(isinstance(s, (While, Atomic, AtomicTile, Dialect)) for s in body):
