@@ -1,14 +1,15 @@
 """Lines asked for ahead: what overlaps the copies of a loop with stages on a processor, where there is no engine beside it.
 
 In: the operation that the planner asks about, a host. Out: the answers of the hook ``candidates``, and whether packings ask for lines. The
-instruction is a row of the table (:mod:`zellige_intrinsics`); without it packings ask for nothing, and no result changes.
+instruction is a row of the table (:mod:`zellige_intrinsics`); without it nothing is asked for, and no result changes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zellige_cpu.leaf.units import family_of
+from zellige_cpu.text import constant
 from zellige_intrinsics.tables import copies_taken_out, copy_rows
 
 if TYPE_CHECKING:
@@ -16,15 +17,29 @@ if TYPE_CHECKING:
 
     from zellige.plugin.contract import Answer, Operation
     from zellige_cpu.host import Host
+    from zellige_cpu.text import Function, Value
     from zellige_intrinsics.rows import CopyRow
 
 _CACHE = "cache"
+
+LINE: Final = 64
+"""Bytes of a line of a cache."""
 
 
 def prefetch(host: Host) -> CopyRow | None:
     """The instruction that asks for a line; None where the machine has none, or the table of instructions does not hold it."""
     rows = (row for row in copy_rows(family_of(host)) if row.destination == _CACHE) if family_of(host) else ()
     return next((row for row in rows if host.features.issuperset(row.requires)), None)
+
+
+def ask_for(fn: Function, first: Value, size: int, *, level: int = 1, is_written: bool = False) -> None:
+    """Code that asks for the lines of ``size`` bytes from the address ``first`` on, which may exist or not, for the cache of that level, and
+    to own them where they will be written. No code where the machine or the table has no instruction for it."""
+    if prefetch(fn.module.host) is None:
+        return
+    hints = [constant("i32", number) for number in (int(is_written), 4 - level, 1)]
+    for distance in range(0, size, LINE):
+        fn.intrinsic("llvm.prefetch", fn.offset(first, distance), *hints)
 
 
 def overlaps(operation: Operation, host: Host) -> Sequence[Answer]:

@@ -34,8 +34,9 @@ PANEL_BYTES: Final = 24576
 which the panel stays while the rows of a pass by. With fewer, loading and storing the block costs; with more, each row of blocks waits
 for the second level."""
 
-BLOCK_PANEL_BYTES: Final = 32768
-"""The same of a unit that multiplies whole blocks, whose operands come as lines of a cache each, so that the panel has to stay near."""
+BLOCK_PANEL_BYTES: Final = 65536
+"""The same of a unit that multiplies whole blocks: it takes each line for several rows at once, so that the second level is near enough,
+and is through with a panel so fast that loading and storing sums costs more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.matrices import MatrixBlock
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
+from zellige_cpu.prefetch import LINE, ask_for
 from zellige_cpu.text import Function, Module, Value, constant, zero
 from zellige_cpu.types import element_bytes, register_type
 
@@ -29,9 +30,6 @@ _UNROLL = 4
 _LARGE = 64
 """Bytes of a vector from which the loop is not unrolled: its block is long enough without, and LLVM would put the steps of one sum next
 to each other, each of which waits for the one before."""
-
-_LINE = 64
-"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +180,8 @@ def _emit_block(fn: Function, macro: Macro, rows: int, vectors: int, last_lanes:
     kind = macro.out or macro.c
     size = element_bytes(kind)
     if results:
-        _ask_for(fn, lines, vectors * lanes * size)
+        for line in lines:  # so that they are at hand when the sums are ready
+            ask_for(fn, line, vectors * lanes * size, is_written=True)
     sums = _load_block(fn, macro, c, clear, places, masks)
     if macro.header:
         sums = _without_bias(fn, macro, panel, places, sums)
@@ -212,13 +211,6 @@ def _result_rows(fn: Function, macro: Macro, rows: int, c: Value, results: list[
     for _ in range(1, rows):
         found.append(fn.offset(found[-1], results[1]))
     return found
-
-
-def _ask_for(fn: Function, lines: list[Value], size: int) -> None:
-    """Lines of memory that will be written, so that they are at hand when the sums are ready."""
-    for line in lines:
-        for place in range(0, size, _LINE):
-            fn.intrinsic("llvm.prefetch", fn.offset(line, place), constant("i32", 1), constant("i32", 3), constant("i32", 1))
 
 
 def _load_block(
@@ -285,17 +277,15 @@ class _Step:
         """A share of the rows that the next block reads, which may lie far away: their bytes are spread evenly over the steps."""
         fn, macro = self.fn, self.macro
         share = self.rows * macro.unit.word_bytes  # of a step
-        round_bytes = -(-share * unroll // _LINE) * _LINE if unroll > 1 else share
+        round_bytes = -(-share * unroll // LINE) * LINE if unroll > 1 else share
         first = fn.offset(fn.offset(a, self.rows * macro.a_row_step), fn.binary("mul", step, constant("i64", round_bytes // unroll)))
-        for line in range(0, round_bytes, _LINE):
-            fn.intrinsic("llvm.prefetch", fn.offset(first, line), constant("i32", 0), constant("i32", 3), constant("i32", 1))
+        ask_for(fn, first, round_bytes)
 
     def _ask_ahead(self, ahead: Value, step: Value, unroll: int) -> None:
         """A share of the next panel, into the second level: the panel at work needs the first."""
         fn, share = self.fn, self.macro.share(self.vectors)
         first = fn.offset(ahead, fn.binary("mul", step, constant("i64", share)))
-        for line in range(0, share * unroll, _LINE):
-            fn.intrinsic("llvm.prefetch", fn.offset(first, line), constant("i32", 0), constant("i32", 2), constant("i32", 1))
+        ask_for(fn, first, share * unroll, level=2)
 
     def _emit(self, a: Value, panel: Value, k: int, sums: list[Value]) -> list[Value]:
         fn, macro = self.fn, self.macro

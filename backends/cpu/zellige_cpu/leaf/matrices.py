@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
+from zellige_cpu.prefetch import ask_for
 from zellige_cpu.text import Function, Value, constant
 from zellige_cpu.types import element_bytes, register_type
 
@@ -176,8 +177,7 @@ class MatrixBlock:
             right = fn.offset(panel, fn.binary("mul", at.index, b_pitch))
             share = macro.share(self.vectors)
             following = fn.offset(ahead, fn.binary("mul", at.index, constant("i64", share)))
-            for line in range(0, share * unit.words, ROW_BYTES):
-                fn.intrinsic("llvm.prefetch", fn.offset(following, line), *(constant("i32", number) for number in (0, 2, 1)))
+            ask_for(fn, following, share * unit.words, level=2)
             for v in range(self.vectors):
                 self._move("loadd", _B + v, fn.offset(right, v * ROW_BYTES), b_pitch)
             for row in range(self._row_tiles):

@@ -25,12 +25,16 @@ from zellige.plan.products import even_parts
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import transposed
-from zellige_cpu.prefetch import prefetch
+from zellige_cpu.prefetch import ask_for
 from zellige_cpu.text import Function, Module, Value, constant, zero
 from zellige_cpu.types import element_bytes, memory_type, register_type, vector_type
 
 _UNROLLED = 16
 """Vectors of one line of b up to which the code has no loop over panels."""
+
+_CLAIMED_ROWS = 1
+_CLAIMED_STEPS = 8
+"""How many rows of a and words of b ahead memory is asked for that will be written."""
 
 _PREFETCHED = 1024
 """Bytes of a line up to which whole lines are asked for ahead."""
@@ -222,13 +226,17 @@ class _Packer:
     def _prefetch(self, number: Value, ahead: int, count: int) -> None:
         """Asks for ``count`` lines that come ``ahead`` lines later: each may lie in a page of its own, where no hardware looks ahead."""
         fn, spec = self.fn, self.spec
-        if spec.line_bytes > _PREFETCHED or not spec.asks_ahead or prefetch(fn.module.host) is None:
+        if spec.line_bytes > _PREFETCHED or not spec.asks_ahead:
             return
         source, pitch = fn.params[0], fn.params[1]
         for i in range(count):
             line = fn.offset(source, fn.binary("mul", fn.binary("add", number, constant("i64", ahead + i)), pitch))
-            for place in range(0, spec.line_bytes, 64):
-                fn.intrinsic("llvm.prefetch", fn.offset(line, place), constant("i32", 0), constant("i32", 2), constant("i32", 1))
+            ask_for(fn, line, spec.line_bytes, level=2)
+
+    def _claim(self, place: Value, distance: int, size: int) -> None:
+        """Asks for ``size`` bytes that will be written ``distance`` bytes behind ``place``: a store that misses holds up those after it."""
+        if self.spec.asks_ahead and distance:
+            ask_for(self.fn, self.fn.offset(place, distance), size, is_written=True)
 
     def _steps(self) -> Value:
         """Words of k to pack."""
@@ -289,6 +297,7 @@ class _Packer:
                 first = fn.offset(source, _times(fn, at.index, spec.unit.group * size))
                 place = fn.offset(target, _times(fn, at.index, word))
                 values = [self._along(fn.offset(first, i * side * spec.unit.group * size), side) for i in range(unroll)]
+                self._claim(place, _CLAIMED_ROWS * spec.row_step, unroll * side * word)
                 for i, value in enumerate(values):
                     fn.store(value, fn.offset(place, i * side * word), align=word)
 
@@ -333,6 +342,7 @@ class _Packer:
             for column, panel, vectors in self._groups_of_panels():
                 place = fn.offset(panel, fn.binary("add", _times(fn, at.index, vectors * lanes * word), constant("i64", spec.header)))
                 shift = _times(fn, column, size)
+                self._claim(place, _CLAIMED_STEPS * vectors * lanes * word, vectors * lanes * word)
                 for v in range(vectors):
                     addresses = [fn.offset(fn.offset(source, shift), v * lanes * size) for source in sources]
                     fn.store(self._across(addresses, lanes), fn.offset(place, v * lanes * word), align=lanes * word)
