@@ -301,6 +301,23 @@ def test_merging_steps_does_not_change_a_bit(tools, random):
     assert next(c for c in whole.launches[0].choices if isinstance(c.operation, Gemm)).merge > 1
 
 
+@needs_x86
+def test_tiles_are_configured_again_behind_code_of_others(tools, capfd):
+    """A record that is printed in the midst of products: the played registers are then released, as Python code might have done."""
+    text = product((32, 32, 64), (32, 32, 32), BRAIN, staged="a")
+    text = text.replace("clear=False)\n", 'clear=False)\n            print("step", value=kk)\n', 1)
+    kernel, host = tools["kernel_of"](text), here()
+    lowered = lower(plan(kernel, capabilities_of(host)), host, CompileOptions())
+    calls = re.findall(r"call void %\w+\(i64 \d+, ptr %\w+\)\n\s*(\S[^\n]*)", lowered.text)
+    assert calls
+    assert all("@llvm.x86.ldtilecfg" in line for line in calls), calls
+    code = re.sub(r"(call void %\w+\(i64 \d+, ptr %\w+\)\n)", r"\1call void @llvm.x86.tilerelease()\n", lowered.text)
+    mine = Program(text=played(code), launches=lowered.launches, symbols=lowered.symbols)
+    a, b, c = operands(np.random.default_rng(2), (32, 32, 64), BRAIN)
+    tools["run_on"](CpuKernel(kernel, mine, running_host()), kernel, [a, b, c])
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
 # -- what is emitted -------------------------------------------------------------------------------------------------------
 
 

@@ -33,8 +33,8 @@ def prefetch(host: Host) -> CopyRow | None:
 
 
 def ask_for(fn: Function, first: Value, size: int, *, level: int = 1, is_written: bool = False) -> None:
-    """Code that asks for the lines of ``size`` bytes from the address ``first`` on, which may exist or not, for the cache of that level, and
-    to own them where they will be written. No code where the machine or the table has no instruction for it."""
+    """Code that asks for the lines of ``size`` bytes from the address ``first`` on, which may exist or not, for the cache of that level,
+    and to own them where they will be written. No code where the machine or the table has no instruction for it."""
     if prefetch(fn.module.host) is None:
         return
     hints = [constant("i32", number) for number in (int(is_written), 4 - level, 1)]
