@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_the_version_is_the_packages() -> None:
     assert invoke("--version") == (0, f"zellige, version {zellige.__version__}\n")
 
 
-@pytest.mark.parametrize("written", ["E705", "e705", " E705 "])
+@pytest.mark.parametrize("written", ["E705", "e705", " E705 ", "705"])
 def test_explain_error_prints_the_page(written: str) -> None:
     code, text = invoke("explain-error", written)
     assert code == 0
@@ -59,6 +60,16 @@ def test_explain_error_of_an_unknown_code_lists_its_kind() -> None:
     assert code == 2
     assert "there is no code 'E799'" in text
     assert "E705  unknown target" in text
+    code, text = invoke("explain-error", "nonsense")
+    assert code == 2
+    assert f"there is no code 'nonsense'. Codes are {min(catalogue.CODES)} to {max(catalogue.CODES)}." in text
+
+
+def test_the_list_of_codes_names_a_stage_for_each() -> None:
+    """docs/errors/README.md says which codes belong to which stage; none is outside of its ranges."""
+    text = (Path(__file__).parents[2] / "docs" / "errors" / "README.md").read_text(encoding="utf-8")
+    ranges = [(first, last) for first, last in re.findall(r"^\| (E\d+) to (E\d+) \|", text, flags=re.MULTILINE)]
+    assert [code for code in catalogue.CODES if sum(first <= code <= last for first, last in ranges) != 1] == []
 
 
 def test_backends_list_shows_state_and_reason() -> None:

@@ -210,5 +210,14 @@ def test_functions_that_need_arguments_are_named(tmp_path: Path) -> None:
     error = refused(str(lazy), "--target", "interp")
     assert "holds no kernel that is ready: scale takes arguments" in str(error)
     assert "kernel = scale.compile(...)" in error.hint
+    assert "holds no kernel that is ready: scale takes arguments" in str(refused(f"{lazy}:scale", "--target", "interp"))
     lazy.write_text(lazy.read_text() + "kernel = scale.compile(8)\n")
     assert CliRunner().invoke(compile_command, [str(lazy), "--target", "interp"], catch_exceptions=False).exit_code == 0
+
+
+def test_what_a_file_prints_is_not_among_the_stages(one: Path) -> None:
+    alone = CliRunner().invoke(compile_command, [str(one), "--dump", "tile-ir"], catch_exceptions=False)
+    one.write_text(one.read_text() + "print('loaded')\n")
+    result = CliRunner().invoke(compile_command, [str(one), "--dump", "tile-ir"], catch_exceptions=False)
+    assert result.stdout == alone.stdout and "loaded" not in result.stdout
+    assert "loaded" in result.stderr

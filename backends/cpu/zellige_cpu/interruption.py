@@ -35,11 +35,7 @@ _SHORT, _LONG = 2_000_000, 20_000_000  # nanoseconds: between looks at the clock
 _MOST_SKIPPED: Final = 64
 
 
-def attend_text(host: Host) -> str:
-    """LLVM IR of ``i64 attend(ptr status, ptr state)``: what a place that asks calls when its count is used up; the status word."""
-    clock = 1 if "linux" in host.triple else 6  # CLOCK_MONOTONIC
-    return f"""
-declare i32 @clock_gettime(i32, ptr) nounwind
+_DECLARATIONS: Final = """declare i32 @clock_gettime(i32, ptr) nounwind
 declare ptr @PyGILState_GetThisThreadState() nounwind
 declare i32 @PyGILState_Ensure() nounwind
 declare void @PyGILState_Release(i32) nounwind
@@ -47,12 +43,19 @@ declare i32 @PyErr_CheckSignals() nounwind
 declare void @PyErr_Fetch(ptr, ptr, ptr) nounwind
 declare void @PyErr_NormalizeException(ptr, ptr, ptr) nounwind
 declare i32 @PyException_SetTraceback(ptr, ptr) nounwind
-declare void @Py_DecRef(ptr) nounwind
+declare void @Py_DecRef(ptr) nounwind"""
+
+
+def attend_text(host: Host) -> str:
+    """LLVM IR of ``i64 attend(ptr status, ptr state)``: what a place that asks calls when its count is used up; the status word."""
+    clock = 1 if "linux" in host.triple else 6  # CLOCK_MONOTONIC
+    return f"""
+{_DECLARATIONS}
+{_hear_text()}
 
 define internal i64 @{ATTEND}(ptr %status, ptr %state) cold noinline nounwind {{
 entry:
   %time = alloca [2 x i64], align 16
-  %error = alloca [3 x ptr], align 16
   %was = load atomic i64, ptr %status monotonic, align 8
   %is_well = icmp eq i64 %was, 0
   br i1 %is_well, label %look, label %told
@@ -99,6 +102,20 @@ who:
   %is_known = icmp ne ptr %known, null
   br i1 %is_known, label %ask, label %fine
 ask:
+  call void @hear(ptr %status)
+  br label %fine
+fine:
+  %is = load atomic i64, ptr %status monotonic, align 8
+  ret i64 %is
+}}
+"""
+
+
+def _hear_text() -> str:
+    """``void hear(ptr status)``: lets pending handlers run in a thread that Python knows; what one raised is noted at ``status``."""
+    return f"""define internal void @hear(ptr %status) cold noinline nounwind {{
+entry:
+  %error = alloca [3 x ptr], align 16
   %lock = call i32 @PyGILState_Ensure()
   %found = call i32 @PyErr_CheckSignals()
   %is_raised = icmp ne i32 %found, 0
@@ -126,9 +143,5 @@ keep:
   br label %unlock
 unlock:
   call void @PyGILState_Release(i32 %lock)
-  br label %fine
-fine:
-  %is = load atomic i64, ptr %status monotonic, align 8
-  ret i64 %is
-}}
-"""
+  ret void
+}}"""

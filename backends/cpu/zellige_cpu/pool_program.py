@@ -44,31 +44,47 @@ def pause_of(host: Host) -> tuple[str, str, str] | None:
 
 def pool_text(host: Host) -> str:
     """The module's text."""
-    number = FUTEX_CALL[processor(host)]
-    pause, kind, operand = _PAUSE[processor(host)]
-
-    def place(name: str, offset: int) -> str:
-        return f"%{name} = getelementptr i8, ptr %control, i64 {offset}"
-
-    def wait(word: str, value: str, most: str = "null") -> str:
-        return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAIT}, i32 {value}, ptr {most}, ptr null, i64 0)"
-
-    def wake(word: str, count: int) -> str:
-        return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAKE}, i32 {count}, ptr null, ptr null, i64 0)"
-
-    fields = "\n".join(
-        f"  {place(f'{name}_at', JOB + 8 * i)}\n  %{name} = load {'ptr' if name == 'function' else 'i64'}, ptr %{name}_at, align 8"
-        for i, name in enumerate(JOB_FIELDS)
-    )
+    pause, kind, _ = _PAUSE[processor(host)]
     return f"""target triple = "{host.triple}"
 declare i64 @syscall(i64, ...)
 declare void @{pause}({kind})
 @period = private constant [2 x i64] [ i64 0, i64 {PERIOD} ], align 16
 {attend_text(host)}
-define internal void @drain(ptr %control, ptr %args, i64 %worker, ptr %state) {{
+{_drain_text()}
+
+{_worker_text(host)}
+
+{_launch_text(host)}
+"""
+
+
+def _place(name: str, offset: int) -> str:
+    """The address of a word of the control block."""
+    return f"%{name} = getelementptr i8, ptr %control, i64 {offset}"
+
+
+def _wait(host: Host, word: str, value: str, most: str = "null") -> str:
+    """Sleep while ``word`` holds ``value``, at most for the time at ``most``."""
+    number = FUTEX_CALL[processor(host)]
+    return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAIT}, i32 {value}, ptr {most}, ptr null, i64 0)"
+
+
+def _wake(host: Host, word: str, count: int) -> str:
+    """Wake at most ``count`` threads that sleep on ``word``."""
+    number = FUTEX_CALL[processor(host)]
+    return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i64 {_WAKE}, i32 {count}, ptr null, ptr null, i64 0)"
+
+
+def _drain_text() -> str:
+    """``void drain(control, args, worker, state)``: one worker takes chunks of cells and runs them until none are left."""
+    fields = "\n".join(
+        f"  {_place(f'{name}_at', JOB + 8 * i)}\n  %{name} = load {'ptr' if name == 'function' else 'i64'}, ptr %{name}_at, align 8"
+        for i, name in enumerate(JOB_FIELDS)
+    )
+    return f"""define internal void @drain(ptr %control, ptr %args, i64 %worker, ptr %state) {{
 entry:
 {fields}
-  {place("tickets", TICKETS)}
+  {_place("tickets", TICKETS)}
   %status_slot = getelementptr i8, ptr %args, i64 %status
   %status_words = load ptr, ptr %status_slot, align 8
   %distance = mul i64 %worker, %stride
@@ -104,20 +120,24 @@ ask:
   br label %next
 done:
   ret void
-}}
+}}"""
 
-define ptr @pool_worker(ptr %mine) {{
+
+def _worker_text(host: Host) -> str:
+    """``ptr pool_worker(own)``: waits for generations and takes part in their launches, until the pool ends."""
+    pause, _, operand = _PAUSE[processor(host)]
+    return f"""define ptr @pool_worker(ptr %mine) {{
 entry:
   %control = load ptr, ptr %mine, align 8
   %number_at = getelementptr i8, ptr %mine, i64 8
   %number = load i64, ptr %number_at, align 8
-  {place("sleepers", SLEEPERS)}
-  {place("active_at", JOB + 8 * JOB_FIELDS.index("active"))}
-  {place("args_at", JOB + 8 * len(JOB_FIELDS))}
-  {place("remaining", REMAINING)}
-  {place("is_waiting", IS_WAITING)}
-  {place("quits", QUITS)}
-  {place("spins_at", SPINS)}
+  {_place("sleepers", SLEEPERS)}
+  {_place("active_at", JOB + 8 * JOB_FIELDS.index("active"))}
+  {_place("args_at", JOB + 8 * len(JOB_FIELDS))}
+  {_place("remaining", REMAINING)}
+  {_place("is_waiting", IS_WAITING)}
+  {_place("quits", QUITS)}
+  {_place("spins_at", SPINS)}
   %spins = load i64, ptr %spins_at, align 8
   br label %idle
 idle:
@@ -137,7 +157,7 @@ spin:
   br label %look
 sleep:
   %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  %slept = {wait("%control", "%seen")}
+  %slept = {_wait(host, "%control", "%seen")}
   %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   br label %look
 go:
@@ -160,22 +180,26 @@ acknowledge:
   %must_wake = and i1 %was_last, %someone_waits
   br i1 %must_wake, label %wake, label %idle
 wake:
-  %woken = {wake("%remaining", 1)}
+  %woken = {_wake(host, "%remaining", 1)}
   br label %idle
 over:
   ret ptr null
-}}
+}}"""
 
-define void @pool_launch(ptr %control, ptr %args, ptr %job) {{
+
+def _launch_text(host: Host) -> str:
+    """``void pool_launch(control, args, job)``: begins a generation, takes part in it and waits for its workers."""
+    pause, _, operand = _PAUSE[processor(host)]
+    return f"""define void @pool_launch(ptr %control, ptr %args, ptr %job) {{
 entry:
-  {place("sleepers", SLEEPERS)}
-  {place("job_at", JOB)}
-  {place("args_at", JOB + 8 * len(JOB_FIELDS))}
-  {place("tickets", TICKETS)}
-  {place("remaining", REMAINING)}
-  {place("is_waiting", IS_WAITING)}
-  {place("workers_at", WORKERS)}
-  {place("spins_at", SPINS)}
+  {_place("sleepers", SLEEPERS)}
+  {_place("job_at", JOB)}
+  {_place("args_at", JOB + 8 * len(JOB_FIELDS))}
+  {_place("tickets", TICKETS)}
+  {_place("remaining", REMAINING)}
+  {_place("is_waiting", IS_WAITING)}
+  {_place("workers_at", WORKERS)}
+  {_place("spins_at", SPINS)}
   %spins = load i64, ptr %spins_at, align 8
   %state = alloca [{STATE_WORDS} x i64], align 64
   store [{STATE_WORDS} x i64] zeroinitializer, ptr %state, align 64
@@ -191,7 +215,7 @@ entry:
   %must_wake = icmp ne i32 %asleep, 0
   br i1 %must_wake, label %wake, label %work
 wake:
-  %woken = {wake("%control", 0x7FFFFFFF)}
+  %woken = {_wake(host, "%control", 0x7FFFFFFF)}
   br label %work
 work:
   call void @drain(ptr %control, ptr %args, i64 0, ptr %state)
@@ -216,7 +240,7 @@ again:
   %is_finished = icmp eq i32 %still, 0
   br i1 %is_finished, label %done, label %sleep
 sleep:
-  %slept = {wait("%remaining", "%still", "@period")}
+  %slept = {_wait(host, "%remaining", "%still", "@period")}
   %status_at = getelementptr i8, ptr %job, i64 {8 * JOB_FIELDS.index("status")}
   %status = load i64, ptr %status_at, align 8
   %status_slot = getelementptr i8, ptr %args, i64 %status
@@ -225,5 +249,4 @@ sleep:
   br label %again
 done:
   ret void
-}}
-"""
+}}"""

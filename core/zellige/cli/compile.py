@@ -5,6 +5,7 @@ In: a Python file whose top level holds kernels, or a file of tile IR text. Out:
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import sys
@@ -69,6 +70,8 @@ def select(source: str) -> dict[str, Kernel]:
             raise _none_ready(path)
         return kernels
     if name not in kernels:
+        if name in _made_by_arguments(path):
+            raise _none_ready(path, name)
         known = f"it has {', '.join(kernels)}" if kernels else "it has none"
         raise catalogue.E742.error(file=file, reason=f"holds no kernel {name!r}: {known}")
     return {name: kernels[name]}
@@ -89,18 +92,23 @@ def kernels_of(path: Path) -> dict[str, Kernel]:
     return found
 
 
-def _none_ready(path: Path) -> ZelligeError:
-    """E742 for a file without a kernel that is ready: functions that would make one are named."""
-    from zellige.jit import JITFunction
-
-    module = None if is_tile_ir(path) else sys.modules.get(_module_name(path))
-    made_by = [name for name, value in vars(module).items() if isinstance(value, JITFunction)] if module is not None else []
+def _none_ready(path: Path, *names: str) -> ZelligeError:
+    """E742 for functions ``names``, or all of the file, that would make a kernel if they were given arguments."""
+    made_by = names or _made_by_arguments(path)
     if not made_by:
         return catalogue.E742.error(file=str(path), reason="holds no kernel at its top level")
     reason = f"holds no kernel that is ready: {', '.join(made_by)} {'take' if len(made_by) > 1 else 'takes'} arguments"
     line = f"kernel = {made_by[0]}.compile(...)"
     hint = f"give the parameters of {made_by[0]} defaults, or write a line such as {line} at the top level of the file"
     return catalogue.E742.error(file=str(path), reason=reason, hint=hint)
+
+
+def _made_by_arguments(path: Path) -> tuple[str, ...]:
+    """The functions at the top level of a loaded file that make kernels."""
+    from zellige.jit import JITFunction
+
+    module = None if is_tile_ir(path) else sys.modules.get(_module_name(path))
+    return () if module is None else tuple(name for name, value in vars(module).items() if isinstance(value, JITFunction))
 
 
 def _module_name(path: Path) -> str:
@@ -132,7 +140,10 @@ def kernel_in(value: object) -> Kernel | None:
 
 
 def load(path: Path) -> ModuleType:
-    """Run a Python file as a module of its own; its folder can be imported from, as when it runs as a script."""
+    """Run a Python file as a module of its own; its folder can be imported from, as when it runs as a script.
+
+    What it prints goes to standard error: standard output holds what the command was asked for, and may be a file or a pipe.
+    """
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path, loader=None if path.suffix == ".py" else _loader(name, path))
     if spec is None or spec.loader is None:
@@ -141,7 +152,8 @@ def load(path: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.insert(0, str(path.resolve().parent))
     _refuse_other_text(path, spec.loader, name)
-    spec.loader.exec_module(module)
+    with contextlib.redirect_stdout(sys.stderr):
+        spec.loader.exec_module(module)
     return module
 
 

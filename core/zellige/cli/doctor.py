@@ -7,9 +7,17 @@ import os
 import platform
 import sys
 from dataclasses import fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from zellige.options import Options
+    from zellige.plugin.registry import BackendReport
 
 REQUIRED: Final = ("numpy", "llvmlite", "ml-dtypes", "pluggy", "click", "rich")
 
@@ -17,35 +25,16 @@ REQUIRED: Final = ("numpy", "llvmlite", "ml-dtypes", "pluggy", "click", "rich")
 @click.command()
 def doctor() -> None:
     """Show versions, backends, settings and the cache directory. Exit code 1 when something needed is missing or broken."""
-    from rich.table import Table
-
     from zellige.cli.backends import backend_table, tool_table
     from zellige.cli.console import wide_console
     from zellige.diagnostics import ZelligeError
-    from zellige.options import Options, options, variable
+    from zellige.options import options, variable
     from zellige.plugin.registry import registry
-    from zellige.version import __version__
 
     console = wide_console()
-    problems: list[str] = []
-
-    versions = Table("package", "version", "needed for")
-    versions.add_row("zellige", __version__, "")
-    versions.add_row("python", sys.version.split()[0], f"{platform.system()} on {platform.machine()}, {usable_cores()} cores")
-    for name in REQUIRED:
-        found = installed(name)
-        versions.add_row(name, found or "missing", "zellige")
-        if found is None:
-            problems.append(f"{name} is missing: install zellige again")
+    problems = [f"{name} is missing: install zellige again" for name in REQUIRED if installed(name) is None]
     reports = registry().reports(with_tools=True)
-    optional = {"torch": "torch tensors as arguments"}
-    for report in reports:
-        for requirement in report.manifest.requirements if report.manifest else ():
-            optional.setdefault(requirement, f"backend {report.name}")
-    for name, purpose in optional.items():
-        versions.add_row(name, installed(name) or "not installed", purpose)
-    console.print(versions)
-
+    console.print(version_table(reports))
     console.print(backend_table(reports))
     if any(report.tools for report in reports):
         console.print(tool_table(reports))
@@ -62,11 +51,7 @@ def doctor() -> None:
         problems.append("no backend works on this machine")
 
     current = options()
-    settings = Table("setting", "value", "variable")
-    for field in fields(Options):
-        value = getattr(current, field.name)
-        settings.add_row(field.name, ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value), variable(field.name))
-    console.print(settings)
+    console.print(settings_table(current))
     try:
         registry().backend(registry().resolve(current.target))
     except ZelligeError as error:
@@ -80,6 +65,37 @@ def doctor() -> None:
     if problems:
         sys.exit(1)
     console.print("no problem found", style="green")
+
+
+def version_table(reports: Sequence[BackendReport]) -> Table:
+    """A row for each package that is needed, or that a backend could use: its version and what for."""
+    from rich.table import Table
+
+    from zellige.version import __version__
+
+    purposes = {name: ["zellige"] for name in REQUIRED} | {"torch": ["torch tensors as arguments"]}
+    for report in reports:
+        for requirement in report.manifest.requirements if report.manifest else ():
+            purposes.setdefault(requirement, []).append(f"backend {report.name}")
+    table = Table("package", "version", "needed for")
+    table.add_row("zellige", __version__, "")
+    table.add_row("python", sys.version.split()[0], f"{platform.system()} on {platform.machine()}, {usable_cores()} cores")
+    for name, users in purposes.items():
+        table.add_row(name, installed(name) or ("missing" if name in REQUIRED else "not installed"), ", ".join(users))
+    return table
+
+
+def settings_table(current: Options) -> Table:
+    """A row for each setting: its value and the variable that sets it."""
+    from rich.table import Table
+
+    from zellige.options import variable
+
+    table = Table("setting", "value", "variable")
+    for field in fields(current):
+        value = getattr(current, field.name)
+        table.add_row(field.name, ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value), variable(field.name))
+    return table
 
 
 def installed(distribution: str) -> str | None:

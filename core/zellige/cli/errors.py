@@ -25,9 +25,11 @@ def explain_error(code: str) -> None:
     from zellige.diagnostics.catalogue import CODES
 
     wanted = code.strip().upper()
+    wanted = f"E{wanted}" if wanted.isdecimal() else wanted
     if wanted not in CODES:
-        near = [f"{other.id}  {other.title}" for other in CODES.values() if other.id[:2] == wanted[:2]] or ["E101 to E749"]
-        raise click.BadParameter(f"there is no code {code!r}. Codes of that kind:\n  " + "\n  ".join(near), param_hint="CODE")
+        near = [f"{other.id}  {other.title}" for other in CODES.values() if other.id[:2] == wanted[:2]]
+        known = "Codes of that kind:\n  " + "\n  ".join(near) if near else f"Codes are {min(CODES)} to {max(CODES)}."
+        raise click.BadParameter(f"there is no code {code!r}. {known}", param_hint="CODE")
     text = page(wanted)
     if text is None:
         raise click.ClickException(f"the page of {wanted} is missing from this installation")

@@ -1,4 +1,4 @@
-"""E501-E549: toolchains. In: nothing. Out: module constants, each in :data:`zellige.diagnostics.codes.declaration.CODES`."""
+"""E501 to E599: toolchains. In: nothing. Out: module constants, each in :data:`zellige.diagnostics.codes.declaration.CODES`."""
 
 from __future__ import annotations
 
