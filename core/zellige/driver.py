@@ -163,16 +163,6 @@ def fitted_for(legal: Kernel, ctx: CompileContext) -> FittedKernel:
         return fitted(legal, handle, ctx, steps)
 
 
-def planned_for(legal: Kernel, ctx: CompileContext) -> PlannedKernel:
-    """The plan of a legal kernel that is compiled."""
-    return fitted_for(legal, ctx).planned
-
-
-def plan_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = None) -> PlannedKernel:
-    """The plan of a kernel for a resolved target, as compiling makes it."""
-    return fit_kernel(kernel, target, options).planned
-
-
 def fit_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = None) -> FittedKernel:
     """The plan of a kernel for a resolved target and what its backend made of it, as compiling makes them."""
     handle = registry().backend(target)

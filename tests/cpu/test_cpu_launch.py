@@ -16,7 +16,7 @@ from zellige.plugin.registry import BackendHandle, Origin
 from zellige.target import Target
 from zellige_cpu import backend, jit
 from zellige_cpu.host import running_host
-from zellige_cpu.pool import run_cells, worker_count
+from zellige_cpu.pool import run_cells, thread_count
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def test_the_environment_limits_the_threads(monkeypatch):
     monkeypatch.setenv("ZELLIGE_NUM_THREADS", "3")
     options.cache_clear()
     try:
-        assert (worker_count(16, 100), worker_count(16, 2), worker_count(16, 1)) == (3, 2, 1)
+        assert (thread_count(16), thread_count(1)) == (3, 3)
     finally:
         monkeypatch.undo()
         options.cache_clear()
-    assert worker_count(5, 100) == 5
+    assert thread_count(5) == 5
 
 
 def test_many_threads_may_launch_one_kernel_at_once(compiled, tools):

@@ -15,7 +15,7 @@ import pytest
 import zellige
 import zellige.language as T
 from zellige.diagnostics import ZelligeWarning
-from zellige.driver import dump, plan_kernel
+from zellige.driver import dump, fit_kernel
 from zellige.explain import explain
 from zellige.plan.nodes import Decision, PlannedKernel
 from zellige.target import parse_target
@@ -108,7 +108,7 @@ def test_an_attention_step_runs_beside_its_second_product(width: int, rows: int,
 
 def decided(function: Any) -> tuple[int, str, str]:
     """How many roles the launch has, and the answer about roles with its reason."""
-    (launch,) = plan_kernel(function.kernel, parse_target(TARGET)).launches
+    (launch,) = fit_kernel(function.kernel, parse_target(TARGET)).planned.launches
     decision = next(d for d in launch.decisions if d.question == "do parts of the block run programs of their own?")
     return len(launch.roles), decision.chosen, decision.because
 
@@ -212,7 +212,7 @@ def test_plans_for_less_memory_say_so_with_roles_too() -> None:
 
 def test_the_other_architectures_are_not_asked() -> None:
     for target in ("cuda:sm_80", "cuda:sm_90", "cuda:sm_120"):
-        (launch,) = plan_kernel(product().kernel, parse_target(target)).launches
+        (launch,) = fit_kernel(product().kernel, parse_target(target)).planned.launches
         assert len(launch.roles) == 1
         assert not any("programs of their own?" in d.question for d in launch.decisions)
 

@@ -345,7 +345,6 @@ def test_names_of_vendors_are_looked_up_in_manifests() -> None:
     both = made(one, Good("two", dialect=(DialectName(name="turbo", target="two"),)))
     assert both.dialect_targets("turbo") == ("one:v2", "two")
     assert both.dialect_targets("slow") == ()
-    assert both.dialect_names() == {"turbo"}
     assert both.config_key("TL_TURBO") == "tl.turbo"
     assert both.config_key("TL_NONE") is None
     assert both.config_targets("tl.turbo") == ("one",)

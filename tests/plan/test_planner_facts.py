@@ -23,7 +23,7 @@ from zellige.plan.pipeline import Schedule, replicable, why_not
 from zellige.plan.place import live_ranges
 from zellige.plan.planner import plan
 from zellige.plan.products import holds
-from zellige.plan.spaces import known_divisor
+from zellige.plan.spaces import divides
 from zellige.plugin.contract import Capabilities
 
 
@@ -252,9 +252,10 @@ def test_divisors_of_index_forms() -> None:
     facts = facts_of("X: tensor((64, 32), float32)", "copy(X[bx * 8:+8, 0:+32], X[bx * 8 + 4:+8, 0:+32])")
     copy = facts.launch.body[0]
     assert isinstance(copy, Copy)
-    assert known_divisor(facts.scope.form(copy.src.offsets[0])) == 8
-    assert known_divisor(facts.scope.form(copy.dst.offsets[0])) == 4
-    assert known_divisor(facts.scope.form(copy.src.offsets[1])) == 0
+    eights, fours, nothing = (facts.scope.form(offset) for offset in (copy.src.offsets[0], copy.dst.offsets[0], copy.src.offsets[1]))
+    assert [divides(eights, bits, 32) for bits in (32, 256, 512)] == [True, True, False]
+    assert [divides(fours, bits, 32) for bits in (32, 128, 256)] == [True, True, False]
+    assert divides(nothing, 1 << 20, 32)
 
 
 # ---- schedules

@@ -47,11 +47,6 @@ class Host(NamedTuple):
         return self.triple.startswith(("x86_64", "i686"))
 
     @property
-    def has_masked_memory(self) -> bool:
-        """Whether a masked vector load or store of any element width is one instruction."""
-        return "avx512bw" in self.features and "avx512vl" in self.features
-
-    @property
     def has_half_conversion(self) -> bool:
         """Whether float16 <-> float32 conversion is an instruction rather than a library call."""
         return "f16c" in self.features or "avx512f" in self.features or self.triple.startswith(("aarch64", "arm64"))

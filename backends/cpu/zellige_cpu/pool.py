@@ -70,11 +70,6 @@ def thread_count(cores: int) -> int:
     return max(1, options().threads or cores)
 
 
-def worker_count(cores: int, cells: int) -> int:
-    """How many threads are worth waking for ``cells``: at most one a cell."""
-    return max(1, min(thread_count(cores), cells))
-
-
 def chunk_size(cells: int, workers: int) -> int:
     """Cells that a worker takes at a time."""
     return max(1, cells // (workers * _CHUNKS))

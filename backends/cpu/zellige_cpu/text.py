@@ -69,7 +69,6 @@ def zero(element: str, lanes: int = 1) -> Value:
 
 TRUE: Final = constant("i1", True)
 FALSE: Final = constant("i1", False)
-NULL: Final = Value("null", "ptr")
 
 
 @dataclass(slots=True)
@@ -468,11 +467,11 @@ class Function:
         self.label(after)
 
     @contextmanager
-    def loop(self, start: Value, stop: Value, step: int | Value = 1, *, is_nonempty: bool = False) -> Iterator[Loop]:
+    def loop(self, start: Value, stop: Value, step: int | Value = 1) -> Iterator[Loop]:
         """``for index in range(start, stop, step)`` with integers of one type; ``step`` is positive.
 
         The counter does not wrap: the caller knows that ``stop + step`` fits. Leave early with ``branch(loop.after)``, go on with
-        ``branch(loop.next)`` (not from a loop that carries values). ``is_nonempty`` spares nothing but documents the trip count.
+        ``branch(loop.next)`` (not from a loop that carries values).
         """
         kind = start.type
         head, body, following, after = (self.fresh_label(stem) for stem in ("head", "body", "next", "done"))
@@ -601,13 +600,6 @@ class Module:
         """Constant memory of at least ``size`` bytes that are all zero."""
         self._zero_bytes = max(self._zero_bytes, size)
         return Value("@zeros", "ptr")
-
-    def string(self, value: str) -> Value:
-        """A zero-terminated UTF-8 string; the pointer to its first byte."""
-        data = value.encode() + b"\0"
-        escaped = "".join(chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02X}" for c in data)
-        name = self._constants.setdefault(f'[{len(data)} x i8] c"{escaped}"', f"text{len(self._constants)}")
-        return Value(f"@{name}", "ptr")
 
     def text(self) -> str:
         """The module for LLVM's parser."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from zellige.options import Options
-    from zellige.plugin.registry import BackendReport
+    from zellige.plugin.contract import BackendReport
 
 REQUIRED: Final = ("numpy", "llvmlite", "ml-dtypes", "pluggy", "click", "rich")
 

@@ -54,11 +54,6 @@ class Shuffle:
     rounds: tuple[Round, ...]
     duplicates: tuple[tuple[int, int], ...]
 
-    @property
-    def crossings(self) -> int:
-        """The rounds that move something to another lane."""
-        return sum(r.mask != 0 for r in self.rounds)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughMemory:

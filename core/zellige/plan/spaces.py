@@ -8,7 +8,6 @@ language's space leads to: a target without shared memory or registers of that k
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import gcd
 
 from zellige.analysis.forms import Form
 from zellige.diagnostics import catalogue
@@ -196,8 +195,3 @@ def element_strides(buffer: Buffer, facts: LaunchFacts) -> list[Form] | None:
 def divides(form: Form, multiple_bits: int, element_bits: int) -> bool:
     """Whether ``form`` elements of ``element_bits`` are a multiple of ``multiple_bits`` whatever the values of its atoms."""
     return all(coefficient * element_bits % multiple_bits == 0 for coefficient in form.terms.values())
-
-
-def known_divisor(form: Form) -> int:
-    """The greatest number that divides the form whatever its atoms are; 0 of the form 0."""
-    return gcd(*form.terms.values()) if form.terms else 0

@@ -166,10 +166,6 @@ class Registry:
         found = [entry.target for handle in self.backends for entry in handle.manifest.dialect if entry.name == name]
         return tuple(dict.fromkeys(found))
 
-    def dialect_names(self) -> frozenset[str]:
-        """Every dialect name of every backend."""
-        return frozenset(entry.name for handle in self.backends for entry in handle.manifest.dialect)
-
     def config_key(self, name: str) -> str | None:
         """The text of the pass-config key whose ``PassConfigKey`` member is ``name``, when a backend has it."""
         return next((entry.key for handle in self.backends for entry in handle.manifest.config_keys if entry.name == name), None)

@@ -142,10 +142,8 @@ class Printer:
         self._names: dict[object, str] = {}
         self._used: set[str] = set()
         self._open: list[set[Var]] = []
-        self._memo: dict[Expr, str] = {}
         self._ranges: dict[Var, Interval] = {}
         self._function: Function | None = None
-        self._file: str | None = None
 
     # ---- what spellings use ----
 
@@ -229,10 +227,9 @@ class Printer:
 
     def _print_function(self, function: Function) -> None:
         self._function = function
-        self._names, self._used, self._open, self._memo = {}, {"shared", *self.spelling.reserved()}, [set()], {}
+        self._names, self._used, self._open = {}, {"shared", *self.spelling.reserved()}, [set()]
         if function.name in RESERVED | self._used:
             raise InternalError(f"a kernel cannot be called {function.name} in this language")
-        self._file = None
         for line in function.header:
             self._line(f"// {line}")
         self._ranges = {

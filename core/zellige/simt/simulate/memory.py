@@ -142,7 +142,6 @@ class Access:
         self.span = span
         self.place = place
         self.bytes = np.dtype(dtype.scalar.numpy).itemsize * dtype.lanes
-        self.scalar_bytes = np.dtype(dtype.scalar.numpy).itemsize
 
     def check_place(self, memory: Memory, index: Array, threads: Array) -> None:
         """That the elements exist and are aligned to their size."""
