@@ -78,12 +78,21 @@ def test_the_sizes_divide_no_tile() -> None:
         assert all(extent % 64 for array in case.inputs for extent in array.shape[-2:-1] or array.shape)
 
 
-@pytest.mark.parametrize("target", ["cpu", "interp"])
-def test_the_command_checks_every_kernel(target: str) -> None:
-    done = CliRunner().invoke(demo, ["--quick", "--target", target])
+def test_the_command_checks_every_kernel() -> None:
+    done = CliRunner().invoke(demo, ["--quick", "--target", "cpu"])
     assert done.exit_code == 0, done.output
     assert done.output.count("right") == 3
     assert "all results are within their bounds" in done.output
+    assert "The target is" not in done.output
+
+
+@pytest.mark.parametrize(("target", "word"), [("interp", "interpreted"), ("cuda:sm_80,simulate", "simulated")])
+def test_a_target_that_no_device_runs_gets_small_sizes_and_the_table_says_so(target: str, word: str) -> None:
+    done = CliRunner().invoke(demo, ["--target", target])
+    assert done.exit_code == 0, done.output
+    assert f"The target is {word}: the sizes are small" in done.output
+    assert all(case.size in done.output for case in cases(simulated=True))
+    assert done.output.count("right") == 3
 
 
 def test_a_wrong_result_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,11 @@ class Case:
     unit: str
 
 
-def cases(*, quick: bool = False) -> tuple[Case, ...]:
-    """All cases. The sizes do not divide the tiles, so that every kernel runs its edges."""
+def cases(*, quick: bool = False, simulated: bool = False) -> tuple[Case, ...]:
+    """All cases: the usual sizes, small ones where ``quick``, and the least that still have several blocks where they are ``simulated``,
+    which takes a hundred thousand times as long. The sizes do not divide the tiles, so that every kernel runs its edges."""
+    if simulated:
+        return (_addition(5_003), _gemm(70, 70, 40), _attention(1, 1, 70, 64))
     if quick:
         return (_addition(10_007), _gemm(200, 136, 90), _attention(1, 2, 150, 64))
     return (_addition(5_000_011), _gemm(1000, 1000, 1000), _attention(1, 8, 1000, 64))

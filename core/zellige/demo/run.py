@@ -35,8 +35,8 @@ class Outcome:
         return self.used <= 1
 
 
-def run(cases: Iterable[Case], target: str, *, seconds: float = 0.5) -> Iterator[Outcome]:
-    """Run each case for about ``seconds`` after a first launch that is compared."""
+def run(cases: Iterable[Case], target: str, *, seconds: float = 0.5, least: int = 3) -> Iterator[Outcome]:
+    """Run each case for about ``seconds``, at ``least`` so many times, after a first launch that is compared."""
     import zellige
 
     for case in cases:
@@ -49,7 +49,7 @@ def run(cases: Iterable[Case], target: str, *, seconds: float = 0.5) -> Iterator
             case=case,
             target=str(kernel.target),
             compile_seconds=compiled,
-            seconds=median_seconds(partial(kernel, *case.inputs), seconds),
+            seconds=median_seconds(partial(kernel, *case.inputs), seconds, least),
             numpy_seconds=median_seconds(case.numpy, seconds / 2),
             error=error,
             used=used,
@@ -67,11 +67,11 @@ def compare(result: object, expected: npt.NDArray[Any], bound: npt.NDArray[Any])
     return float(errors.max(initial=0.0)), float(parts.max(initial=0.0))
 
 
-def median_seconds(action: Callable[[], object], seconds: float) -> float:
-    """The median duration of ``action``, run at least 3 times and for about ``seconds``."""
+def median_seconds(action: Callable[[], object], seconds: float, least: int = 3) -> float:
+    """The median duration of ``action``, run at ``least`` so many times and for about ``seconds``."""
     times: list[float] = []
     deadline = time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < deadline:
+    while len(times) < least or time.perf_counter() < deadline:
         begin = time.perf_counter()
         action()
         times.append(time.perf_counter() - begin)

@@ -17,7 +17,7 @@ from zellige.plan.capabilities import Machine
 from zellige.plan.channels import Group
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import scopes_of
-from zellige.plan.facts import LaunchFacts
+from zellige.plan.facts import LaunchFacts, bytes_of
 from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.legalise import Legal, legalise
 from zellige.plan.nodes import Channel, Placement, PlanStmt, Role, Token
@@ -128,7 +128,7 @@ class Context:
             deepest = max((g for g in groups if depths[g] > 1 and inside & set(g.buffers)), key=lambda g: depths[g], default=None)
             if deepest is None:
                 raise too_large(placed, self.facts)
-            depths[deepest] -= 1
+            _reduce(depths, deepest, placed, inside)
         for group, depth in depths.items():
             if depth < group.wanted:
                 names = " and ".join(b.name for b in group.buffers)
@@ -176,3 +176,17 @@ class Context:
                 found[(id(statement), name)] = getattr(statement, name)
                 pending.extend(getattr(statement, name))
         return found
+
+
+def _reduce(depths: dict[Group, int], deepest: Group, excess: Excess, inside: set[Buffer]) -> None:
+    """One version less of the deepest group, after as many less of all that are as deep as certainly do not suffice: the depths are those
+    that taking one version at a time leads to, however many the author asks for."""
+    depth = depths[deepest]
+    tied = [g for g, d in depths.items() if d == depth and inside & set(g.buffers)]
+    below = max((d for g, d in depths.items() if d < depth and inside & set(g.buffers)), default=1)
+    alignment = max(1, excess.space.alignment)
+    sizes = {b: -(-(bytes_of(b) or 0) // alignment) * alignment for g in tied for b in g.buffers if b in inside}
+    rounds = min((excess.needed - (excess.space.bytes or 0) - 1) // max(1, sum(sizes.values())), depth - max(below, 1) - 1)
+    for group in tied if rounds > 0 else ():
+        depths[group] -= rounds
+    depths[deepest] -= 1
