@@ -32,7 +32,7 @@ def demo(target: str, quick: bool) -> None:
 
     resolved = registry().resolve(target)
     slow = "simulated" if resolved.is_simulated else "interpreted" if registry().backend(resolved).manifest.kind == "reference" else ""
-    outcomes = []
+    outcomes: list[Outcome] = []
     table = Table()
     for heading in HEADINGS:
         table.add_column(heading, no_wrap=True)
