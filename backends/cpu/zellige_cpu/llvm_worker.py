@@ -27,6 +27,7 @@ PREPARED: Final = "prepared"
 
 @lru_cache(maxsize=1)
 def llvm_binding() -> Any:
+    """LLVM, ready to make code for this machine."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -91,6 +92,7 @@ def serve() -> None:
 
 
 def reply(stream: Any, error: str, content: bytes) -> None:
+    """An answer: a line of JSON with the error (empty where there was none) and the length of what follows it."""
     stream.write(json.dumps({"error": error, "bytes": len(content)}).encode() + b"\n" + content)
     stream.flush()
 
