@@ -316,6 +316,10 @@ def kernel(A):
     bits = A.view(np.int32)
     assert np.array_equal(loaded(text + "KIND = 'float32'").kernel(A), A)
     assert np.array_equal(loaded(text + "KIND = 'int32'").kernel(bits), bits.astype(np.float32))
+    module = loaded(text + "KIND = 'float32'")
+    assert np.array_equal(module.kernel(A), A)
+    module.KIND = "int32"
+    assert np.array_equal(module.kernel(bits), bits.astype(np.float32)), "in one process too"
     first = mark(loaded(text + "KIND = 'float32'"))
     assert first is not None
     assert mark(loaded(text + "KIND = 'int32'")) not in (None, first)

@@ -1,8 +1,8 @@
 """What a Python function depends on besides its arguments, so that a compiled kernel is reused only while none of it has changed.
 
 In: a function. Out: :class:`Dependencies`, whose :meth:`~Dependencies.state` is compared before a kernel is reused. Followed are the
-names that the function's code mentions, in its closure and its module, and through the functions and macros among them; lists, dicts
-and plain objects by their content, modules by the attributes that the code mentions.
+names that the function's code and the annotations in it mention, in its closure and its module, and through the functions and macros
+among them; lists, dicts and plain objects by their content, modules by the attributes that the code mentions.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Dependencies:
     @classmethod
     def of(cls, function: types.FunctionType) -> Dependencies:
         """Follows ``function`` and every function of the user that it can reach by name."""
+        from zellige.frontend.source import annotated_names  # which itself tells functions apart by what is here
+
         functions: dict[types.FunctionType, None] = {}
         cells: dict[int, types.CellType] = {}
         names: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
@@ -65,7 +67,7 @@ class Dependencies:
             if top in functions or _is_own(top.__module__):
                 continue
             functions[top] = None
-            mentioned = {name for code in _codes(top.__code__) for name in code.co_names}
+            mentioned = {name for code in _codes(top.__code__) for name in code.co_names} | annotated_names(top)
             found: list[Any] = [*(top.__defaults__ or ()), *(top.__kwdefaults__ or {}).values()]
             for cell in top.__closure__ or ():
                 cells[id(cell)] = cell

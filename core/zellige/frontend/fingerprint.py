@@ -26,7 +26,7 @@ from typing import Any, Final
 from zellige.diagnostics import ZelligeError
 from zellige.dtypes import DType
 from zellige.frontend.functions import Macro
-from zellige.frontend.source import FunctionSource, first_line, function_source
+from zellige.frontend.source import FunctionSource, first_line, function_source, names_in
 from zellige.frontend.specs import PointerSpec, TensorSpec
 
 _ATOMS: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
@@ -279,20 +279,8 @@ def _free_names(codes: tuple[types.CodeType, ...], node: ast.FunctionDef, words:
         local.update(code.co_varnames, code.co_cellvars)
     if not compiled <= words:
         raise _Unclear  # the text is not what was compiled
-    found: set[str] = set()
-    annotations: list[ast.AST] = []
-    for part in (inner for top in (node.args, *node.body) for inner in ast.walk(top)):  # its decorators have done their work
-        if type(part) is ast.Name:
-            if part.id in compiled or part.id not in local:
-                found.add(part.id)
-        elif type(part) is ast.AnnAssign or (type(part) is ast.arg and part.annotation is not None):
-            annotations.append(part.annotation)  # type: ignore[arg-type]
-    for part in (inner for annotation in annotations for inner in ast.walk(annotation)):
-        if type(part) is ast.Name:
-            found.add(part.id)
-        elif type(part) is ast.Constant and type(part.value) is str:
-            found.update(_WORD.findall(part.value))
-    return found
+    names, annotated = names_in(node)
+    return {name for name in names if name in compiled or name not in local} | annotated
 
 
 def _content(cell: types.CellType) -> Any:

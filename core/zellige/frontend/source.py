@@ -12,11 +12,13 @@ import hashlib
 import inspect
 import linecache
 import os
+import re
 import stat
 import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend.dependencies import Same
@@ -105,6 +107,40 @@ def function_source(function: types.FunctionType) -> FunctionSource:
             return found
         reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
     raise catalogue.E116.error(None, name=function.__qualname__, reason=reason)
+
+
+def annotated_names(function: types.FunctionType) -> frozenset[str]:
+    """The names in annotations inside a function whose source was looked for before, the words of those that are text among them: Python
+    compiles no annotation of a local name, so that the code does not mention them."""
+    found = _found.get(Same(function.__code__))
+    return frozenset() if found is None else names_in(found.node)[1]
+
+
+def names_in(node: ast.FunctionDef) -> tuple[frozenset[str], frozenset[str]]:
+    """The names in a definition, and those in annotations there; its own decorators, which have done their work, do not count. Computed
+    once a node."""
+    known: tuple[frozenset[str], frozenset[str]] | None = getattr(node, "zellige_names", None)
+    if known is not None:
+        return known
+    names: set[str] = set()
+    annotated: set[str] = set()
+    pending: list[tuple[ast.AST, bool]] = [(part, False) for part in (node.args, *node.body)]
+    while pending:
+        part, is_annotation = pending.pop()
+        kind = type(part)
+        if kind is ast.Name:
+            (annotated if is_annotation else names).add(part.id)  # type: ignore[attr-defined]
+        elif kind is ast.Constant:
+            if is_annotation and isinstance(part.value, str):  # type: ignore[attr-defined]
+                annotated.update(_WORD.findall(part.value))  # type: ignore[attr-defined]
+        else:
+            marks = part.annotation if kind is ast.AnnAssign or kind is ast.arg else None  # type: ignore[attr-defined]
+            pending += [(child, is_annotation or child is marks) for child in ast.iter_child_nodes(part)]
+    node.zellige_names = frozenset(names), frozenset(annotated)  # type: ignore[attr-defined]
+    return frozenset(names), frozenset(annotated)
+
+
+_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 def _parse(file: str, lines: list[str]) -> SourceText:
