@@ -8,34 +8,72 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-from zellige_cpu import tiles_permission as tiles
+FAMILY_OF_TILES: Final = "amx-"
+"""How LLVM's names of the features begin that need the registers of matrix tiles."""
 
 LANES: Final = 32
 """Lanes of a warp in kernels that ask for them; a loop plays them."""
 
 
-class Host(NamedTuple):
+class Host:
     """What the emitters may ask about the machine.
 
-    ``vector_bytes`` is the width of one vector register, ``vector_registers`` their number. ``features`` are LLVM's names.
+    ``vector_bytes`` is the width of one vector register, ``vector_registers`` their number. ``features`` are LLVM's names. ``memory_bytes``
+    is the memory of the machine, as far as it is known; ``cache_bytes`` its last level of cache, 0 where :attr:`last_cache_bytes` shall
+    look for it. ``withheld`` are features that the processor has and the operating system does not let this process use, for the reason
+    ``withheld_because``. Compared by value. Written out, since making a named tuple takes Python a third of a millisecond, which a warm
+    start pays.
     """
 
-    triple: str
-    cpu: str
-    features: frozenset[str]
-    vector_bytes: int
-    vector_registers: int
-    cores: int
-    disabled: frozenset[str] = frozenset()
-    memory_bytes: int = 1 << 40
-    """Memory of the machine, as far as it is known."""
-    cache_bytes: int = 0
-    """The last level of cache; 0 where :attr:`last_cache_bytes` shall look for it."""
-    withheld: frozenset[str] = frozenset()
-    """Features that the processor has and the operating system does not let this process use."""
-    withheld_because: str = ""
+    __slots__ = (
+        "cache_bytes", "cores", "cpu", "disabled", "features", "memory_bytes", "triple", "vector_bytes", "vector_registers", "withheld",
+        "withheld_because",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        triple: str,
+        cpu: str,
+        features: frozenset[str],
+        vector_bytes: int,
+        vector_registers: int,
+        cores: int,
+        disabled: frozenset[str] = frozenset(),
+        memory_bytes: int = 1 << 40,
+        cache_bytes: int = 0,
+        withheld: frozenset[str] = frozenset(),
+        withheld_because: str = "",
+    ) -> None:
+        self.triple: Final = triple
+        self.cpu: Final = cpu
+        self.features: Final = features
+        self.vector_bytes: Final = vector_bytes
+        self.vector_registers: Final = vector_registers
+        self.cores: Final = cores
+        self.disabled: Final = disabled
+        self.memory_bytes: Final = memory_bytes
+        self.cache_bytes: Final = cache_bytes
+        self.withheld: Final = withheld
+        self.withheld_because: Final = withheld_because
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Host) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.triple, self.cpu, self.cores))
+
+    def __repr__(self) -> str:
+        return f"Host({self.triple}, {self.cpu}, {self.cores} cores, {', '.join(sorted(self.features))})"
+
+    def _replace(self, **changes: Any) -> Host:
+        """The host with other values for some fields."""
+        return Host(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
 
     @property
     def last_cache_bytes(self) -> int:
@@ -77,13 +115,19 @@ def running_host() -> Host:
 
     flags: Mapping[str, bool] = llvm.get_host_cpu_features()
     host = make_host(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags)
-    refusal = tiles.asked_for() if tiles.FEATURE in host.features else ""
+    refusal = _refusal_of_tiles() if any(name.startswith(FAMILY_OF_TILES) for name in host.features) else ""
     return without_tiles(host, refusal) if refusal else host
+
+
+def _refusal_of_tiles() -> str:
+    from zellige_cpu.tiles_permission import asked_for  # few machines have them
+
+    return asked_for()
 
 
 def without_tiles(host: Host, reason: str) -> Host:
     """The host as a process may use it to which the system does not give the registers of matrix tiles; ``reason`` says why."""
-    withheld = frozenset(name for name in host.features if name.startswith(tiles.FAMILY))
+    withheld = frozenset(name for name in host.features if name.startswith(FAMILY_OF_TILES))
     return host._replace(
         features=host.features - withheld, disabled=host.disabled | withheld, withheld=withheld, withheld_because=reason
     )

@@ -14,11 +14,6 @@ import os
 from functools import lru_cache
 from typing import Final
 
-FAMILY: Final = "amx-"
-"""How LLVM's names of the features begin that need these registers."""
-
-FEATURE: Final = "amx-tile"
-
 _ARCH_PRCTL: Final = 158
 _REQUEST_PERMISSION: Final = 0x1023
 _TILE_DATA: Final = 18

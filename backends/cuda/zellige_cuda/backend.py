@@ -107,9 +107,12 @@ class CudaBackend:
 
     @hookimpl
     def describe_key(self, target: Target) -> str:
-        from zellige_cuda.architectures import architecture
+        """The architecture, from which everything else follows. The table of architectures is not read: a warm start would pay for it."""
+        if target.arch:
+            return target.arch
+        from zellige_cuda import device
 
-        return architecture(self._with_arch(target)).name
+        return device.first_architecture() or "none"
 
     @staticmethod
     def _with_arch(target: Target) -> Target:
@@ -118,10 +121,8 @@ class CudaBackend:
             return target
         from zellige_cuda import device
 
-        found = device.devices()
-        if isinstance(found, Unavailable):
-            return target
-        return replace(target, arch=found[0].target.split(":")[1])
+        found = device.first_architecture()
+        return replace(target, arch=found) if found else target
 
     @hookimpl
     def inspections(self) -> Mapping[str, Callable[..., object]]:

@@ -92,18 +92,36 @@ def devices() -> tuple[Device, ...] | Unavailable:
     found = []
     for index in range(call(api.cuDeviceGetCount())):
         handle = call(api.cuDeviceGet(index))
-        attribute = api.CUdevice_attribute
-        major = call(api.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle))
-        minor = call(api.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle))
+        major, minor = _capability(api, handle)
         name = call(api.cuDeviceGetName(128, handle)).split(b"\0")[0].decode()
-        suffix = "a" if major in (9, 10, 12) else ""
         found.append(
             Device(
-                name=name, index=index, target=f"cuda:sm_{major}{minor}{suffix}", memory_bytes=call(api.cuDeviceTotalMem(handle)),
+                name=name, index=index, target=f"cuda:{_word(major, minor)}", memory_bytes=call(api.cuDeviceTotalMem(handle)),
                 compute_version=(major, minor),
             )
         )  # fmt: skip
     return tuple(found) if found else Unavailable(code="no-device", reason="the driver sees no device")
+
+
+def _capability(api: Any, handle: Any) -> tuple[int, int]:
+    attribute = api.CUdevice_attribute
+    major = call(api.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle))
+    minor = call(api.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle))
+    return int(major), int(minor)
+
+
+def _word(major: int, minor: int) -> str:
+    """The architecture of a compute capability in the compiler's word."""
+    return f"sm_{major}{minor}{'a' if major in (9, 10, 12) else ''}"
+
+
+@cache
+def first_architecture() -> str:
+    """The architecture of the first device; empty where there is none."""
+    api = driver()
+    if isinstance(api, Unavailable) or not call(api.cuDeviceGetCount()):
+        return ""
+    return _word(*_capability(api, call(api.cuDeviceGet(0))))
 
 
 def required() -> Any:

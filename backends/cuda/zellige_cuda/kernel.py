@@ -12,7 +12,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
@@ -20,7 +20,6 @@ from zellige.ir.expr import Binary, Expr, const
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
-from zellige.simt.arguments import bits_of, require
 from zellige_cuda import device
 from zellige_cuda.boxes import ADDRESS_ALIGNMENT, Maps
 
@@ -40,12 +39,15 @@ WITHOUT_BOXES = "WITHOUT_BOXES"
 """Defined where a tensor does not suit the engine that copies boxes: another program does the same without it."""
 
 
-class _Loaded(NamedTuple):
+class _Loaded:
     """The code in one context: its functions, the number of the device, and memory for what the kernel reports."""
 
-    handles: list[int]
-    device: int
-    records: Records | None
+    __slots__ = ("device", "handles", "records")
+
+    def __init__(self, handles: list[int], device: int, records: Records | None) -> None:
+        self.handles: Final = handles
+        self.device: Final = device
+        self.records: Final = records
 
 
 def functions_of(emitted: Emitted) -> list[dict[str, Any]]:
@@ -276,6 +278,8 @@ class CudaKernel:
         """What must be defined for tensors that lie so; arrays that overlap in another way than wholly are taken for distinct."""
         found: tuple[str, ...] = ()
         if any(pointer % alignment for pointer, alignment in zip(pointers, self._alignments)):
+            from zellige.simt.arguments import require
+
             for pointer, alignment, tensor in zip(pointers, self._needed, self._tensors):
                 require(tensor.name, str(tensor.dtype), alignment, pointer, tensor.dtype.bytes)
             found = (ELEMENTWISE,)
@@ -314,7 +318,11 @@ class CudaKernel:
 
 def _bits(value: int | float, dtype: DType) -> int:
     """The bits of a scalar argument, as its parameter holds them."""
-    return bits_of(float(value), dtype) if dtype.is_float else int(value)
+    if not dtype.is_float:
+        return int(value)
+    from zellige.simt.arguments import bits_of
+
+    return bits_of(float(value), dtype)
 
 
 def _constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:

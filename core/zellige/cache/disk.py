@@ -129,18 +129,20 @@ class DiskStore:
 
     # ---- files
 
-    def _path(self, kind: str, key: str) -> Path:
+    def _name(self, kind: str, key: str) -> str:
         if kind not in KINDS or not _KEY.fullmatch(key):
             raise ValueError(f"{kind}/{key} names no entry of the cache")
-        return self._root / kind / key[:2] / key
+        return f"{self._root}{os.sep}{kind}{os.sep}{key[:2]}{os.sep}{key}"
+
+    def _path(self, kind: str, key: str) -> Path:
+        return Path(self._name(kind, key))
 
     def _read(self, kind: str, key: str) -> bytes | None:
-        path = self._path(kind, key)
+        path = self._name(kind, key)
         if not self._is_readable:
             return None
         try:
-            with open(path, "rb", opener=_open_no_link) as file:
-                data = file.read()
+            data = _content(path)
             secret = self._secret_bytes(is_wanted=False)
         except FileNotFoundError:
             return None
@@ -152,7 +154,7 @@ class DiskStore:
             return None
         is_ours = secret is not None and data.startswith(_MAGIC)
         if not is_ours or not hmac.compare_digest(data[len(_MAGIC) : start], _proof(secret or b"", kind, key, content)):
-            _remove(path)
+            _remove(Path(path))
             return None
         try:
             os.utime(path)  # the time of use, for choosing what goes
@@ -232,9 +234,20 @@ class DiskStore:
 
 
 def _proof(secret: bytes, kind: str, key: str, content: bytes) -> bytes:
-    made = hmac.new(secret, f"{kind}/{key}\n".encode(), "sha256")
-    made.update(content)
-    return made.digest()
+    return hmac.digest(secret, b"".join((f"{kind}/{key}\n".encode(), content)), "sha256")
+
+
+def _content(path: str) -> bytes:
+    """The bytes of a file that is no link."""
+    descriptor = _open_no_link(path, os.O_RDONLY)
+    try:
+        size = os.fstat(descriptor).st_size
+        parts = [os.read(descriptor, size + 1)]
+        while parts[-1] and len(parts[-1]) <= size:
+            parts.append(os.read(descriptor, size + 1))
+        return parts[0] if len(parts) <= 2 else b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _open_no_link(path: str, flags: int) -> int:
