@@ -17,12 +17,13 @@ import numpy as np
 from zellige.dtypes import dtype
 from zellige.ir.functions import FUNCTIONS
 from zellige_cpu.host import running_host
-from zellige_cpu.jit import compile_object, load
+from zellige_cpu.jit import compile_object
 from zellige_cpu.leaf.elementary import BOUNDS
 from zellige_cpu.leaf.gemm import GemmSpec, emit_gemm, scratch_bytes
 from zellige_cpu.leaf.math import call
 from zellige_cpu.leaf.reduce import ReduceSpec, emit_reduce
 from zellige_cpu.leaf.scan import ScanSpec, emit_scan
+from zellige_cpu.linker import load
 from zellige_cpu.text import Module, constant
 
 HOST = running_host()

@@ -111,17 +111,17 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     return compiled
 
 
-def compiled_earlier(outline: Kernel, text: str, target: Target, options: CompileOptions) -> CompiledKernel | None:
-    """What was compiled from the kernel with that ``text``, in this process or an earlier one; ``outline`` are its parameters and grids.
-    None where it must be compiled, or its code tells places of a source."""
+def compiled_earlier(outline: Kernel, text: str, ctx: CompileContext, conditions: str) -> CompiledKernel | None:
+    """What was compiled from the kernel with that ``text``, in this process or an earlier one; ``outline`` are its parameters and grids,
+    ``conditions`` everything else that code depends on. None where it must be compiled, or its code tells places of a source."""
+    target, options = ctx.target, ctx.options
     handle = registry().backend(target)
     begin = perf_counter()
     with internal_errors(outline, target):
-        ctx = handle.context(target, options)
         key = text_key(text, target, options, handle.cache_key(ctx))
         found = memo.find(key)
         if found is None and handle.works_in_steps and not target.is_simulated:
-            found = recall(handle, outline, text, ctx, is_outline=True)
+            found = recall(handle, outline, text, ctx, conditions)
             if found is not None:
                 memo.keep(key, found)
                 say = told().info if options.is_verbose else logger().debug

@@ -28,8 +28,9 @@ from zellige.frontend.primfunc import KernelFunction, PrimFunc, TracedKernel
 from zellige.ir.printer import text_of
 from zellige.jit_options import JITOptions
 from zellige.kernel import JITKernel, Outline
-from zellige.options import CompileOptions, options as process_options
-from zellige.plugin.registry import BackendHandle, registry
+from zellige.options import options as process_options
+from zellige.plugin.contract import CompileContext
+from zellige.plugin.registry import registry
 from zellige.target import Target
 
 _KIND = "traces"
@@ -44,10 +45,9 @@ class Question:
     values: tuple[Any, ...]
     mark: str
     key: str
+    conditions: str
     requested: Target
-    target: Target
-    handle: BackendHandle
-    options: CompileOptions
+    ctx: CompileContext
     seen: tuple[int, int]
 
     @classmethod
@@ -68,11 +68,12 @@ class Question:
         chosen = options.compile_options(Settings(), requested)
         if target.is_simulated or not handle.works_in_steps or _seen()[0] != seen[0]:
             return None
-        key = trace_key(found, conditions_of(handle, handle.context(target, chosen)), chosen)
+        ctx = handle.context(target, chosen)
+        conditions = conditions_of(handle, ctx)
+        key = trace_key(found, conditions, chosen)
         return cls(
-            function=function, values=values, mark=found, key=key, requested=requested, target=target, handle=handle, options=chosen,
-            seen=_seen(),
-        )  # fmt: skip
+            function=function, values=values, mark=found, key=key, conditions=conditions, requested=requested, ctx=ctx, seen=_seen()
+        )
 
     def answer(self) -> tuple[JITKernel, Any] | None:
         """The kernel, and what was noted with it; None where it must be traced."""
@@ -83,11 +84,11 @@ class Question:
             kept = unpack_trace(data)
         except Unreadable:
             return None
-        compiled = driver.compiled_earlier(kept.outline, kept.text, self.target, self.options)
+        compiled = driver.compiled_earlier(kept.outline, kept.text, self.ctx, self.conditions)
         if compiled is None:
             return None
         outline = Outline(kernel=kept.outline, touched=kept.touched, text=kept.text, make_prim_func=self._prim_func)
-        return JITKernel.from_outline(outline, compiled, self.target, self.requested, self.options), kept.extra
+        return JITKernel.from_outline(outline, compiled, self.ctx.target, self.requested, self.ctx.options), kept.extra
 
     def follows(self, settings: Settings) -> bool:
         """Whether what was traced since follows from the question alone; to be asked at once."""

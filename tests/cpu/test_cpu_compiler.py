@@ -14,7 +14,7 @@ import time
 import pytest
 
 from zellige.diagnostics import InternalError
-from zellige_cpu import compiler, jit
+from zellige_cpu import compiler, jit, linker
 from zellige_cpu.host import running_host
 
 RIGHT = "define i32 @f() {\n ret i32 7\n}\n"
@@ -32,7 +32,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 def test_an_abort_of_llvm_is_an_error() -> None:
     with pytest.raises(InternalError, match=r"(?s)LLVM stopped while it compiled .* signal 6 .*Cannot select"):
         jit.compile_object(ABORTING, running_host())
-    library = jit.load(jit.compile_object(RIGHT, running_host()), ["f"], running_host())
+    library = linker.load(jit.compile_object(RIGHT, running_host()), ["f"], running_host())
     assert library.addresses["f"]
 
 
@@ -98,7 +98,7 @@ def test_a_child_made_by_fork_has_its_own() -> None:
     done = python(
         """
         import os
-        from zellige_cpu import compiler, jit
+        from zellige_cpu import compiler, jit, linker
         from zellige_cpu.host import running_host
         text = "define i32 @f() {\\n ret i32 7\\n}\\n"
         jit.compile_object(text, running_host())
@@ -119,7 +119,7 @@ def test_a_child_made_by_fork_has_its_own() -> None:
 def test_no_process_is_left_behind() -> None:
     done = python(
         """
-        from zellige_cpu import compiler, jit
+        from zellige_cpu import compiler, jit, linker
         from zellige_cpu.host import running_host
         jit.compile_object("define i32 @f() {\\n ret i32 7\\n}\\n", running_host())
         compiler.begin()
@@ -142,7 +142,7 @@ def test_an_interrupt_ends_a_compilation() -> None:
     done = python(
         """
         import os, signal, threading, time
-        from zellige_cpu import compiler, jit
+        from zellige_cpu import compiler, jit, linker
         from zellige_cpu.host import running_host
         long = "".join(f"define double @f{n}(double %x) {{\\n %y = fadd double %x, {n}.0\\n ret double %y\\n}}\\n" for n in range(60000))
         jit.compile_object("define i32 @f() {\\n ret i32 7\\n}\\n", running_host())

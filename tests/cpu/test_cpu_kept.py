@@ -13,8 +13,9 @@ from zellige.options import CompileOptions, options
 from zellige.plan.planner import plan
 from zellige_cpu.backend import capabilities_of
 from zellige_cpu.host import running_host
-from zellige_cpu.jit import compile_object, load
+from zellige_cpu.jit import compile_object
 from zellige_cpu.launch import lower
+from zellige_cpu.linker import load
 from zellige_cpu.memory import Memory
 
 

@@ -14,7 +14,7 @@ from zellige.ir.traverse import rebuilt
 from zellige.options import options
 from zellige.plugin.registry import BackendHandle, Origin
 from zellige.target import Target
-from zellige_cpu import backend, jit
+from zellige_cpu import backend, jit, linker
 from zellige_cpu.host import running_host
 from zellige_cpu.pool import run_cells, thread_count
 
@@ -192,7 +192,7 @@ def test_a_fault_of_the_emitters_never_reaches_code_generation():
     with pytest.raises(InternalError, match="LLVM refuses"):
         jit.compile_object("define void @f() {\n ret i32 0\n}\n", running_host())
     with pytest.raises(InternalError, match="no_such_function"):
-        jit.check_symbols(["expf", "no_such_function"])
+        linker.check_symbols(["expf", "no_such_function"])
 
 
 # ---- what is shown, and the contract -------------------------------------------------------------------------------------------------

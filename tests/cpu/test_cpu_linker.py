@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from zellige.diagnostics import InternalError
-from zellige_cpu import jit, pool
+from zellige_cpu import jit, linker, pool
 from zellige_cpu.host import running_host
 from zellige_cpu.linker import Image, link
 
 HOST = running_host()
 
-pytestmark = pytest.mark.skipif(not jit._has_own_linker(HOST), reason="the own linker is for x86-64 and Linux")
+pytestmark = pytest.mark.skipif(not linker._has_own_linker(HOST), reason="the own linker is for x86-64 and Linux")
 
 TEXT = """
 @table = private constant [4 x double] [ double 1.0, double 2.5, double -3.0, double 8.0 ], align 64
@@ -74,7 +74,7 @@ def test_code_reads_its_constants_and_calls_the_process() -> None:
 
 def test_both_linkers_give_the_same() -> None:
     data = jit.compile_object(TEXT, HOST)
-    own, other = jit.load(data, ["read"], HOST), jit._linked_by_llvm(data, ["read"], HOST)
+    own, other = linker.load(data, ["read"], HOST), linker._linked_by_llvm(data, ["read"], HOST)
     kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)
     ours, theirs = kind(own.addresses["read"]), kind(other.addresses["read"])
     assert [ours(i) for i in range(4)] == [theirs(i) for i in range(4)]
@@ -90,7 +90,7 @@ def test_memory_is_never_written_and_executed() -> None:
 
 
 def test_memory_goes_with_the_library() -> None:
-    library = jit.load(jit.compile_object(TEXT, HOST), ["read"], HOST)
+    library = linker.load(jit.compile_object(TEXT, HOST), ["read"], HOST)
     address = library.addresses["read"]
     assert protection(address) == "r-xp"
     del library
@@ -100,7 +100,7 @@ def test_memory_goes_with_the_library() -> None:
 def test_what_is_of_another_kind_goes_to_llvm() -> None:
     data = jit.compile_object(WRITES, HOST)
     assert link(data, ["next"]) is None
-    library = jit.load(data, ["next"], HOST)
+    library = linker.load(data, ["next"], HOST)
     function = ctypes.CFUNCTYPE(ctypes.c_int64)(library.addresses["next"])
     assert [function(), function()] == [41, 42]
 

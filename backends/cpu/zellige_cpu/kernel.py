@@ -14,8 +14,8 @@ from zellige.diagnostics import InternalError, ZelligeError
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.plugin.contract import Binary, Emitted
-from zellige_cpu import jit
 from zellige_cpu.host import Host, running_host
+from zellige_cpu.linker import check_symbols, load
 from zellige_cpu.memory import run_alone
 from zellige_cpu.program import INTERRUPTED, STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
 
@@ -32,9 +32,9 @@ class CpuKernel:
     def __init__(self, kernel: Kernel, program: Program, host: Host, code: bytes | None = None) -> None:
         self._program = program
         self._host = host
-        jit.check_symbols(program.symbols)
+        check_symbols(program.symbols)
         own, shared = code_parts(packed_code(program, host) if code is None else code)
-        self._library = jit.load(own, program.exported, host)
+        self._library = load(own, program.exported, host)
         self._shared = shared
         self._runner: Callable[..., None] | None = None
         addresses = self._library.addresses
@@ -124,7 +124,9 @@ class CpuKernel:
 
     def assembly(self) -> str:
         """The host's assembly."""
-        return jit.assembly(self._program.text, self._host)
+        from zellige_cpu.jit import assembly  # a kernel found in the cache is not compiled
+
+        return assembly(self._program.text, self._host)
 
 
 _LENGTH_BYTES: Final = 8
@@ -133,9 +135,10 @@ _LENGTH_BYTES: Final = 8
 def packed_code(program: Program, host: Host) -> bytes:
     """The machine code of a program and, where its grids may be shared out, of the pool: that is compiled once a process and kept with
     each kernel, so that a kernel found in the cache compiles nothing."""
+    from zellige_cpu.jit import compile_object
     from zellige_cpu.pool import is_supported, machine_code
 
-    own = jit.compile_object(program.text, host)
+    own = compile_object(program.text, host)
     is_shared = is_supported(host) and not all(launch.prints for launch in program.launches)
     return b"".join((len(own).to_bytes(_LENGTH_BYTES, "little"), own, machine_code(host) if is_shared else b""))
 

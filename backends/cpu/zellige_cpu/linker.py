@@ -1,9 +1,11 @@
-"""Object files of the simple kind that this backend makes, put into this process without LLVM's linker.
+"""Object files linked into this process: those of the simple kind that this backend makes without LLVM's linker, others by it.
 
-In: an object file (ELF64, x86-64, Linux) whose code is independent of its place: sections of code and of constants, and between them and to
-functions of the process only relative references (``R_X86_64_PC32`` and ``R_X86_64_PLT32``; System V ABI, AMD64 supplement, table
-4.9). Out: the addresses of its functions; None for an object of another kind, which LLVM's linker takes. Starting that one costs some three
-milliseconds, most of what a kernel found in the cache would wait for.
+In: an object file, the names that it exports. Out: a :class:`Library` with the addresses of the exported functions (:func:`load`). Symbols
+can be looked up before (:func:`check_symbols`), so that a missing one is an InternalError.
+
+The simple kind (ELF64, x86-64, Linux) has code that is independent of its place: sections of code and of constants, and between them
+and to functions of the process only relative references (``R_X86_64_PC32`` and ``R_X86_64_PLT32``; System V ABI, AMD64 supplement, table
+4.9). Starting LLVM's linker costs some three milliseconds, most of what a kernel found in the cache would wait for.
 
 Memory is written while it is not executable and executable when it is no longer written. What is handed in was proven to be what was
 kept (:mod:`zellige.cache.disk`) or was made by this process.
@@ -12,11 +14,17 @@ kept (:mod:`zellige.cache.disk`) or was made by this process.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+import sys
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 from zellige.diagnostics import InternalError
+from zellige_cpu.host import Host
 
 _PAGE: Final = 4096
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -42,7 +50,75 @@ _PRIVATE_ANONYMOUS: Final = 0x22
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 
+_numbers: Final = itertools.count()
+_lock: Final = threading.RLock()
+
+
+def check_symbols(symbols: Iterable[str]) -> None:
+    """Raises InternalError for a function that this process does not have."""
+    process = ctypes.CDLL(None)  # not LLVM's own table, which knows the process only after a first link
+    missing = [name for name in symbols if not hasattr(process, name)]
+    if missing:
+        raise InternalError(f"this process has no function {', '.join(sorted(missing))}")
+
+
+class Library:
+    """Loaded machine code: ``addresses`` of the exported functions. It is unloaded when this object dies."""
+
+    __slots__ = ("__weakref__", "addresses")
+
+    def __init__(self, addresses: Mapping[str, int]) -> None:
+        self.addresses: Final = addresses
+
+
+def load(data: bytes, exported: Iterable[str], host: Host) -> Library:
+    """Link an object file into this process."""
+    names = list(exported)
+    if _has_own_linker(host):
+        image = link(data, names)
+        if image is not None:
+            library = Library(image.addresses)
+            weakref.finalize(library, image.close).atexit = False
+            return library
+    return _linked_by_llvm(data, names, host)
+
+
+def _has_own_linker(host: Host) -> bool:
+    return host.triple.startswith("x86_64") and "linux" in host.triple and sys.platform == "linux"
+
+
+def _linked_by_llvm(data: bytes, names: list[str], host: Host) -> Library:
+    from zellige_cpu.llvm_worker import llvm_binding
+
+    llvm = llvm_binding()
+    with _lock:
+        builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+        for name in names:
+            builder = builder.export_symbol(name)
+        try:
+            tracker = builder.link(_linker(host), f"zellige{next(_numbers)}")
+        except RuntimeError as error:
+            raise InternalError(f"the machine code cannot be linked: {error}") from error
+    library = Library({name: tracker[name] for name in names})
+    weakref.finalize(library, tracker.close)
+    return library
+
+
+@lru_cache(maxsize=1)
+def _linker(host: Host) -> Any:
+    from zellige_cpu.compiler import is_foreign
+    from zellige_cpu.llvm_worker import llvm_binding, target_machine
+
+    machine = target_machine(host.triple, host.cpu, host.feature_string, is_foreign(host))
+    return llvm_binding().create_lljit_compiler(machine)
+
+
+# ---- objects of the simple kind
+
+
+@lru_cache(maxsize=1)
 def _process() -> ctypes.CDLL:
+    """The functions of this process."""
     process = ctypes.CDLL(None)
     process.mmap.restype = ctypes.c_void_p
     process.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -51,13 +127,9 @@ def _process() -> ctypes.CDLL:
     return process
 
 
-process: Final = _process()
-"""The functions of this process."""
-
-
 def address_of(name: str) -> int | None:
     """Where a function of the process lies; None where it has none of that name."""
-    function = getattr(process, name, None)
+    function = getattr(_process(), name, None)
     return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
@@ -74,7 +146,7 @@ class Image:
     def close(self) -> None:
         """Give the memory back; nothing may run there any more."""
         if self._size:
-            process.munmap(self._base, self._size)
+            _process().munmap(self._base, self._size)
             self._size = 0
 
 
@@ -180,12 +252,12 @@ def _without_unwinding(section: tuple[int, ...]) -> tuple[int, ...]:
 
 def _mapped(content: bytes, code: int) -> int:
     """The address of pages that hold ``content``, of which the first ``code`` bytes can be run and none be written."""
-    base = process.mmap(None, len(content), _READ_WRITE, _PRIVATE_ANONYMOUS, -1, 0)
+    base = _process().mmap(None, len(content), _READ_WRITE, _PRIVATE_ANONYMOUS, -1, 0)
     if base in (None, _FAILED):
         raise InternalError("the system gives no memory for code")
     ctypes.memmove(base, content, len(content))
     parts = ((base, code, _READ_EXECUTE), (base + code, len(content) - code, _READ))
-    if any(size and process.mprotect(at, size, kind) for at, size, kind in parts):
-        process.munmap(base, len(content))
+    if any(size and _process().mprotect(at, size, kind) for at, size, kind in parts):
+        _process().munmap(base, len(content))
         raise InternalError("the system does not let memory become executable")
     return int(base)

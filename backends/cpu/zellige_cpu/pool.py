@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige.options import options
-from zellige_cpu import jit
 from zellige_cpu.host import Host
+from zellige_cpu.linker import Library, load
 from zellige_cpu.memory import Blocks, own_blocks, run_alone
 from zellige_cpu.program import MemorySizes
 
@@ -159,15 +159,16 @@ def offer(code: bytes) -> None:
 @lru_cache(maxsize=1)
 def machine_code(host: Host) -> bytes:
     """The pool's code as an object file."""
-    from zellige_cpu.pool_program import pool_text  # a kernel found in the cache brings the code along
+    from zellige_cpu.jit import compile_object  # a kernel found in the cache brings the code along
+    from zellige_cpu.pool_program import pool_text
 
-    return jit.compile_object(pool_text(host), host)
+    return compile_object(pool_text(host), host)
 
 
 @lru_cache(maxsize=1)
-def _code(host: Host) -> jit.Library:
+def _code(host: Host) -> Library:
     """The pool's code, for the life of the process."""
-    library = jit.load(_offered[0] if _offered else machine_code(host), ["pool_worker", "pool_launch"], host)
+    library = load(_offered[0] if _offered else machine_code(host), ["pool_worker", "pool_launch"], host)
     atexit.register(_stop)  # only now: what is registered last runs first, and loading registered the unloading of code
     return library
 

@@ -21,11 +21,12 @@ from zellige.plugin.registry import BackendHandle
 from zellige.target import Target
 
 
-def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext, *, is_outline: bool = False) -> CompiledKernel | None:
-    """The kernel as an earlier process compiled it, or None. Of an outline, which has no statements, only code that tells no places is
-    taken; a backend of another package gets the whole kernel."""
+def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext, outline_under: str = "") -> CompiledKernel | None:
+    """The kernel as an earlier process compiled it, or None. ``outline_under`` are the conditions of an outline, which has no statements:
+    of that only code that tells no places is taken, and a backend of another package gets the whole kernel."""
     disk = store()
-    known = conditions_of(handle, ctx)
+    is_outline = bool(outline_under)
+    known = outline_under or conditions_of(handle, ctx)
     data = disk.find("artifacts", artifact_key(text, known, ctx.options))
     if data is None:
         return None

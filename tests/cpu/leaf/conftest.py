@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from zellige_cpu.host import Host, running_host
-from zellige_cpu.jit import check_symbols, compile_object, load
+from zellige_cpu.jit import compile_object
+from zellige_cpu.linker import check_symbols, load
 from zellige_cpu.text import Module
 
 _BASELINE = frozenset({"64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
