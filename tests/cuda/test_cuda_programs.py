@@ -105,6 +105,7 @@ def test_a_missing_tool_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CompileError) as raised:
         disassembly.disassembled(b"")
     assert raised.value.code == "E501"
+    assert "pip install 'zellige[cuda]' brings it" in str(raised.value)
 
 
 def test_a_refusal_of_the_driver_is_said() -> None:

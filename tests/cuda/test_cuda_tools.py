@@ -155,6 +155,8 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CompileError) as raised:
         compiler.compile_cubin("", "f", "sm_80")
     assert raised.value.code == "E501"
+    assert "pip install 'zellige[cuda]' brings it" in str(raised.value)
+    assert "pip install 'zellige[cuda]' brings it" in tool.problem
 
 
 def test_a_device_of_an_unknown_architecture(monkeypatch: pytest.MonkeyPatch) -> None:

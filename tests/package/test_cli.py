@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -14,7 +16,10 @@ import zellige
 from zellige.cli.main import COMMANDS, group
 from zellige.diagnostics import catalogue
 from zellige.plugin import registry as registry_module
+from zellige.plugin.installing import install_command
 from zellige.plugin.registry import Origin, Registry, registry
+
+doctor_module = importlib.import_module("zellige.cli.doctor")
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -103,6 +108,24 @@ def test_doctor_shows_versions_backends_and_settings(tmp_path: Path) -> None:
         assert words in done.stdout
 
 
+@pytest.mark.parametrize("backend", ["cpu", "cuda", "hip"])
+def test_what_a_backend_needs_can_be_installed_by_a_word(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zellige itself, or its extra of the backend's name, brings every requirement; where one is not here, the doctor says the command."""
+    needed = registry().named(backend).manifest.requirements
+    assert needed
+    for requirement in needed:
+        (line,) = [x for x in importlib.metadata.requires("zellige") or () if x.startswith(requirement) and "dev" not in x]
+        assert ("extra ==" not in line) == (backend == "cpu")
+        command = install_command(requirement, backend)
+        assert command == (f"pip install {requirement}" if backend == "cpu" else f"pip install 'zellige[{backend}]'")
+    found = doctor_module.installed
+    monkeypatch.setattr(doctor_module, "installed", lambda name: None if name in needed else found(name))
+    monkeypatch.setenv("COLUMNS", "200")
+    _, text = invoke("doctor")
+    if backend != "cpu":  # without which zellige itself is not whole
+        assert f"not installed: pip install 'zellige[{backend}]'" in text
+
+
 def test_doctor_tries_the_target_of_the_settings(tmp_path: Path) -> None:
     done = shell("doctor", cwd=tmp_path, ZELLIGE_TARGET="hip:gfx942")
     assert done.returncode == 1
@@ -120,3 +143,14 @@ def test_an_error_is_shown_without_a_traceback(tmp_path: Path) -> None:
 def test_wrong_usage_is_told_from_a_failure(tmp_path: Path) -> None:
     assert shell("nonsense", cwd=tmp_path).returncode == 2
     assert shell("demo", "--nonsense", cwd=tmp_path).returncode == 2
+
+
+def test_words_in_brackets_are_printed_as_they_are(tmp_path: Path) -> None:
+    """Of a kernel's line in a title, of a backend's reason, of a command: none is a style of the console."""
+    (tmp_path / "kernels.py").write_text(
+        "import zellige.language as T\n\n"
+        "@T.prim_func\ndef moved(A: T.Tensor((4, 8), 'float32'), B: T.Tensor((4, 8), 'float32')):\n"
+        "    with T.Kernel(4) as bold:\n        row = T.alloc_shared((8,), 'float32')\n"
+        "        T.copy(A[bold], row)\n        T.copy(row, B[bold])\n"
+    )
+    assert "T.copy(A[bold], row)" in shell("explain", "kernels.py", "--target", "cpu", cwd=tmp_path).stdout

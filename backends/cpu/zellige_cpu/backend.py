@@ -106,7 +106,7 @@ class CpuBackend:
     @hookimpl
     def probe(self) -> tuple[Device, ...] | Unavailable:
         if importlib.util.find_spec("llvmlite") is None:
-            return Unavailable(code="missing-package", reason="llvmlite is not installed")
+            return Unavailable(code="missing-package", reason="llvmlite is not installed: pip install llvmlite")
         from zellige_cpu.host import running_host
 
         host = running_host()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from zellige.diagnostics import catalogue
 from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
+from zellige_cuda.device import INSTALL
 
 _OPTIONS = ("-default-device", "--std=c++17", "--ptxas-options=-v", "-diag-suppress=177,550", "-lineinfo")
 
@@ -23,7 +24,8 @@ def nvrtc() -> Any:
 
         module.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
-        raise catalogue.E501.error(tool="NVRTC", reason=f"{type(error).__name__}: {error}".splitlines()[0]) from error
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise catalogue.E501.error(tool="NVRTC", reason=reason, advice=INSTALL) from error
     return module
 
 

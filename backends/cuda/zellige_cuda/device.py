@@ -19,6 +19,9 @@ from zellige.plugin.contract import Device, DriverFunctions, Unavailable
 DLPACK_TYPE: Final = 2
 """``kDLCUDA``: ordinary memory of a device."""
 
+INSTALL: Final = "pip install 'zellige[cuda]' brings it"
+"""What helps where a part of the vendor's that this backend needs is missing."""
+
 LEAST_DRIVER: Final = 12000
 """The first driver that has what is called here: libraries of the major version 12."""
 
@@ -29,7 +32,7 @@ def driver() -> Any:
     try:
         from cuda.bindings import driver as module
     except ImportError as error:
-        return Unavailable(code="missing-package", reason=f"cuda-python is not installed ({error})")
+        return Unavailable(code="missing-package", reason=f"cuda-python is not installed ({error}): {INSTALL}")
     try:
         status = module.cuInit(0)[0]
     except RuntimeError as error:

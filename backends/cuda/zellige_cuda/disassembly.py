@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from zellige.diagnostics import catalogue
+from zellige_cuda.device import INSTALL
 
 
 def disassembled(cubin: bytes, *, has_places: bool = False) -> str:
@@ -19,7 +20,7 @@ def disassembled(cubin: bytes, *, has_places: bool = False) -> str:
     nvdisasm is not installed."""
     program = tool("nvdisasm")
     if program is None:
-        raise catalogue.E501.error(tool="nvdisasm", reason="it is not installed; nvidia-cuda-nvdisasm has it")
+        raise catalogue.E501.error(tool="nvdisasm", reason="it is not installed", advice=INSTALL)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

@@ -39,7 +39,7 @@ def compiler_tool() -> Tool:
     try:
         api = nvrtc()
     except ZelligeError as error:
-        return Tool(name=name, purpose=purpose, problem=error.diagnostics[0].message)
+        return Tool(name=name, purpose=purpose, problem=f"{error.diagnostics[0].message}: {device.INSTALL}")
     major, minor = api.nvrtcVersion()[1:]
     problem = ""
     driver = device.driver()
@@ -53,7 +53,7 @@ def disassembler_tool() -> Tool:
     from zellige_cuda.disassembly import tool
 
     place = tool("nvdisasm")
-    problem = "" if place else "it is not installed; nvidia-cuda-nvdisasm has it"
+    problem = "" if place else f"it is not installed: {device.INSTALL}"
     return Tool(name="nvdisasm", purpose="shows machine code", place=place or "", problem=problem, is_optional=True)
 
 

@@ -68,7 +68,7 @@ class AutotuneResult:
         """Print the table."""
         from rich.console import Console
 
-        Console().print(self.table())
+        Console(markup=False).print(self.table())
 
 
 def ranked(trials: tuple[Trial, ...]) -> list[Trial]:

@@ -71,17 +71,21 @@ def version_table(reports: Sequence[BackendReport]) -> Table:
     """A row for each package that is needed, or that a backend could use: its version and what for."""
     from rich.table import Table
 
+    from zellige.plugin.installing import install_command
     from zellige.version import __version__
 
     purposes = {name: ["zellige"] for name in REQUIRED} | {"torch": ["torch tensors as arguments"]}
+    extras = {"torch": "torch"}
     for report in reports:
         for requirement in report.manifest.requirements if report.manifest else ():
             purposes.setdefault(requirement, []).append(f"backend {report.name}")
+            extras.setdefault(requirement, report.name)
     table = Table("package", "version", "needed for")
     table.add_row("zellige", __version__, "")
     table.add_row("python", sys.version.split()[0], f"{platform.system()} on {platform.machine()}, {usable_cores()} cores")
     for name, users in purposes.items():
-        table.add_row(name, installed(name) or ("missing" if name in REQUIRED else "not installed"), ", ".join(users))
+        lacking = "missing" if name in REQUIRED else f"not installed: {install_command(name, extras.get(name, ''))}"
+        table.add_row(name, installed(name) or lacking, ", ".join(users))
     return table
 
 

@@ -22,6 +22,8 @@ from importlib.machinery import PathFinder
 from importlib.metadata import Distribution, EntryPoint
 from typing import Final
 
+OWN_DISTRIBUTION: Final = "zellige"
+
 _ENDINGS: Final = (".dist-info", ".egg-info")
 
 

@@ -20,7 +20,7 @@ from zellige.diagnostics import catalogue
 from zellige.options import options
 from zellige.plugin.contract import ENTRY_POINT_GROUP, BackendReport, Manifest, Unavailable
 from zellige.plugin.handle import BackendHandle
-from zellige.plugin.installed import Installed, installed_points
+from zellige.plugin.installed import OWN_DISTRIBUTION, Installed, installed_points
 from zellige.plugin.loading import FATAL, Quarantined, load, loader, refused
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import report_isolated
@@ -30,9 +30,6 @@ __all__ = ["BackendHandle", "Origin", "Quarantined", "Registry", "registry"]
 
 BUILTIN: Final = (("interp", "zellige.interp.backend:backend"),)
 """Backends of core itself: name and ``module:attribute``."""
-
-OWN_DISTRIBUTION: Final = "zellige"
-
 
 
 def _check_options(written: Target, manifest: Manifest) -> None:

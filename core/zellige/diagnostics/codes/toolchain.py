@@ -6,7 +6,7 @@ from zellige.diagnostics.codes.declaration import code as _code
 
 E501 = _code(
     "E501", "a tool is missing", "{tool} is needed and not there: {reason}",
-    hint="install it; `zellige doctor` lists what each target needs",
+    hint="{advice}; `zellige doctor` lists what each target needs",
 )  # fmt: skip
 E502 = _code(
     "E502", "a tool refused the generated program", "{tool} refused what was generated:\n{log}",
