@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -498,3 +500,95 @@ def test_arguments_keep_their_types_and_strides_on_the_way(tmp_path: Path) -> No
     assert back.dtype == torch.bfloat16 and back.tolist() == [1, 1, 1]
     carried = exchange.write(np.ones(2, np.uint8), tmp_path / "c", "float8_e8m0fnu")
     assert exchange.read(carried).dtype == ml_dtypes.float8_e8m0fnu
+
+
+# ---- in parallel, after a kill, in the table
+
+
+def test_trials_are_compiled_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two configurations are at the compiler at the same time: each waits there for the other, and would be given up otherwise."""
+    both = threading.Barrier(2, timeout=60)
+    ask = bench.ProcessBench._ask
+
+    def together(self: Any, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
+        if request["do"] == "compile":
+            both.wait()
+        return ask(self, request, seconds, doing)
+
+    monkeypatch.setattr(bench.ProcessBench, "_ask", together)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    result = tuner([{"block": 16}, {"block": 32}], isolate=True).run()
+    assert [trial.outcome for trial in result.trials] == ["measured", "measured"]
+
+
+KILLED = """
+import os, signal, sys
+from zellige.autotune import bench
+from test_tuning import tuner
+
+measure = bench.LocalBench.measure
+
+def dies_at_the_second(self, number, *args, **named):
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return measure(self, number, *args, **named)
+
+bench.LocalBench.measure = dies_at_the_second
+tuner([{"block": 16}, {"block": 32}, {"block": 64}]).run()
+"""
+
+
+def test_a_killed_session_goes_on(own_cache: Path) -> None:
+    """What was measured before the process was killed is not measured again."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    result = tuner([{"block": 16}, {"block": 32}, {"block": 64}]).run()
+    assert [trial.is_recalled for trial in result.trials] == [True, False, False]
+    assert [trial.outcome for trial in result.trials] == ["measured"] * 3
+
+
+def refusing(limit: float = 1e9, size: int = SIZE) -> Any:
+    @T.prim_func
+    def scale(A: T.Tensor((size,), "float32"), B: T.Tensor((size,), "float32")):
+        with T.Kernel(1):
+            for j in T.Parallel(size):
+                T.device_assert(A[j] < limit, "too large")
+                B[j] = A[j] * 2
+
+    return scale
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_a_trial_that_raises_is_a_row_of_the_table(isolate: bool) -> None:
+    made = AutoTuner.from_kernel(refusing, [{"limit": -1e9}, {"limit": 1e9}]).set_compile_args(out_idx=[-1], target="cpu")
+    result = made.set_profile_args(**{**QUICK, "isolate": isolate}).run()
+    assert [trial.outcome for trial in result.trials] == ["failed", "measured"]
+    row = next(line for line in printed(result).splitlines() if "-1000000000.0" in line)
+    assert "failed" in row and "E620" in row and "too large" in row
+
+
+def test_a_trial_that_hangs_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = bench.ProcessBench._ask
+
+    def stopped(self: Any, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
+        if request["do"] == "measure" and request["number"] == 0:
+            self._process.send_signal(signal.SIGSTOP)
+            seconds = 0.3
+        return ask(self, request, seconds, doing)
+
+    monkeypatch.setattr(bench.ProcessBench, "_ask", stopped)
+    result = tuner([{"block": 16}, {"block": 32}], isolate=True).run()
+    assert [trial.outcome for trial in result.trials] == ["timeout", "measured"]
+    (row,) = [line for line in printed(result).splitlines() if " 16 " in line]
+    assert "timeout: running it did not end in time" in row
+
+
+def printed(result: Any) -> str:
+    """The table as it is shown."""
+    from rich.console import Console
+
+    console = Console(width=1000, markup=False)
+    with console.capture() as taken:
+        console.print(result.table())
+    return taken.get()
