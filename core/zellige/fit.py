@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from zellige.diagnostics import CompileError, catalogue
+from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
 from zellige.passes.stages import Step, run_on_plan
 from zellige.plugin.capabilities import Capabilities
@@ -82,7 +83,17 @@ class _Planner:
 def fitted(legal: Kernel, handle: BackendHandle, ctx: CompileContext, steps: Sequence[Step]) -> FittedKernel:
     """The kernel planned as its backend can lower it. ``steps`` are the passes on plans in order. Raises what planning raises, and what
     the backend does."""
-    planner = _Planner(legal=legal, handle=handle, ctx=ctx, steps=steps)
+    before = "" if handle.origin.is_own else print_kernel(legal)
+    found = _planned(_Planner(legal=legal, handle=handle, ctx=ctx, steps=steps))
+    if before and print_kernel(legal) != before:
+        reason = "its hooks or passes changed the kernel that they were shown; a pass answers with another one"
+        raise catalogue.E703.error(name=handle.manifest.name, reason=reason)
+    return found
+
+
+def _planned(planner: _Planner) -> FittedKernel:
+    """The plan and what the backend makes of it, with a second plan beside it where the backend asks for one."""
+    handle = planner.handle
     first, answer = _rounds(planner, ())
     if not answer.otherwise:
         return FittedKernel(planned=first, program=answer.program)

@@ -16,6 +16,7 @@ from zellige.options import options
 from zellige.plugin.registry import Registry, registry
 
 PACKAGES = Path(__file__).parent / "packages"
+sys.path.append(str(Path(__file__).parent / "sources"))  # what tests of this folder share
 
 
 def add_distribution(site: Path, name: str, source: str, *, attribute: str = "backend") -> None:

@@ -30,12 +30,17 @@ def backends() -> None:
 
 @backends.command("list")
 @click.option("--verbose", "-v", is_flag=True, help="Show where each backend comes from and the tracebacks of broken ones.")
-def list_backends(verbose: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def list_backends(verbose: bool, as_json: bool) -> None:
     """List every backend: its targets, kind, state and devices."""
-    from zellige.cli.console import wide_console
+    from zellige.cli.console import told_apart, wide_console
     from zellige.plugin.registry import registry
 
-    reports = registry().reports()
+    with told_apart():
+        reports = registry().reports()
+    if as_json:
+        click.echo(json.dumps([_report_json(report) for report in reports], indent=1))
+        return
     console = wide_console()
     console.print(backend_table(reports, verbose=verbose))
     if verbose:
@@ -54,15 +59,17 @@ def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_js
     A backend that hangs or ends its process is reported like any other. One whose device is not here is not broken. With --probe each claim
     of its capabilities that a probe knows is tried with small programs; a claim that does not hold makes the backend broken.
     """
-    from zellige.cli.console import wide_console
+    from zellige.cli.console import told_apart, wide_console
     from zellige.plugin.registry import registry
 
-    found = registry()
-    reports = found.isolated_reports(seconds, frozenset(names))
+    with told_apart():
+        found = registry()
+        reports = found.isolated_reports(seconds, frozenset(names))
     missing = [name for name in names if name not in {part for report in reports for part in (report.name, report.origin)}]
     if missing:
         found.named(missing[0])  # raises the error that names the known ones
-    claims = {report.name: _tried_claims(report, arch, seconds) for report in reports if not is_broken(report)} if probe else {}
+    with told_apart():
+        claims = {report.name: _tried_claims(report, arch, seconds) for report in reports if not is_broken(report)} if probe else {}
     broken = [report for report in reports if is_broken(report)]
     if as_json:
         findings = {name: [dataclasses.asdict(one) for one in tried] for name, (_, tried) in claims.items()}
@@ -85,13 +92,14 @@ def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_js
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, of the schema in docs/capabilities.schema.json.")
 def describe(name: str, arch: str, as_json: bool) -> None:
     """Say what the targets of the backend NAME can do, after checking that what it says is consistent."""
-    from zellige.cli.console import wide_console
+    from zellige.cli.console import told_apart, wide_console
     from zellige.plugin.registry import registry
     from zellige.plugin.schema import to_json
 
-    handle = registry().named(name)
-    target = registry().resolve(f"{handle.manifest.targets[0]}:{arch}" if arch else handle.manifest.targets[0])
-    capabilities = handle.checked_capabilities(target, handle.describe(target))
+    with told_apart():
+        handle = registry().named(name)
+        target = registry().resolve(f"{handle.manifest.targets[0]}:{arch}" if arch else handle.manifest.targets[0])
+        capabilities = handle.checked_capabilities(target, handle.describe(target))
     if as_json:
         click.echo(json.dumps(to_json(capabilities), indent=1))
         return
@@ -223,6 +231,8 @@ def _report_json(report: BackendReport) -> dict[str, Any]:
     return {
         "name": report.name,
         "entry_point": report.entry_point,
+        "targets": list(report.manifest.targets) if report.manifest else [],
+        "kind": report.manifest.kind if report.manifest else None,
         "is_broken": is_broken(report),
         "devices": [dataclasses.asdict(device) for device in report.devices],
         "unavailable": None if report.unavailable is None else dataclasses.asdict(report.unavailable),

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, redirect_stdout
+
 from rich.console import Console
+
+
+def told_apart() -> AbstractContextManager[object]:
+    """What is printed meanwhile, by a backend that is asked, goes to the standard error: the output is the command's answer, which a
+    program may read."""
+    return redirect_stdout(sys.stderr)
 
 
 def wide_console(width: int = 100) -> Console:

@@ -34,10 +34,11 @@ def explain(source: str, targets: tuple[str, ...], brief: bool, program: bool, i
     compare with.
     """
     from zellige.cli.compile import select
-    from zellige.cli.console import wide_console
+    from zellige.cli.console import told_apart, wide_console
     from zellige.explain import explain as explain_kernel
 
-    explanations = (explain_kernel(kernel, target) for kernel in select(source).values() for target in targets)
+    with told_apart():
+        explanations = [explain_kernel(kernel, target) for kernel in select(source).values() for target in targets]
     if is_json:
         click.echo(json.dumps([one.as_dictionary() for one in explanations], indent=2))
         return

@@ -20,6 +20,8 @@ from zellige.ir.verify import verify
 from zellige.passes.runner import Pass, run_passes
 from zellige.plugin.choices import PLAN_PASS, PassChange, PassStage, Replace, StagePass, Veto
 from zellige.plugin.contract import Emitted
+from zellige.plugin.fields import said
+from zellige.plugin.probing import waiting
 
 if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel
@@ -178,12 +180,16 @@ def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:
 
 
 def _called(step: Step, value: Any) -> Any:
-    try:
+    """What a pass makes. E718 for whatever escapes from it; for how long the process waits for it is said, since nobody can end it."""
+    if step.is_own:
         return step.step(value)
-    except (ZelligeError, InternalError):
+    try:
+        with waiting(f"the pass {step.name} of {step.owner} has been running"):
+            return step.step(value)
+    except (ZelligeError, InternalError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        raise catalogue.E718.error(name=step.name, who=step.owner, reason=f"{type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise catalogue.E718.error(name=step.name, who=step.owner, reason=said(error)) from error
 
 
 def _wrong(step: Step, made: str, problems: str) -> CompileError:

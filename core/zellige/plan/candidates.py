@@ -21,6 +21,13 @@ _KINDS: Final[dict[type, OperationKind]] = {
 }  # fmt: skip
 
 
+MOST_ROWS: Final = 60
+"""Of the table of candidates and reasons."""
+
+_LONGEST: Final = 400
+"""Characters of a name or a reason in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
     """The candidate that is taken, and why each of the others is not."""
@@ -108,10 +115,17 @@ def _why_not(other: Candidate, taken: Candidate) -> str:
 
 def nothing_fits(operation: Operation, rejected: Sequence[tuple[str, str]], machine: Machine, advice: str) -> ZelligeError:
     """E420 with the table of candidates and reasons."""
-    width = max((len(name) for name, _ in rejected), default=0)
-    table = "\n".join(f"    {name.ljust(width)}  {reason}" for name, reason in dict.fromkeys(rejected)) or "    it has no candidate at all"
+    rows = [(_cut(name), _cut(reason)) for name, reason in list(dict.fromkeys(rejected))[:MOST_ROWS]]
+    width = max((len(name) for name, _ in rows), default=0)
+    table = "\n".join(f"    {name.ljust(width)}  {reason}" for name, reason in rows) or "    it has no candidate at all"
+    left = len(dict.fromkeys(rejected)) - len(rows)
+    table += f"\n    and {left} more" if left else ""
     hint = advice or "change what a row of the table objects to, or compile for another target"
     return catalogue.E420.error(operation.statement.span, target=machine.name, operation=operation.text, table=table, advice=hint)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def with_refused(answers: Sequence[Answer], refused: Sequence[tuple[str, str, str]]) -> tuple[Answer, ...]:

@@ -130,7 +130,11 @@ def offered_copy(copy: Copy, facts: LaunchFacts, spaces: dict[Buffer, Space], ma
 
 def _offered(operation: Operation, taken: Best, copy: Copy, facts: LaunchFacts, machine: Machine) -> CopyPath:
     """The path of the candidate taken; E703 for one that cannot make the copy."""
-    path = taken.candidate.path
+    path, engine = taken.candidate.path, taken.candidate.engine
+    if path is None and engine and machine.capabilities.engines and machine.engine(engine) is None:
+        known = ", ".join(one.name for one in machine.capabilities.engines)
+        reason = f"its candidate {taken.candidate.name} cannot execute the {operation.text}: the target has no engine {engine} ({known})"
+        raise catalogue.E703.error(name=machine.name, reason=reason)
     if path is None:
         return CopyPath(source=operation.spaces[0], destination=operation.spaces[1], mechanism=taken.candidate.mechanism or "moves",
                         engine=taken.candidate.engine or machine.main_engine)  # fmt: skip

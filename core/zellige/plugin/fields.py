@@ -65,6 +65,8 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
             yield _wrong(where, value, f"{kind.__name__}: a function with a name")
     elif isinstance(value, bool) is not (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
         yield _wrong(where, value, kind.__name__)
+    elif kind is str and isinstance(value, str) and not is_text(value):
+        yield f"{where} is {shortened(value)}, which holds characters that are no text (half of a surrogate pair)"
     elif kind in (int, float) and not abs(value) < LARGEST:
         yield _wrong(where, value, "a number of that size")
 
@@ -87,6 +89,17 @@ def _name(kind: Any) -> str:
 
 def _wrong(where: str, value: Any, expected: str) -> str:
     return f"{where} is {shortened(value)}, expected {expected}"
+
+
+def is_text(value: str) -> bool:
+    """Whether a stranger's text can be written down: what is kept and hashed is UTF-8."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def shortened(value: object) -> str:

@@ -50,7 +50,7 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
-from zellige.plugin.fields import said, shortened, type_problems
+from zellige.plugin.fields import is_text, said, shortened, type_problems
 from zellige.plugin.hooks import PROJECT, BackendHooks
 from zellige.plugin.manifest import MOST_PROBLEMS, validated
 from zellige.plugin.origin import Origin
@@ -183,7 +183,7 @@ class BackendHandle:
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
         for answer in answers:
             if not isinstance(answer, (Candidate, Rejection)):
-                reason = f"its hook candidates answered a {type(answer).__name__}, expected Candidate or Rejection"
+                reason = f"its hook candidates answered a {_kind_of(answer, Candidate, Rejection)}, expected Candidate or Rejection"
                 raise catalogue.E703.error(name=self.manifest.name, reason=reason)
             self._check_fields("candidates", answer)
         return tuple(answers)
@@ -194,7 +194,9 @@ class BackendHandle:
             return ()
         changes = self._call("passes", stage=stage, ctx=ctx)
         if not isinstance(changes, (tuple, list)) or not all(isinstance(change, (Insert, Replace, Veto)) for change in changes):
-            kinds = ", ".join(sorted({type(c).__name__ for c in changes})) if isinstance(changes, (tuple, list)) else type(changes).__name__
+            known = (Insert, Replace, Veto)
+            several = isinstance(changes, (tuple, list))
+            kinds = ", ".join(sorted({_kind_of(c, *known) for c in changes})) if several else _kind_of(changes, *known)
             reason = f"its hook passes answered {kinds}, expected a tuple of Insert, Replace or Veto"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
         for change in changes:
@@ -382,7 +384,10 @@ class BackendHandle:
 
     def _checked(self, kind: type[_T], hook: str, answer: object) -> _T:
         if not isinstance(answer, kind):
-            reason = f"its hook {hook} answered {type(answer).__name__}, expected {kind.__name__}"
+            reason = f"its hook {hook} answered {_kind_of(answer, kind)}, expected {kind.__name__}"
+            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+        if isinstance(answer, str) and not is_text(answer):
+            reason = f"its hook {hook} answered {shortened(answer)}, which holds characters that are no text (half of a surrogate pair)"
             raise catalogue.E703.error(name=self.origin.name, reason=reason)
         if hook != "manifest" and hook != "describe":  # those are checked as a whole
             self._check_fields(hook, answer)
@@ -397,3 +402,9 @@ class BackendHandle:
     def _type_problems(self, kind: Any, value: object, where: str) -> str:
         """What is of a wrong type; empty where nothing is, or where the backend is one of zellige's own, which its tests check."""
         return "" if self.origin.is_own else "; ".join(islice(type_problems(kind, value, where), MOST_PROBLEMS))
+
+
+def _kind_of(value: object, *expected: type) -> str:
+    """The name of a value's type; with its module where another type of that name was expected, such as one of another version."""
+    kind = type(value)
+    return f"{kind.__name__} of {kind.__module__}" if any(kind.__name__ == one.__name__ for one in expected) else kind.__name__

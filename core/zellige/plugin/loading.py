@@ -18,7 +18,9 @@ from zellige.diagnostics import ZelligeError, catalogue
 from zellige.options import options
 from zellige.plugin.contract import API
 from zellige.plugin.fields import said
+from zellige.plugin.guard import own_names_kept
 from zellige.plugin.handle import BackendHandle
+from zellige.plugin.manifest import MOST_PROBLEMS
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience
 
@@ -49,6 +51,17 @@ def refused(origin: Origin, reason: str) -> Quarantined:
     return Quarantined(origin=origin, error=catalogue.E703.error(name=origin.name, reason=reason), traceback="")
 
 
+def _loaded_apart(origin: Origin) -> object:
+    """A stranger's object. E703 where loading it gave a function or class of core another meaning; all have their own again."""
+    with own_names_kept() as replaced:
+        plugin = origin.load()
+    if replaced:
+        more = f" and {len(replaced) - MOST_PROBLEMS} more" if len(replaced) > MOST_PROBLEMS else ""
+        reason = f"loading it replaced {', '.join(replaced[:MOST_PROBLEMS])}{more}, which is not its own; that was undone"
+        raise catalogue.E703.error(name=origin.name, reason=reason)
+    return plugin
+
+
 def load(origin: Origin) -> BackendHandle | Quarantined:
     """Load and validate one backend. Whatever goes wrong is kept, since a stranger's package must not break ours."""
     if options().isolate_probes and not origin.is_own:
@@ -58,12 +71,12 @@ def load(origin: Origin) -> BackendHandle | Quarantined:
             return Quarantined(origin=origin, error=failed, traceback=report.traceback)
     try:
         with patience(origin, "loading"):
-            plugin = origin.load()
+            plugin = origin.load() if origin.is_own else _loaded_apart(origin)
         if isinstance(plugin, type):
             reason = f"its entry point names the class {plugin.__name__}, expected an object, such as {plugin.__name__}()"
             raise catalogue.E703.error(name=origin.name, reason=reason)
         theirs = getattr(plugin, "API", None)
-        if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(isinstance(part, int) for part in theirs)):
+        if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(type(part) is int for part in theirs)):
             raise catalogue.E703.error(name=origin.name, reason=f"its API is {theirs!r}, expected (major, minor)")
         if theirs[0] != API[0] or theirs[1] > API[1]:
             raise catalogue.E702.error(name=origin.name, theirs=".".join(map(str, theirs)), ours=".".join(map(str, API)))

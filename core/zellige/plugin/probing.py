@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -57,11 +57,14 @@ def within_seconds(ask: Callable[[], object], seconds: float, name: str) -> obje
 def patience(origin: Origin, doing: str) -> Iterator[None]:
     """Says, once, for which backend of somebody else's the process waits, where that takes long: nobody can end a hook for it, but nobody
     should have to guess either."""
-    if origin.is_own:
+    with nullcontext() if origin.is_own else waiting(f"the backend {origin.name!r} has been {doing}"):
         yield
-        return
-    said_late = ("the backend %r has been %s for %g s", origin.name, doing, PATIENCE_SECONDS)
-    timer = threading.Timer(PATIENCE_SECONDS, logger().warning, said_late)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Says, once, ``what`` and for how long, where it takes long."""
+    timer = threading.Timer(PATIENCE_SECONDS, logger().warning, ("%s for %g s", what, PATIENCE_SECONDS))
     timer.daemon = True
     timer.start()
     try:

@@ -62,6 +62,8 @@ def _problems(plugin: object) -> Iterator[str]:
             close = difflib.get_close_matches(name, hooks, n=1)
             yield f"the contract has no hook {name}" + (f": did you mean {close[0]}?" if close else f" (it has {', '.join(hooks)})")
             continue
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            yield f"its hook {name} is a coroutine, and hooks answer at once: write it without async"
         yield from _argument_problems(name, getattr(plugin, name), hooks[name])
     for name in REQUIRED:
         if name not in marked:
