@@ -228,11 +228,12 @@ def _print_tracebacks(console: Console, reports: tuple[BackendReport, ...]) -> N
 
 
 def _report_json(report: BackendReport) -> dict[str, Any]:
+    manifest = report.manifest  # None of a backend that was asked in a process of its own, or that is broken
+    known = {} if manifest is None else {"targets": list(manifest.targets), "kind": manifest.kind}
     return {
         "name": report.name,
         "entry_point": report.entry_point,
-        "targets": list(report.manifest.targets) if report.manifest else [],
-        "kind": report.manifest.kind if report.manifest else None,
+        **known,
         "is_broken": is_broken(report),
         "devices": [dataclasses.asdict(device) for device in report.devices],
         "unavailable": None if report.unavailable is None else dataclasses.asdict(report.unavailable),
