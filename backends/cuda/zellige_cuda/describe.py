@@ -9,14 +9,19 @@ from dataclasses import replace
 
 from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
-from zellige.simt.machine import LaneMachine
+from zellige.simt.machine import EngineMemory, LaneMachine
 from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
-from zellige_cuda.forms import MOST_COLUMNS, forms_of, group_forms_of, matrix_loads, units_of, word_copies
+from zellige_cuda.forms import forms_of, group_forms_of, matrix_loads, units_of, word_copies
 
 WARP = 32
 ASYNC_COPY = "cp.async"
 COUNTED_WAIT = "cp.async groups"
 BOX_COPY = "cp.async.bulk.tensor"
+
+ENGINES = EngineMemory(spans=(128, 64, 32), piece_bytes=16, rows=8, alignment=1024, box_copy=BOX_COPY, box_rank=5, box_extent=256)
+"""Sources: PTX ISA 8.8, 5.5.5 (tensors of up to 5 dimensions), 5.5.7 (pieces of 16 bytes are exchanged over 32, 64 or 128 bytes, by groups
+of 8 rows; 8 rows of 128 bytes are 1024), 9.7.15.5.1 (operands in shared memory); CUDA driver API, cuTensorMapEncodeTiled (boxes of up to
+256 elements a dimension)."""
 
 
 def capabilities(arch: Architecture, target: str) -> Capabilities:
@@ -78,7 +83,7 @@ def role_capabilities(arch: Architecture, caps: Capabilities) -> Capabilities | 
     units = tuple(
         MatmulUnit(
             name=form.name, engine="products", a=form.a.name, b=form.b.name, c=form.c.name, m=form.m, n=form.n, k=form.k, shape="multiple",
-            largest=(form.m, MOST_COLUMNS, form.k), a_spaces=("shared", "registers"), b_spaces=("shared",), c_space="registers",
+            largest=(form.m, form.widths[-1], form.k), a_spaces=("shared", "registers"), b_spaces=("shared",), c_space="registers",
             is_asynchronous=True, issue_lanes=form.warps * WARP,
         )
         for form in group_forms_of(arch).values()
@@ -117,6 +122,6 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
         matrix_loads=matrix_loads(arch),
         async_copy_bytes=word_copies(arch),
         shared_bytes=arch.shared_bytes,
-        box_copy=BOX_COPY if arch.has_group_products else "",
+        engines=ENGINES if arch.has_group_products else None,
         block_registers=arch.processor_registers,
     )

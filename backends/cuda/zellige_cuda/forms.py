@@ -148,11 +148,10 @@ def forms_of(arch: Architecture) -> dict[str, ProductForm]:
     return found
 
 
-MOST_COLUMNS: Final = 256
-"""Of an asynchronous product."""
-
-
 _BYTES: Final = ("int8", "uint8")
+
+_WIDTHS: Final = {1: (8, 16, 24, *range(32, 257, 16)), 2: tuple(range(8, 257, 8))}
+"""Columns that asynchronous products have, by the bytes of an operand's element (PTX ISA 8.8, 9.7.15.2: shapes of wgmma)."""
 
 
 def group_forms_of(arch: Architecture) -> dict[str, ProductForm]:
@@ -181,7 +180,7 @@ def _group_form(a: str, b: str, c: str) -> ProductForm:
         a_layout=Distribution(shape=(64, k), digits=(*a_registers, *a_lanes, warps)),
         b_layout=Distribution(shape=(k, 8), digits=(*b_registers, *b_lanes)),
         c_layout=Distribution(shape=(64, 8), digits=(*c_registers, *lanes, warps)),
-        accumulates_in=as_dtype(c), warps=4, is_asynchronous=True,
+        accumulates_in=as_dtype(c), warps=4, is_asynchronous=True, widths=_WIDTHS[as_dtype(a).bytes], reads_along_k=as_dtype(a).bytes == 1,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, store
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.factors import factor_of
-from zellige.plan.facts import LaunchFacts, is_whole
+from zellige.plan.facts import LaunchFacts, is_whole, statements_in
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import Product, panel_bytes, register_lanes
 from zellige.plan.roles import changed_in, held_back, operations_of
@@ -37,7 +37,7 @@ def choose(
     facts: LaunchFacts, products: Mapping[int, Product], spaces: dict[Buffer, Space], scopes: Mapping[int, Scope], machine: Machine,
     decisions: Decisions,
 ) -> tuple[Choice, ...]:  # fmt: skip
-    """One choice a tile operation, in program order."""
+    """One choice a tile operation, in program order; then, on machines of units, one a product in loops that belong to a role as a whole."""
     found: list[Choice] = []
     for operation in operations_of(facts.launch.body):
         if not isinstance(operation, _TILE_OPERATIONS):
@@ -51,6 +51,10 @@ def choose(
             case _:
                 other = _other(facts, operation, tested, machine, decisions)
                 found.append(replace(other, factor=_factor(facts, operation, spaces, machine, decisions)))
+    if machine.style != "ordered":  # machines that work in order pack operands by loop, and nothing of a loop that decides when it ends
+        chosen = {id(choice.operation) for choice in found}
+        inner = (s for s in statements_in(facts.launch.body, into_maps=False) if isinstance(s, Gemm) and id(s) not in chosen)
+        found += [_product(facts, gemm, products[id(gemm)], scopes, machine, decisions) for gemm in inner]
     return tuple(found)
 
 

@@ -26,8 +26,6 @@ from zellige.simt.ir import (
 from zellige.simt.products import sizes
 from zellige.simt.warps import WarpTiling
 
-ROWS = 8
-
 
 def start(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
     """The product as a group of its own."""
@@ -94,7 +92,7 @@ class _Held:
 class _Operand:
     """An operand of this group of warps: element ``start`` of its tile, and how parts of it follow in bytes."""
 
-    def __init__(self, home: SharedHome, buffer: Buffer, start: Expr, *, is_k_inner: bool) -> None:
+    def __init__(self, home: SharedHome, buffer: Buffer, start: Expr, rows: int, *, is_k_inner: bool) -> None:
         swizzle = home.swizzle
         size = buffer.dtype.bytes
         if swizzle is None or not home.slab:
@@ -102,6 +100,7 @@ class _Operand:
         self._span = home.slab * size
         self._slab_bytes = home.slab_elements * size
         self._size = size
+        self._rows = rows
         self._is_k_inner = is_k_inner
         self._buffer = home.memory
         self._start = start
@@ -112,7 +111,7 @@ class _Operand:
         slab, within = divmod(column * self._size, self._span)
         return SharedOperand(
             buffer=self._buffer, start=self._start, advance=slab * self._slab_bytes + row * self._span + within,
-            is_k_contiguous=self._is_k_inner, swizzle_bytes=self._span, row_group_bytes=ROWS * self._span,  # type: ignore[arg-type]
+            is_k_contiguous=self._is_k_inner, swizzle_bytes=self._span, row_group_bytes=self._rows * self._span,
             span_bytes=self._slab_bytes,
         )  # fmt: skip
 
@@ -131,7 +130,9 @@ def _operand(ctx: Context, region: Region, first_row: Expr, *, is_k_inner: bool)
         terms.append(times(first_row, home.slab))
     else:
         terms.append(_along_slabs(first_row, home))
-    return _Operand(home, region.buffer, ctx.value("operand", added(terms)), is_k_inner=is_k_inner)
+    assert ctx.machine.engines is not None, "products begin where there are engines"
+    start = ctx.value("operand", added(terms))
+    return _Operand(home, region.buffer, start, ctx.machine.engines.rows, is_k_inner=is_k_inner)
 
 
 def _along_slabs(column: Expr, home: SharedHome) -> Expr:

@@ -18,7 +18,8 @@ from zellige.passes import tile_operations
 from zellige.simt import elements
 from zellige.simt.context import Context
 from zellige.simt.distribution import added, number, times
-from zellige.simt.homes import RegisterHome, Swizzle, swizzled
+from zellige.simt.engine_tiles import engine_swizzle
+from zellige.simt.homes import RegisterHome, swizzled
 from zellige.simt.ir import (
     LANE,
     WARP,
@@ -33,13 +34,13 @@ from zellige.simt.ir import (
 from zellige.simt.warps import WarpTiling
 
 ROWS = 16
-"""Rows of a warp in a form of groups of warps."""
+"""Rows of a box: two matrices of a :class:`~zellige.simt.ir.MatrixStore` below each other, as a warp of a group holds its sums."""
 
 SLOTS = 2
 """Boxes of a warp under way at a time."""
 
-CHUNK = 8
-"""Elements of 16 bytes: a row of a matrix."""
+COLUMNS = 8
+"""Elements of a row of a matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def emit(ctx: Context, copy: Copy) -> bool:
         return False
     source = ctx.homes[copy.src.buffer.root]
     assert isinstance(source, RegisterHome)
-    tiling, width = _tiling(ctx, source), _width(copy)
+    tiling, width = _tiling(ctx, source), _width(ctx, copy)
     assert tiling is not None
     memory = ctx.engine_memory(f"{copy.dst.buffer.name}_rows", copy.dst.buffer.dtype, ctx.warps * SLOTS * ROWS * width)
     made = _Plan(source=source, tiling=tiling, dtype=copy.dst.buffer.dtype, width=width, slabs=source.extents[-1] // width, memory=memory)
@@ -92,12 +93,14 @@ def _why_not(ctx: Context, copy: Copy) -> str | None:
         return "no product holds it"
     if not _is_whole(copy):
         return "a part of it is copied"
-    if target.alias is not None or _width(copy) == 0:
-        return "its columns are no multiple of 16"
+    engines = ctx.machine.engines
+    assert engines is not None, "boxes are chosen where an engine copies them"
+    if target.alias is not None or _width(ctx, copy) == 0:
+        return f"its columns are no multiple of {engines.spans[-1] // 2}"
     inner = ctx.scope.form(target.shape[-1])
-    if any(coefficient % CHUNK for coefficient in inner.terms.values()):
-        return "its rows do not end at multiples of 16 bytes, which a box would write beyond"
-    needed = ctx.shared_bytes + ctx.scratch_bytes + ctx.warps * SLOTS * ROWS * _width(copy) * 2 + 1024
+    if any(coefficient * 2 % engines.piece_bytes for coefficient in inner.terms.values()):
+        return f"its rows do not end at multiples of {engines.piece_bytes} bytes, which a box would write beyond"
+    needed = ctx.shared_bytes + ctx.scratch_bytes + ctx.warps * SLOTS * ROWS * _width(ctx, copy) * 2 + engines.alignment
     if needed > ctx.machine.shared_bytes:
         return "shared memory has no room for its rows beside the stages"
     return None
@@ -105,8 +108,8 @@ def _why_not(ctx: Context, copy: Copy) -> str | None:
 
 def _tiling(ctx: Context, source: RegisterHome) -> WarpTiling | None:
     """The asynchronous product that holds its sums as the tile is held."""
-    candidates = (t for t in ctx.tilings.values() if t.form.is_asynchronous and t.columns == 1 and t.column_tiles == 1)
-    return next((t for t in candidates if t.accumulator.digits == source.distribution.digits), None)
+    candidates = (t for t in ctx.tilings.values() if t.form.is_asynchronous and t.form.m == ROWS * t.form.warps)
+    return next((t for t in candidates if t.columns == t.column_tiles == 1 and t.accumulator.digits == source.distribution.digits), None)
 
 
 def _is_whole(copy: Copy) -> bool:
@@ -122,10 +125,12 @@ def _is_whole(copy: Copy) -> bool:
     )
 
 
-def _width(copy: Copy) -> int:
-    """Columns of a box: the widest swizzle span that divides the tile."""
-    columns = int(constant_value(copy.src.extents[-1]) or 0)
-    return next((width for width in (64, 32, 16) if columns % width == 0), 0)
+def _width(ctx: Context, copy: Copy) -> int:
+    """Columns of a box: the widest swizzle span that divides the tile; 0 where none does."""
+    size = copy.dst.buffer.dtype.bytes
+    engines = ctx.machine.engines
+    span = None if engines is None else engines.span_of(int(constant_value(copy.src.extents[-1]) or 0) * size)
+    return 0 if span is None else span // size
 
 
 def _first_lane() -> Expr:
@@ -148,17 +153,19 @@ def _box(ctx: Context, copy: Copy, made: _Plan, tile: int, slab: int) -> None:
         leave = SLOTS - 1 if made.boxes % SLOTS == 0 else 0
         ctx.code.emit(WaitStores(leave=leave, span=span))
     ctx.code.emit(Barrier(scope="warp", span=span))
-    swizzle = Swizzle(base=3, bits=(made.width * size // 16).bit_length() - 1, shift=6)
+    engines = ctx.machine.engines
+    assert engines is not None, "an engine stores the box"
+    swizzle = engine_swizzle(engines, made.width * size, size)
     row = Binary(op="truncmod", left=LANE, right=number(ROWS))
     half = Binary(op="truncdiv", left=LANE, right=number(ROWS))
     for block in range(made.width // 16):
-        flat = added((slot, times(row, made.width), times(half, CHUNK), number(16 * block)))
+        flat = added((slot, times(row, made.width), times(half, COLUMNS), number(16 * block)))
         target = swizzled(ctx.value("at", flat), swizzle)
         registers = Registers(buffer=packed, start=number(8 * block))
         ctx.code.emit(MatrixStore(buffer=made.memory, target=target, registers=registers, count=4, span=span))
     ctx.code.emit(Fence(to="engines", span=span), Barrier(scope="warp", span=span))
     box = TensorBox(
-        tensor=copy.dst.buffer.root, box=(*[1] * (len(copy.dst.extents) - 2), ROWS, made.width), swizzle_bytes=made.width * size,  # type: ignore[arg-type]
+        tensor=copy.dst.buffer.root, box=(*[1] * (len(copy.dst.extents) - 2), ROWS, made.width), swizzle_bytes=made.width * size,
     )  # fmt: skip
     with ctx.when(_first_lane(), span):
         origin = _origin(ctx, copy, made.tiling, tile, slab * made.width)

@@ -18,7 +18,7 @@ from zellige.ir.stmt import Alloc, Bind, For, If, Kernel, Map, Serial, Stmt, Unr
 from zellige.plan.nodes import Channel, PlannedLaunch, Token
 from zellige.simt.code import Code
 from zellige.simt.distribution import Distribution, digit_value, number
-from zellige.simt.engine_tiles import SLOT_ALIGNMENT, Boxes
+from zellige.simt.engine_tiles import Boxes
 from zellige.simt.homes import GlobalHome, Home, RegisterHome, SharedHome
 from zellige.simt.ir import LANE, THREAD, WARP, Memory
 from zellige.simt.machine import LaneMachine
@@ -183,7 +183,8 @@ class Context:
 
     def engine_memory(self, name: str, dtype: DType, elements: int) -> Buffer:
         """The same, beginning where the widest swizzle of an engine does."""
-        self.shared_bytes = aligned(self.shared_bytes, SLOT_ALIGNMENT)
+        assert self.machine.engines is not None, "an engine asks for it"
+        self.shared_bytes = aligned(self.shared_bytes, self.machine.engines.alignment)
         return self.kept_memory(name, dtype, elements)
 
     # ---- structure ----

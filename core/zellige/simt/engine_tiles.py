@@ -3,8 +3,8 @@
 In: a planned launch of several roles and a machine. Out: :class:`EngineTiles`: the warps of each asynchronous product, the boxes of each
 copy, the storage of each tile that an engine touches; or the reason why the family does not lower the launch (:class:`NotLowered`).
 
-A tile for engines stands in slabs of columns as wide as the widest swizzle span that divides its rows: 128, 64 or 32 bytes, swizzled over
-them. Box copies write that order and products read it with either dimension as k, so one storage serves every operand.
+A tile for engines stands in slabs of columns as wide as the widest swizzle span of the machine that divides its rows, swizzled over them.
+Box copies write that order and products read it with either dimension as k, so one storage serves every operand.
 """
 
 from __future__ import annotations
@@ -12,28 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Literal
 
-from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Copy, Gemm, StmtNode
 from zellige.ir.traverse import walk
 from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role, Slotted, Turn
 from zellige.simt.distribution import Digit, Distribution
+from zellige.simt.homes import Swizzle
 from zellige.simt.ir import ProductForm, TensorBox
-from zellige.simt.machine import LaneMachine
+from zellige.simt.machine import EngineMemory, LaneMachine
 from zellige.simt.warps import WarpTiling
-
-Span = Literal[32, 64, 128]
-SPANS: tuple[Span, ...] = (128, 64, 32)
-NARROW = 32
-"""Columns up to which products of bytes come in steps of 8, beyond in steps of 16."""
-
-ATOM_ROWS = 8
-"""Rows after which a swizzle repeats."""
-
-SLOT_ALIGNMENT = 1024
-"""Bytes: where the widest swizzle begins anew."""
 
 
 class NotLowered(Exception):
@@ -47,7 +35,7 @@ class EngineStorage:
     rows: int
     columns: int
     slab: int
-    span: Span
+    span: int
 
     @property
     def slab_elements(self) -> int:
@@ -75,6 +63,9 @@ class EngineTiles:
 
 def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
     """What the engines do in a launch. Raises NotLowered."""
+    engines = machine.engines
+    if engines is None:
+        raise NotLowered("the target does not say how engines have tiles in shared memory")
     found = EngineTiles()
     choices = {id(c.operation): c for c in planned.choices}
     for role in planned.roles:
@@ -85,26 +76,26 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
                 case Gemm() if choice is not None and choice.unit in machine.products:
                     form = machine.products[choice.unit]
                     if form.is_asynchronous:
-                        found.tilings[id(statement)] = _tiling(statement, form, warps)
+                        found.tilings[id(statement)] = _tiling(statement, form, warps, engines)
                         for region in (statement.a, statement.b):
                             if region is statement.b or not is_held(statement):
-                                _store(found, region)
+                                _store(found, region, engines)
                 case Turn():
                     raise NotLowered("turns between its roles are not lowered")
                 case _:
                     pass
         for copy in _issued_copies(role):
             choice = choices.get(id(copy))
-            if choice is None or not machine.box_copy or choice.mechanism != machine.box_copy:
+            if choice is None or choice.mechanism != engines.box_copy:
                 if any(c.is_transaction and copy.dst.buffer.root in {b.root for b in c.buffers} for c in planned.channels):
                     raise NotLowered(f"the copy to {copy.dst.buffer.name} is none of boxes")
                 continue
-            _store(found, copy.dst)
-            found.boxes[id(copy)] = _boxes(copy, found.storage[copy.dst.buffer.root], machine)
+            _store(found, copy.dst, engines)
+            found.boxes[id(copy)] = _boxes(copy, found.storage[copy.dst.buffer.root], engines)
         _check_puts(role)
     found.stores = frozenset(
         id(c.operation) for c in planned.choices
-        if isinstance(c.operation, Copy) and machine.box_copy and c.mechanism == machine.box_copy and id(c.operation) not in found.boxes
+        if isinstance(c.operation, Copy) and c.mechanism == engines.box_copy and id(c.operation) not in found.boxes
     )  # fmt: skip
     for role in planned.roles:
         for statement in operations_of(role.body):
@@ -173,18 +164,24 @@ def held_digits(tiling: WarpTiling, depth: int) -> tuple[Digit, ...]:
 # ---- storage ----
 
 
-def _store(found: EngineTiles, region: Region) -> None:
+def engine_swizzle(engines: EngineMemory, span: int, element_bytes: int) -> Swizzle:
+    """The exchange of pieces of a slab ``span`` bytes wide, in places of elements."""
+    base = (engines.piece_bytes // element_bytes).bit_length() - 1
+    return Swizzle(base=base, bits=(span // engines.piece_bytes).bit_length() - 1, shift=base + engines.rows.bit_length() - 1)
+
+
+def _store(found: EngineTiles, region: Region, engines: EngineMemory) -> None:
     root = region.buffer.root
     if root.space != "shared":
         raise NotLowered(f"{root.name} is an operand in registers")
     shape = _whole(region)
     rows, columns = prod(shape[:-1]), shape[-1]
     size = root.dtype.bytes
-    span = next((s for s in SPANS if columns * size % s == 0), None)
+    span = engines.span_of(columns * size)
     if root.dtype.storage_bits % 8 or span is None:
-        raise NotLowered(f"rows of {root.name} are no multiple of 32 bytes")
-    if rows % ATOM_ROWS:
-        raise NotLowered(f"{root.name} has {rows} rows, no multiple of {ATOM_ROWS}")
+        raise NotLowered(f"rows of {root.name} are no multiple of {engines.spans[-1]} bytes")
+    if rows % engines.rows:
+        raise NotLowered(f"{root.name} has {rows} rows, no multiple of {engines.rows}")
     found.storage[root] = EngineStorage(rows=rows, columns=columns, slab=span // size, span=span)
 
 
@@ -205,7 +202,7 @@ def _whole(region: Region) -> tuple[int, ...]:
 # ---- copies ----
 
 
-def _boxes(copy: Copy, storage: EngineStorage, machine: LaneMachine) -> Boxes:
+def _boxes(copy: Copy, storage: EngineStorage, engines: EngineMemory) -> Boxes:
     """A copy from global memory as boxes of whole columns of the tile's slabs."""
     source = copy.src
     extents = [constant_value(e) for e in source.extents]
@@ -216,7 +213,7 @@ def _boxes(copy: Copy, storage: EngineStorage, machine: LaneMachine) -> Boxes:
     if [e for e in sizes if e != 1] != wanted or sizes[-1] != storage.columns:
         raise NotLowered(f"the copy to {copy.dst.buffer.name} changes the order of its dimensions")
     box = (*sizes[:-1], storage.slab)
-    if len(box) > machine.box_rank or max(box) > machine.box_extent or len(box) < 2:
+    if len(box) > engines.box_rank or max(box) > engines.box_extent or len(box) < 2:
         raise NotLowered(f"a box of {' x '.join(map(str, box))} elements is too large for the copy engine")
     tensor = TensorBox(tensor=source.buffer.root, box=box, swizzle_bytes=storage.span)
     slabs = storage.columns // storage.slab
@@ -226,7 +223,7 @@ def _boxes(copy: Copy, storage: EngineStorage, machine: LaneMachine) -> Boxes:
 # ---- products ----
 
 
-def _tiling(gemm: Gemm, form: ProductForm, warps: int) -> WarpTiling:
+def _tiling(gemm: Gemm, form: ProductForm, warps: int, engines: EngineMemory) -> WarpTiling:
     """Groups of warps below each other, each with all columns."""
     m, n, k = (constant_value(e) for e in (gemm.c.extents[-2], gemm.c.extents[-1], gemm.a.extents[-2 if gemm.transpose_a else -1]))
     if m is None or n is None or k is None or gemm.metadata is not None or gemm.scale_a is not None or gemm.scale_b is not None:
@@ -238,50 +235,47 @@ def _tiling(gemm: Gemm, form: ProductForm, warps: int) -> WarpTiling:
     _whole(gemm.c)
     if gemm.c.buffer.root.space != "fragment" or gemm.c.buffer.dtype != form.c or len(gemm.c.extents) != 2:
         raise NotLowered(f"{gemm.c.buffer.name} does not hold the sums of the product as they are")
-    if form.a.bytes == 1 and (gemm.transpose_a or not gemm.transpose_b):
-        raise NotLowered("operands of one byte are read along k only, and one of them has its rows along the result's")
-    tiles = _column_tiles(n, gemm.b.buffer.dtype, is_k_inner=gemm.transpose_b)
+    if form.reads_along_k and (gemm.transpose_a or not gemm.transpose_b):
+        raise NotLowered(f"operands of {form.a} are read along k only, and one of them has its rows along the result's")
+    slab = None if gemm.transpose_b else engines.span_of(n * gemm.b.buffer.dtype.bytes)
+    tiles = _column_tiles(n, form, 1 if slab is None else slab // gemm.b.buffer.dtype.bytes)
     return WarpTiling(form=widened(form, n // tiles), rows=groups, columns=1, row_tiles=m // (form.m * groups), column_tiles=tiles)
 
 
-def _column_tiles(n: int, dtype: DType, *, is_k_inner: bool) -> int:
+def _column_tiles(n: int, form: ProductForm, slab: int) -> int:
     """In how many equal parts the columns are multiplied: as few as possible; a part of columns that stand in slabs is whole slabs."""
-    size = dtype.bytes
-    slab = next((s // size for s in SPANS if n * size % s == 0), n)
-    for tiles in range(1, n // 8 + 1):
-        width = n // tiles
-        step = 8 if dtype.bytes > 1 or width <= NARROW else 16
-        if n % tiles == 0 and width <= 256 and width % step == 0 and (is_k_inner or tiles == 1 or width % slab == 0):
-            return tiles
+    for width in reversed(form.widths):
+        if n % width == 0 and (width == n or width % slab == 0):
+            return n // width
     raise NotLowered(f"{n} columns are no whole number of products")
 
 
 def widened(form: ProductForm, n: int) -> ProductForm:
-    """The asynchronous product of ``n`` columns: more registers of sums, each 8 columns as those of the least form, or of a wider one."""
-    count, least = n // LEAST_COLUMNS, _narrowed(form)
+    """The asynchronous product of ``n`` columns: more registers of sums, each block of columns as those of the least form, or of a wider
+    one."""
+    least = _narrowed(form)
+    count = n // least.n
     c_layout = Distribution(shape=(form.m, n), digits=_columns(least.c_layout, count))
     return replace(form, n=n, c_layout=c_layout, b_layout=Distribution(shape=(form.k, n), digits=_columns(least.b_layout, count)))
 
 
-LEAST_COLUMNS = 8
-
-
 def _narrowed(form: ProductForm) -> ProductForm:
     """The least form, without the digit that counts blocks of its columns."""
-    if form.n == LEAST_COLUMNS:
+    columns = form.widths[0]
+    if form.n == columns:
         return form
 
     def less(layout: Distribution, rows: int) -> Distribution:
-        digits = tuple(d for d in layout.digits if not (d.source == "register" and d.dimension == 1 and d.stride == LEAST_COLUMNS))
-        return Distribution(shape=(rows, LEAST_COLUMNS), digits=digits)
+        digits = tuple(d for d in layout.digits if not (d.source == "register" and d.dimension == 1 and d.stride == columns))
+        return Distribution(shape=(rows, columns), digits=digits)
 
-    return replace(form, n=LEAST_COLUMNS, c_layout=less(form.c_layout, form.m), b_layout=less(form.b_layout, form.k))
+    return replace(form, n=columns, c_layout=less(form.c_layout, form.m), b_layout=less(form.b_layout, form.k))
 
 
 def _columns(layout: Distribution, count: int) -> tuple[Digit, ...]:
     if count == 1:
         return layout.digits
-    more = Digit(source="register", divisor=layout.registers, radix=count, dimension=1, stride=LEAST_COLUMNS)
+    more = Digit(source="register", divisor=layout.registers, radix=count, dimension=1, stride=layout.shape[1])
     registers = [d for d in layout.digits if d.source == "register"]
     return (*registers, more, *(d for d in layout.digits if d.source != "register"))
 

@@ -76,6 +76,9 @@ class ProductForm:
     C (``m`` x ``n``, elements of ``c``) += A (``m`` x ``k``) times B (``k`` x ``n``). The distributions say which register of which lane
     holds which element: dimensions (row, column) of the operand as the formula has it. ``name`` is the target's own word and the key of
     the backend's spelling; ``accumulates_in`` the type in which sums are kept.
+
+    An asynchronous product exists with several numbers of columns, ``widths`` in rising order: every least number of columns more has the
+    registers of the form with the least. ``reads_along_k``: its operands in memory have k as their contiguous dimension.
     """
 
     name: str
@@ -92,6 +95,8 @@ class ProductForm:
     warps: int = 1
     is_asynchronous: bool = False
     cost: float = 1.0
+    widths: tuple[int, ...] = ()
+    reads_along_k: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,11 +245,11 @@ class WaitBarrier(ThreadStmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorBox:
     """A box of a global tensor as a copy engine sees it: ``box`` extents (innermost last), ``swizzle_bytes`` of the storage in shared
-    memory (0: rows one after the other)."""
+    memory, one of the machine's spans (0: rows one after the other)."""
 
     tensor: Buffer
     box: tuple[int, ...]
-    swizzle_bytes: Literal[0, 32, 64, 128] = 0
+    swizzle_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -284,14 +289,14 @@ class WaitStores(ThreadStmt):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOperand(Node):
     """An operand in shared memory: its first element (``advance`` bytes from element ``start`` on), and how it is stored:
-    ``swizzle_bytes``, which dimension is contiguous, and the distances in bytes between groups of 8 rows and between columns of swizzle
-    spans."""
+    ``swizzle_bytes``, which dimension is contiguous, and the distances in bytes between groups of as many rows as the swizzle repeats after
+    and between columns of swizzle spans."""
 
     buffer: Buffer
     start: Expr
     advance: int
     is_k_contiguous: bool
-    swizzle_bytes: Literal[0, 32, 64, 128]
+    swizzle_bytes: int
     row_group_bytes: int
     span_bytes: int
     CHILDREN: ClassVar[tuple[str, ...]] = ("start",)

@@ -23,21 +23,19 @@ from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, LayoutHint, NamedHint, Reduce, ScalarParam, StmtNode, TensorParam
 from zellige.ir.traverse import walk
 from zellige.layouts import Banks
-from zellige.plan.capabilities import Machine
-from zellige.plan.nodes import PlannedKernel, PlannedLaunch, Role
-from zellige.plan.products import choose_product, sizes_of
+from zellige.plan.nodes import Choice, PlannedKernel, PlannedLaunch, Role
+from zellige.plan.products import sizes_of
 from zellige.simt import channels, control, storage
 from zellige.simt.code import Code, Resource, with_barriers, without_barriers
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
-from zellige.simt.engine_tiles import SLOT_ALIGNMENT, EngineStorage, EngineTiles, NotLowered
+from zellige.simt.engine_tiles import EngineStorage, EngineTiles, NotLowered, engine_swizzle
 from zellige.simt.homes import (
     TENSOR_ALIGNMENT,
     GlobalHome,
     LaneHome,
     RegisterHome,
     SharedHome,
-    Swizzle,
     dense_forms,
     dense_strides,
 )
@@ -55,7 +53,6 @@ from zellige.simt.warps import WarpTiling, tile_warps
 
 UINT8 = as_dtype("uint8")
 GRID_AXES = 3
-CHUNK_BYTES = 16
 _TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS))
 
 
@@ -194,23 +191,22 @@ class LaunchLowering:
     def tilings(self, role: Role, warps: int, tiles: EngineTiles) -> dict[int, WarpTiling]:
         """How the warps of a role share its products; those of engines as ``tiles`` has them."""
         found: dict[int, WarpTiling] = {}
-        machine = Machine(capabilities=self.machine.capabilities)
+        choices = {id(choice.operation): choice for choice in self.planned.choices}
         statements = list(statements_of(role.body))
         by_rows = _reduced_by_rows(statements)
         for statement in statements:
             if isinstance(statement, Gemm):
-                tiling = tiles.tilings.get(id(statement)) or self._tiling(statement, machine, warps, by_rows)
+                tiling = tiles.tilings.get(id(statement)) or self._tiling(statement, choices.get(id(statement)), warps, by_rows)
                 if tiling is not None:
                     found[id(statement)] = tiling
         return found
 
-    def _tiling(self, gemm: Gemm, machine: Machine, warps: int, by_rows: frozenset[int]) -> WarpTiling | None:
+    def _tiling(self, gemm: Gemm, choice: Choice | None, warps: int, by_rows: frozenset[int]) -> WarpTiling | None:
         if any(r.buffer.root.space not in ("shared", "fragment") for r in (gemm.a, gemm.b)):
             return None  # a lane's own tile, or a tensor: each element is read where it is
-        product = choose_product(gemm, machine)
-        if any(s is None for s in product.sizes) or gemm.metadata or gemm.scale_a or gemm.scale_b:
+        if any(s is None for s in sizes_of(gemm)) or gemm.metadata or gemm.scale_a or gemm.scale_b:
             return None
-        form = None if product.unit is None else self.machine.products.get(product.unit.name)
+        form = self.machine.products.get(choice.unit) if choice is not None else None
         if form is None:
             return tile_lanes(gemm, self.machine.lanes, warps)
         m, n, _ = sizes(gemm)
@@ -287,12 +283,13 @@ class LaunchLowering:
         """A tile in slabs, swizzled over their rows; every slot begins where the swizzle does."""
         size = buffer.dtype.bytes
         extents = tuple(int(constant_value(e) or 0) for e in buffer.shape)
-        base = (CHUNK_BYTES // size).bit_length() - 1
-        swizzle = Swizzle(base=base, bits=(stored.span // CHUNK_BYTES).bit_length() - 1, shift=base + 3)
+        engines = self.machine.engines
+        assert engines is not None, "tiles are stored for engines that there are"
+        swizzle = engine_swizzle(engines, stored.span, size)
         pitch = [*(p // max(1, extents[-1]) * stored.slab for p in dense_strides(extents)[:-1]), 1]
-        per_slot = aligned(stored.rows * stored.columns * size, SLOT_ALIGNMENT) // size
+        per_slot = aligned(stored.rows * stored.columns * size, engines.alignment) // size
         memory = Buffer(name=buffer.name, dtype=buffer.dtype, shape=(number(per_slot * slots),), space="shared", span=buffer.span)
-        offset = aligned(context.shared_bytes, SLOT_ALIGNMENT)
+        offset = aligned(context.shared_bytes, engines.alignment)
         context.memories.append(Memory(buffer=memory, offset=offset))
         context.shared_bytes = offset + per_slot * slots * size
         context.homes[buffer] = SharedHome(

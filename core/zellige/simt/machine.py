@@ -12,13 +12,36 @@ from zellige.simt.ir import ProductForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """How engines have tiles in shared memory, and what the one that copies boxes takes.
+
+    A tile stands in slabs of columns that are one of ``spans`` bytes wide (the widest first). Within a slab the pieces of ``piece_bytes``
+    of a row are exchanged by the number of the row, which begins anew after ``rows``; slots begin at multiples of ``alignment``, where the
+    exchange does. ``box_copy`` is the mechanism of the capabilities' copy paths that are :class:`~zellige.simt.ir.TensorCopy`, of boxes of
+    at most ``box_rank`` dimensions of at most ``box_extent`` elements.
+    """
+
+    spans: tuple[int, ...]
+    piece_bytes: int
+    rows: int
+    alignment: int
+    box_copy: str
+    box_rank: int
+    box_extent: int
+
+    def span_of(self, row_bytes: int) -> int | None:
+        """The widest span that divides a row of a tile; None where none does."""
+        return next((span for span in self.spans if row_bytes % span == 0), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneMachine:
     """``products`` by the name of the capability's unit. ``matrix_loads`` counts of :class:`~zellige.simt.ir.MatrixLoad` that the target
     has (empty: none), ``async_copy_bytes`` sizes of :class:`~zellige.simt.ir.AsyncCopy` in bytes. ``access_bytes`` is the widest memory
     access of a lane; shared memory has ``banks`` of ``bank_bytes``. ``shared_bytes`` is what a block may have, ``block_lanes`` how many
     lanes; all lanes of a block have ``block_registers`` of 4 bytes together. Asynchronous products stand in ``products`` with the least
-    number of columns that they take. ``box_copy`` is the mechanism of the capabilities' copy paths that are
-    :class:`~zellige.simt.ir.TensorCopy` (empty: none), of boxes of at most ``box_rank`` dimensions of at most ``box_extent`` elements."""
+    of the numbers of columns that they have (``widths`` of their form). ``engines`` is how asynchronous products and copies of boxes have
+    tiles in shared memory (None: the machine has neither)."""
 
     capabilities: Capabilities
     products: dict[str, ProductForm] = field(default_factory=dict)
@@ -30,9 +53,7 @@ class LaneMachine:
     shared_bytes: int = 48 * 1024
     block_lanes: int = 1024
     default_lanes: int = 128
-    box_copy: str = ""
-    box_extent: int = 256
-    box_rank: int = 5
+    engines: EngineMemory | None = None
     block_registers: int = 65536
 
     @property
