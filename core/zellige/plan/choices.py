@@ -37,7 +37,7 @@ def choose(
     facts: LaunchFacts, products: Mapping[int, Product], spaces: dict[Buffer, Space], scopes: Mapping[int, Scope], machine: Machine,
     decisions: Decisions,
 ) -> tuple[Choice, ...]:  # fmt: skip
-    """One choice a tile operation, in program order; then, on machines of units, one a product in loops that belong to a role as a whole."""
+    """One choice a tile operation, in program order; then, on machines of units, a product in loops that one role has as a whole."""
     found: list[Choice] = []
     for operation in operations_of(facts.launch.body):
         if not isinstance(operation, _TILE_OPERATIONS):

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from zellige.diagnostics import InternalError
+from zellige.diagnostics import InternalError, unreachable
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Select, Var
-from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm
+from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
 from zellige.simt import async_products, copies, role_channels, tensor_copies
 from zellige.simt.context import ChannelState, Context
 from zellige.simt.distribution import number
+from zellige.simt.engine_tiles import NotLowered
 from zellige.simt.homes import RegisterHome
 from zellige.simt.ir import CommitCopies, MoveRegisters, WaitCopies
 
@@ -27,7 +28,7 @@ VERSIONS = 2
 
 
 def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait | Turn | Slotted) -> None:
-    """One plan statement."""
+    """One plan statement. Raises NotLowered for what the family does not lower."""
     match statement:
         case Acquire() | Put() | Get() | Release() if statement.channel.scope != "role":
             role_channels.emit(ctx, statement)
@@ -59,9 +60,9 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
         case Slotted(operation=operation, lags=lags):
             _slotted(ctx, operation, lags)
         case Turn():
-            raise InternalError("turns between roles are not lowered yet")
+            raise NotLowered("turns between its roles are not lowered")
         case _:
-            raise InternalError(f"{type(statement).__name__} is not lowered")
+            unreachable(statement)
 
 
 def filled_late(ctx: Context, body: Sequence[Any]) -> tuple[Any, ...]:
@@ -146,16 +147,16 @@ def _use_slot(ctx: Context, channel: Channel, slot: Expr) -> None:
         ctx.slots[buffer.root] = slot
 
 
-def _issue(ctx: Context, operation: Any) -> None:
+def _issue(ctx: Context, operation: Stmt) -> None:
     """An asynchronous product or copy, a group of its own; a copy that cannot land later is done at once and leaves an empty group."""
     if isinstance(operation, Gemm):
         async_products.start(ctx, operation, ctx.tilings[id(operation)])
         return
+    if not isinstance(operation, Copy):
+        raise NotLowered(f"{type(operation).__name__} beside the lanes is not lowered")
     if id(operation) in ctx.boxes:
         tensor_copies.emit(ctx, operation, ctx.boxes[id(operation)])
         return
-    if not isinstance(operation, Copy):
-        raise InternalError(f"{type(operation).__name__} in flight is not lowered yet")
     with ctx.code.quiet():
         if not copies.emit_copy(ctx, operation, is_async=True):
             ctx.notes.append(f"the copy to {operation.dst.buffer.name} is done through registers")

@@ -9,10 +9,10 @@ lanes share is done by one lane. Where the author counts lanes, each runs the st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from zellige.analysis.forms import is_index_dtype
-from zellige.diagnostics import InternalError, catalogue
+from zellige.diagnostics import catalogue, unreachable
 from zellige.ir.expr import BOOL, INT32, Binary, Buffer, Compare, Const, Expr, Load, Region, Unary, Var, constant_value
 from zellige.ir.stmt import (
     Alloc,
@@ -52,7 +52,7 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes import tile_operations
 from zellige.plan.facts import leaves_early
-from zellige.plan.nodes import Acquire, Get, Issue, Put, Release, Slotted, Turn, Wait
+from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Slotted, Turn, Wait
 from zellige.simt import async_products, box_stores, channels, copies, elements, lane_products, lanes, maps, products, reductions
 from zellige.simt.code import Declared
 from zellige.simt.context import Context
@@ -64,13 +64,17 @@ from zellige.simt.written_out import is_written_out
 SHAREABLE = (GlobalHome, SharedHome)
 
 
+TileOperation: TypeAlias = Copy | Fill | Transpose | AtomicTile | Map | ReducerInit | Gemm | Reduce | Scan
+"""What a block does together, or a lane alone."""
+
+
 def emit_body(ctx: Context, body: Sequence[Any]) -> None:
     """The statements one after the other."""
     for statement in body:
         emit(ctx, statement)
 
 
-def emit(ctx: Context, statement: Any) -> None:
+def emit(ctx: Context, statement: Stmt | PlanStmt) -> None:
     """One statement of the tile IR or the plan. Raises E401 for an operation of another target."""
     match statement:
         case Acquire() | Put() | Get() | Release() | Issue() | Wait() | Turn() | Slotted():
@@ -111,13 +115,13 @@ def emit(ctx: Context, statement: Any) -> None:
         case Dialect():
             raise catalogue.E401.error(statement.span, name=statement.op, target=ctx.machine.capabilities.target)
         case _:
-            raise InternalError(f"{type(statement).__name__} is not lowered")
+            unreachable(statement)
 
 
 # ---- tile operations ----
 
 
-def emit_operation(ctx: Context, statement: Stmt) -> None:
+def emit_operation(ctx: Context, statement: TileOperation) -> None:
     """A tile operation: by the whole block, or by the lane alone where it is inside a point or moves a lane's own data."""
     if ctx.point is not None or lanes.is_private(ctx, statement) or _changes_copies(ctx, statement):
         _sequential(ctx, statement)
@@ -162,7 +166,7 @@ def emit_operation(ctx: Context, statement: Stmt) -> None:
         case Map():
             _collective(ctx, statement, statement)
         case _:
-            raise InternalError(f"{type(statement).__name__} is no tile operation")
+            unreachable(statement)
 
 
 def _changes_copies(ctx: Context, statement: Stmt) -> bool:
@@ -237,7 +241,7 @@ def _touch_roots(ctx: Context, reads: set[Buffer], writes: set[Buffer], atomics:
     )
 
 
-def _sequential(ctx: Context, statement: Stmt) -> None:
+def _sequential(ctx: Context, statement: TileOperation) -> None:
     """All points of an operation one after the other, by this lane."""
     match statement:
         case Map():
@@ -256,7 +260,7 @@ def _sequential(ctx: Context, statement: Stmt) -> None:
         case Scan():
             _loops(ctx, tile_operations.scan_as_map(statement))
         case _:
-            raise InternalError(f"{type(statement).__name__} is no tile operation")
+            unreachable(statement)
 
 
 def _all_loops(ctx: Context, statements: Sequence[Stmt]) -> None:

@@ -16,7 +16,7 @@ from math import prod
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Copy, Gemm, StmtNode
 from zellige.ir.traverse import walk
-from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role, Slotted, Turn
+from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role, Slotted
 from zellige.simt.distribution import Digit, Distribution
 from zellige.simt.homes import Swizzle
 from zellige.simt.ir import ProductForm, TensorBox
@@ -80,8 +80,6 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
                         for region in (statement.a, statement.b):
                             if region is statement.b or not is_held(statement):
                                 _store(found, region, engines)
-                case Turn():
-                    raise NotLowered("turns between its roles are not lowered")
                 case _:
                     pass
         for copy in _issued_copies(role):
