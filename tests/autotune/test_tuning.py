@@ -84,6 +84,28 @@ def test_a_refused_configuration_is_a_result_with_its_reason() -> None:
     assert "refused: " in caught.value.hint
 
 
+def picky(block: int = 32, wrong: str = "") -> Any:
+    """A function that refuses some blocks as functions do, or has a mistake."""
+    if wrong == "mistake":
+        return scaled.nothing  # type: ignore[attr-defined]
+    if wrong:
+        raise {"value": ValueError, "key": KeyError, "assertion": AssertionError, "todo": NotImplementedError}[wrong](f"not {block}")
+    return scaled(block)
+
+
+@pytest.mark.parametrize("how", ["value", "key", "assertion", "todo"])
+def test_what_a_function_refuses_is_a_result_and_a_mistake_in_it_is_not(how: str) -> None:
+    def of(configs: Any) -> AutoTuner:
+        made = AutoTuner.from_kernel(picky, configs).set_compile_args(out_idx=[-1], target="cpu")
+        return made.set_profile_args(**QUICK)
+
+    result = of([{"wrong": how}, {"block": 64}]).run()
+    assert [trial.outcome for trial in result.trials] == ["refused", "measured"]
+    assert "not 32" in result.trials[0].reason
+    with pytest.raises(AttributeError, match="nothing"):
+        of([{"block": 64}, {"wrong": "mistake"}]).run()
+
+
 @pytest.mark.parametrize("configs", [[], list])
 def test_no_configuration_is_refused(configs: Any) -> None:
     with pytest.raises(ValueError, match="E633: there is no configuration of scaled"):

@@ -164,8 +164,18 @@ class Writer:
 SEEDS = {"points": range(40), "blocks": range(1000, 1030), "lanes": range(2000, 2040)}
 
 
+ATTEMPTS = 20
+"""Programs that are written for one seed: a racy one has no result to compare, and another takes its place."""
+
+
 @pytest.mark.parametrize("setting,seed", [(setting, seed) for setting, seeds in SEEDS.items() for seed in seeds])
 def test_random_programs(tools, setting, seed):
+    """Each seed runs a program: none is left out."""
+    assert any(runs(tools, setting, seed + 10_000 * attempt) for attempt in range(ATTEMPTS)), "every program was racy"
+
+
+def runs(tools, setting, seed):
+    """Compare a random program with the interpreter; False where it is racy."""
     writer = Writer(seed, setting)
     parameters = f"A: tensor(({writer.count},), int32), B: tensor(({writer.count}, 3), int32)"
     kernel = tools["block_kernel"](parameters, writer.text(), launch=writer.launch)
@@ -173,15 +183,16 @@ def test_random_programs(tools, setting, seed):
     arguments = [random.integers(-5, 60, writer.count).astype(np.int32), random.integers(0, 9, (writer.count, 3)).astype(np.int32)]
     found = interpret(kernel, [a.copy() for a in arguments], report=Report(races=True, undefined=True, bounds=False)).findings
     if found:
-        pytest.skip("the program is racy, so its result is open")
+        return False
     tools["agree"](kernel, *arguments)
+    return True
 
 
 @pytest.mark.parametrize("setting,seed", [("points", 3), ("blocks", 1004), ("blocks", 1011), ("lanes", 2001), ("lanes", 2007)])
 def test_long_bodies_are_cut_without_changing_anything(tools, monkeypatch, setting, seed):
     monkeypatch.setattr("zellige_cpu.parts._LONG", 0)
     monkeypatch.setattr("zellige_cpu.parts._LENGTH", 8)
-    test_random_programs(tools, setting, seed)
+    assert runs(tools, setting, seed)
 
 
 # ---- what Maps do with storage made outside -----------------------------------------------------------------------------------------

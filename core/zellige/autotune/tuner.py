@@ -25,7 +25,7 @@ from zellige.autotune.progress import Progress
 from zellige.autotune.results import AutotuneResult, Outcome, Trial
 from zellige.autotune.space import propose
 from zellige.cache import memo, program_key
-from zellige.diagnostics import CompileError, InternalError, catalogue
+from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
 from zellige.frontend.dependencies import plain_function
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.jit import JITFunction
@@ -39,6 +39,10 @@ from zellige.runtime.arguments import Signature
 from zellige.runtime.arrays import HOST, UnusableArray, view_of
 from zellige.runtime.compare import assert_close
 from zellige.version import __version__
+
+UNTRACEABLE: Final = (ZelligeError, InternalError, ValueError, TypeError, AssertionError, ArithmeticError, LookupError, NotImplementedError)
+"""What a configuration may raise while it is traced: refusals, faults of the compiler, and what functions raise for arguments that do not
+go together. It is refused then; whatever else escapes is a mistake in the function that no configuration changes."""
 
 PASS_CONFIGS: Final = "pass_configs"
 """The key of a configuration that is no argument: pass configs for it alone, which go before those of all."""
@@ -250,7 +254,7 @@ class _Session:
         candidate = _Candidate(number, config)
         try:
             candidate.prepared = self.tuner.trace(config, self.tuner.options_for(config))
-        except Exception as error:  # noqa: BLE001 - a configuration that the function cannot be traced with is a result
+        except UNTRACEABLE as error:
             candidate.end("refused", reason=_first_line(error))
             self._refusal = error
         return candidate
