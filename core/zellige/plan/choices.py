@@ -54,7 +54,7 @@ def choose(
     if machine.style != "ordered":  # machines that work in order pack operands by loop, and nothing of a loop that decides when it ends
         chosen = {id(choice.operation) for choice in found}
         inner = (s for s in statements_in(facts.launch.body, into_maps=False) if isinstance(s, Gemm) and id(s) not in chosen)
-        found += [_product(facts, gemm, products[id(gemm)], scopes, machine, decisions) for gemm in inner]
+        found += [_product(facts, gemm, products[id(gemm)], scopes, spaces, machine, decisions) for gemm in inner]
     return tuple(found)
 
 

@@ -63,28 +63,26 @@ class EngineTiles:
 
 def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
     """What the engines do in a launch. Raises NotLowered."""
-    engines = machine.engines
-    if engines is None:
-        raise NotLowered("the target does not say how engines have tiles in shared memory")
-    found = EngineTiles()
+    engines, found = machine.engines, EngineTiles()
+    box_copy = None if engines is None else engines.box_copy
     choices = {id(c.operation): c for c in planned.choices}
     for role in planned.roles:
         warps = role.lanes * role.count // machine.lanes
         for statement in operations_of(role.body):
             choice = choices.get(id(statement))
             match statement:
-                case Gemm() if choice is not None and choice.unit in machine.products:
-                    form = machine.products[choice.unit]
-                    if form.is_asynchronous:
-                        found.tilings[id(statement)] = _tiling(statement, form, warps, engines)
-                        for region in (statement.a, statement.b):
-                            if region is statement.b or not is_held(statement):
-                                _store(found, region, engines)
+                case Gemm() if choice is not None and choice.unit in machine.products and machine.products[choice.unit].is_asynchronous:
+                    if engines is None:
+                        raise NotLowered("the target does not say how engines have tiles in shared memory")
+                    found.tilings[id(statement)] = _tiling(statement, machine.products[choice.unit], warps, engines)
+                    for region in (statement.a, statement.b):
+                        if region is statement.b or not is_held(statement):
+                            _store(found, region, engines)
                 case _:
                     pass
         for copy in _issued_copies(role):
             choice = choices.get(id(copy))
-            if choice is None or choice.mechanism != engines.box_copy:
+            if choice is None or choice.mechanism != box_copy or engines is None:
                 if any(c.is_transaction and copy.dst.buffer.root in {b.root for b in c.buffers} for c in planned.channels):
                     raise NotLowered(f"the copy to {copy.dst.buffer.name} is none of boxes")
                 continue
@@ -93,7 +91,7 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
         _check_puts(role)
     found.stores = frozenset(
         id(c.operation) for c in planned.choices
-        if isinstance(c.operation, Copy) and c.mechanism == engines.box_copy and id(c.operation) not in found.boxes
+        if isinstance(c.operation, Copy) and c.mechanism == box_copy and id(c.operation) not in found.boxes
     )  # fmt: skip
     for role in planned.roles:
         for statement in operations_of(role.body):
