@@ -1,6 +1,6 @@
 """Mistakes that published kernels have and that no rule of the language forbids.
 
-In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283 and E285 to E287: an error where the kernel cannot
+In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283, E285 to E287 and E289: an error where the kernel cannot
 be meant so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
@@ -9,7 +9,7 @@ be meant so, a warning where it may. Each looks for one shape of mistake and is 
   iteration clears: the attention score tile;
 * E283: the result of an exponential rounded to 16 bits and then used for something else than a product;
 * E285: an access that is always outside of its buffer (:mod:`zellige.analysis.lint_bounds`);
-* E286 and E287: see :mod:`zellige.analysis.lint_storage`.
+* E286, E287 and E289: see :mod:`zellige.analysis.lint_storage`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 from zellige.analysis.intervals import Interval, interval
 from zellige.analysis.lint_bounds import outside
-from zellige.analysis.lint_storage import accumulated_outputs, overrun_tiles
+from zellige.analysis.lint_storage import accumulated_outputs, overrun_tiles, undefined_tiles
 from zellige.diagnostics import Diagnostic, Span, catalogue
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Region, Var
 from zellige.ir.sizes import size_vars
@@ -59,7 +59,9 @@ def lint(kernel: Kernel) -> list[Diagnostic]:
         found.extend(_uncleared(launch))
         found.extend(_narrowed(launch))
     found.extend(outside(kernel, lambda launch: _with_ranges(launch.body, _launch_ranges(launch, {}))))
-    return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel)]
+    told = {d.span for d in found if d.code == catalogue.E282.id}
+    undefined = [d for d in undefined_tiles(kernel) if d.span not in told]
+    return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel), *undefined]
 
 
 # ---- what is read and written

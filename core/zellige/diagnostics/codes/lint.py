@@ -42,6 +42,10 @@ E287 = code(
     "E287", "loop runs over the end of a tile", "{axis} counts to {count} and is an index of {name}, which has {size} elements there",
     hint="allocate {count} elements, or write the access under a condition: what lies beyond reads as 0 and is not written",
 )
+E289 = code(
+    "E289", "tile that starts undefined", "{name} is {use} and nothing gives it a first value",
+    hint="T.clear({name}) or T.fill({name}, ...) first; a product that begins a sum takes clear_accum=True",
+)
 E296 = code(
     "E296", "two points touch one element", "{element} is touched by {what} ({times})",
     hint="give each point an element of its own, or use an atomic or a reducer",
