@@ -11,6 +11,8 @@ import pytest
 import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
+from zellige.ir.stmt import If
+from zellige.ir.traverse import walk
 from zellige.ir.verifier.context import CODE_OF
 from zellige.ir.verifier.wording import AUTHORS_CODE, for_author
 
@@ -26,6 +28,7 @@ BODIES = {
     "fragment of a lane": ("E148", "f = T.alloc_fragment((64,), 'float32')\nf[T.get_thread_binding(0)] = 1", "fragment f is indexed by"),
     "reducer without end": ("E146", "r = T.alloc_reducer((4,), 'float32', 'sum')\nT.clear(r)", "reducer r is never finalized"),
     "depth": ("E143", "\n".join("    " * i + f"if B[{i}] > 0:" for i in range(66)) + "\n" + "    " * 66 + "B[0] = 1", "more than 64 deep"),
+    "depth of a choice": ("E143", f"B[0] = {' '.join(f'{i} if B[0] == {i} else' for i in range(2500))} 0", "deeper here than the"),
     "next block": (
         "E139", "s = T.alloc_shared((4,), 'float32')\nT.clear(s)\n===\nB[0] = s[0]", "buffer s is used where it is not allocated",
     ),
@@ -97,3 +100,13 @@ def test_any_other_invariant_is_a_bug_of_the_compiler() -> None:
 def test_only_the_verifier_s_own_codes_speak_of_invariants() -> None:
     speaking = {code.id for code in catalogue.CODES.values() if "invariant" in code.template + code.hint}
     assert speaking == {code.id for code in CODE_OF.values()}
+
+
+def test_alternatives_do_not_nest(tmp_path: Path) -> None:
+    """A chain of ``elif`` may be longer than Python's own limit of nested calls allows each to be a nested statement."""
+    chain = "".join(f"        elif A[bx] == {i}:\n            A[bx] = {i + 1}\n" for i in range(1, 600))
+    head = "import zellige.language as T\n@T.prim_func\ndef kernel(A: T.Tensor((4,), 'int32')):\n    with T.Kernel(4) as bx:\n"
+    program = tmp_path / "program.py"
+    program.write_text(f"{head}        if A[bx] == 0:\n            A[bx] = 1\n{chain}")
+    kernel = runpy.run_path(str(program))["kernel"].kernel
+    assert sum(isinstance(statement, If) for statement in walk(kernel)) == 600

@@ -18,6 +18,7 @@ from zellige.diagnostics import Diagnostic, InternalError, Note, Span, ZelligeEr
 from zellige.diagnostics.span import is_own_module
 from zellige.frontend.scopes import Frame, Signal, Trace
 from zellige.frontend.words import in_users_words
+from zellige.ir.traverse import deep_nesting
 
 ExpressionHandler = Callable[[Frame, Any], Any]
 StatementHandler = Callable[[Frame, Any], Signal]
@@ -91,19 +92,24 @@ def _words(node: ast.AST) -> str:
 def located(trace: Trace) -> Iterator[None]:
     """Gives every error that leaves the trace the user's place and the calls that led there.
 
-    An error of this package keeps its code; any other exception becomes E110, a RecursionError E122. The interpretation's own frames
-    are left out of the traceback.
+    An error of this package keeps its code; any other exception becomes E110, a RecursionError E122 where calls nest and E143 where
+    statements or expressions do. The interpretation's own frames are left out of the traceback.
     """
     try:
-        yield
+        with deep_nesting():
+            yield
     except ZelligeError as error:
         raise _with_place(error, trace, error) from error.__cause__
     except InternalError:
         raise
     except SystemExit as error:
         raise _with_place(catalogue.E149.error(None, what="SystemExit"), trace, error) from error
-    except RecursionError:
-        raise _with_place(catalogue.E122.error(None, what="calls", limit="the interpreter goes"), trace) from None
+    except RecursionError as error:
+        if trace.calls or _helpers(error):
+            found = catalogue.E122.error(None, what="calls", limit="the interpreter goes")
+        else:
+            found = catalogue.E143.error(None, detail="statements or expressions nest deeper here than the compiler goes")
+        raise _with_place(found, trace) from None
     except Exception as error:
         message = in_users_words(str(error) or "no message")
         found = catalogue.E110.error(None, kind=type(error).__name__, message=message.splitlines()[0])
