@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -81,17 +81,29 @@ def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def freeze(function: str, name: str, value: Any) -> Any:
-    """A constant argument as part of a key: numbers by type and value, containers by content. E150: a value that cannot be told apart."""
+_DEEPEST: Final = 50
+"""How deep containers and objects may nest in a constant argument."""
+
+
+def freeze(function: str, name: str, value: Any, above: tuple[int, ...] = ()) -> Any:
+    """A constant argument as part of a key: numbers by type and value, containers by type and content, what holds itself by where it does.
+
+    ``above`` are the containers and objects that hold the value, by identity. E150: a value that cannot be told apart, or nests too deep.
+    """
     kind = type(value)
     if kind in (bool, int, float, complex, str, bytes, type(None)):
         return (kind.__name__, repr(value) if kind is float else value)
+    if id(value) in above:
+        return ("above", above.index(id(value)))
+    if len(above) == _DEEPEST:
+        raise catalogue.E150.error(name=name, function=function, given=f"a value that nests more than {_DEEPEST} deep")
+    inside = (*above, id(value))
     if isinstance(value, dict):
-        return ("dict", tuple((freeze(function, name, k), freeze(function, name, v)) for k, v in value.items()))
+        return (kind, tuple((freeze(function, name, k, inside), freeze(function, name, v, inside)) for k, v in value.items()))
     if isinstance(value, (list, tuple)):
-        return (kind.__name__, tuple(freeze(function, name, v) for v in value))
+        return (kind, tuple(freeze(function, name, v, inside) for v in value))
     if isinstance(value, (set, frozenset)):
-        return ("set", frozenset(freeze(function, name, v) for v in value))
+        return (kind, frozenset(freeze(function, name, v, inside) for v in value))
     if isinstance(value, type):
         return ("type", value)
     try:
@@ -103,9 +115,9 @@ def freeze(function: str, name: str, value: Any) -> Any:
     own_hash: Any = getattr(kind, "__hash__", None)
     by_identity = own_hash is getattr(object, "__hash__", None)
     if (own_hash is not None and not by_identity) or callable(value):
-        return (kind.__name__, value)
+        return (kind, value)
     attributes = getattr(value, "__dict__", None)
     if not isinstance(attributes, dict):
         raise catalogue.E150.error(name=name, function=function, given=f"an unhashable {kind.__name__}")
     identity = Same(value) if by_identity else None
-    return (kind, identity, tuple((k, freeze(function, f"{name}.{k}", v)) for k, v in attributes.items()))
+    return (kind, identity, tuple((k, freeze(function, f"{name}.{k}", v, inside)) for k, v in attributes.items()))
