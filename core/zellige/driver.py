@@ -24,8 +24,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zellige.cache import memo, program_key
+from zellige.cache.bundle import write_bundle
 from zellige.cache.keys import text_key
-from zellige.cache.recall import build, recall
+from zellige.cache.recall import build, entries_of, recall
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
 from zellige.diagnostics.warn import warn
 from zellige.ir.printer import print_kernel, text_of
@@ -109,6 +110,24 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             reason = error.strerror or str(error)
             warn(catalogue.E746.diagnose(kernel=kernel.name, folder=chosen.debug_root, reason=reason, severity="warning"))
     return compiled
+
+
+def export_kernel(kernel: Kernel, target: str | Target, options: CompileOptions, file: Path) -> None:
+    """Write the compiled kernel as a bundle (:mod:`zellige.cache.bundle`), for a target whose backend works in steps.
+
+    Raises what :func:`compile_kernel` raises, and OSError where the file cannot be written.
+    """
+    resolved = registry().resolve(target)
+    handle = registry().backend(resolved)
+    with internal_errors(kernel, resolved):
+        text = _printed(kernel)
+        ctx = handle.context(resolved, options)
+        check(kernel)
+    fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
+    with internal_errors(kernel, resolved):
+        contents = entries_of(handle, kernel, emitted_for(fitted, handle, ctx), text, ctx)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_bundle(contents, file)
 
 
 def compiled_earlier(outline: Kernel, text: str, ctx: CompileContext, conditions: str) -> CompiledKernel | None:

@@ -331,8 +331,14 @@ class JITKernel:
             self.export_source(file)
 
     def export_library(self, path: str | Path) -> None:
-        """Write what can be loaded without the compiler. Raises Unsupported (E440) where the target has no such form."""
-        self._reported("export_library", "a library", path)
+        """Write what runs without being compiled again: a form of the target's own, else a bundle, which ``zellige cache import`` takes
+        in on another machine. Raises Unsupported (E440) where the target's code is not kept, OSError where the file cannot be written."""
+        default = self._default
+        is_kept = default.handle.works_in_steps and not default.target.is_simulated
+        if is_kept and "export_library" not in default.handle.manifest.inspections:
+            driver.export_kernel(self.kernel, default.target, self.options, Path(path))
+        else:
+            self._reported("export_library", "a library", path)
 
     @property
     def resource_usage(self) -> Any:

@@ -50,6 +50,25 @@ def test_an_imported_kernel_is_not_compiled(
     assert kernel(np.ones(64, np.float32))[0] == 3 and steps.taken == (0, 0)
 
 
+def test_a_kernel_is_exported_by_itself(
+    folder: Path, tmp_path: Path, steps: Any, monkeypatch: pytest.MonkeyPatch, scaled: Any
+) -> None:
+    zl.compile(scaled(2.0), out_idx=-1, target="cpu")
+    file = tmp_path / "new" / "scaled.kernel"
+    zl.compile(scaled(3.0), out_idx=-1, target="cpu").export_library(file)
+    monkeypatch.setenv("ZELLIGE_CACHE_DIR", str(tmp_path / "elsewhere"))
+    memo.clear()
+    options.cache_clear()
+    recall._conditions.cache_clear()
+    summary = bundle.import_bundle(store(), file)
+    assert (summary.artifacts, summary.binaries) == (1, 1)
+    assert steps.taken != (0, 0)
+    kernel = zl.compile(scaled(3.0), out_idx=-1, target="cpu")
+    assert kernel(np.ones(64, np.float32))[0] == 3 and steps.taken == (0, 0)
+    with pytest.raises(zl.Unsupported, match="E440"):
+        zl.compile(scaled(3.0), out_idx=-1, target="interp").export_library(file)
+
+
 def test_equal_caches_give_equal_files_and_a_choice_is_exported(exported: Path, tmp_path: Path) -> None:
     bundle.export_bundle(store(), tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == exported.read_bytes()

@@ -61,6 +61,11 @@ def export_bundle(store: DiskStore, file: Path, *, kernels: frozenset[str] = fro
         if code is not None:
             contents[f"artifacts/{key}"] = data
             contents[f"binaries/{artifact.binary}"] = code
+    return write_bundle(contents, file)
+
+
+def write_bundle(contents: dict[str, bytes], file: Path) -> Summary:
+    """Write entries of the cache, each under its kind and key. Raises OSError where the file cannot be written."""
     entries = [{"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(contents.items())]
     manifest = json.dumps({"format": FORMAT, "zellige": __version__, "entries": entries}, indent=1)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:

@@ -51,19 +51,27 @@ def build(
     handle: BackendHandle, kernel: Kernel, emitted: Emitted, text: str, ctx: CompileContext
 ) -> CompiledKernel:
     """Compile and load ``emitted``, and keep both; ``kernel`` is what it was made from and what ``text`` prints."""
-    disk = store()
     known = conditions_of(handle, ctx)
     binary = _binary(handle, emitted, ctx, known)
     compiled = handle.load(binary, kernel, emitted, ctx)
-    artifact = Artifact(
-        kernel=kernel.name,
-        target=str(ctx.target),
-        binary=binary_key(emitted, known, ctx.options),
-        emitted=emitted,
-        places=places_of(emitted, kernel),
-    )
-    disk.keep("artifacts", artifact_key(text, known, ctx.options), pack_artifact(artifact))
+    artifact = _artifact(kernel, emitted, ctx, known)
+    store().keep("artifacts", artifact_key(text, known, ctx.options), pack_artifact(artifact))
     return compiled
+
+
+def entries_of(handle: BackendHandle, kernel: Kernel, emitted: Emitted, text: str, ctx: CompileContext) -> dict[str, bytes]:
+    """What :func:`build` keeps of a kernel, under kind and key: its artifact and its machine code. Nothing is loaded."""
+    known = conditions_of(handle, ctx)
+    binary, artifact = _binary(handle, emitted, ctx, known), _artifact(kernel, emitted, ctx, known)
+    return {
+        f"artifacts/{artifact_key(text, known, ctx.options)}": pack_artifact(artifact),
+        f"binaries/{artifact.binary}": pack_binary(binary),
+    }
+
+
+def _artifact(kernel: Kernel, emitted: Emitted, ctx: CompileContext, known: str) -> Artifact:
+    key, places = binary_key(emitted, known, ctx.options), places_of(emitted, kernel)
+    return Artifact(kernel=kernel.name, target=str(ctx.target), binary=key, emitted=emitted, places=places)
 
 
 def _binary(handle: BackendHandle, emitted: Emitted, ctx: CompileContext, known: str) -> Binary:
