@@ -12,7 +12,9 @@ from zellige_intrinsics.rows import CopyRow, ProductRow, WaitRow
 
 EXECUTED: Final = "executed on an AVX-512 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
 EXECUTED_AS_UNIT: Final = "executed as a unit on an AVX-512 processor and compared (zellige backends doctor cpu --probe)"
-TILES_EVIDENCE: Final = ""
+EXECUTED_TILES: Final = (
+    "executed on an Emerald Rapids server and compared, sums of bfloat16 bit by bit (tests/intrinsics/test_intrinsics_on_this_processor.py)"
+)
 EXECUTED_NARROW: Final = "executed on an AVX2 processor and compared (tests/intrinsics/test_intrinsics_on_this_processor.py)"
 
 SINGLE: Final = (("float32", "float32", "float32"),)
@@ -67,7 +69,7 @@ def _tiles(name: str, types: tuple[str, str, str], feature: str) -> ProductRow:
     is_exact = types[2] == "int32"
     return ProductRow(
         name=f"{name} tmm", spelling=f"llvm.x86.{name}", shape=(16, 16, 64 if is_exact else 32), types=(types,), form="matrix",
-        requires=("amx-tile", feature), section=name.upper(), evidence=TILES_EVIDENCE, is_exact=is_exact, keeps_subnormals=is_exact,
+        requires=("amx-tile", feature), section=name.upper(), evidence=EXECUTED_TILES, is_exact=is_exact, keeps_subnormals=is_exact,
         notes="" if is_exact else ODD_AND_EVEN,
     )  # fmt: skip
 

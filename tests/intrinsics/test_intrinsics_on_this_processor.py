@@ -189,6 +189,22 @@ def test_whether_subnormal_numbers_count(value: Product) -> None:
     assert bool((result != 0).all()) == value.keeps_subnormals
 
 
+def test_sums_of_tiles_are_those_of_the_meaning_bit_by_bit() -> None:
+    """In numbers that are not whole, where each order of summing gives bits of its own."""
+    value = next(value for value in PRODUCTS if value.name == "tdpbf16ps tmm")
+    needs(value, "x86_64")
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        given = {
+            operand.name: held(operand, random.standard_normal(tuple(operand.sizes.values())).astype(operand.element().numpy))
+            for operand in value.operands
+        }
+        expected = run(value, given)["d"]
+        result = np.zeros_like(expected)
+        execute(product_text(value), [given["a"], given["b"], given["c"], result])
+        np.testing.assert_array_equal(result.view(np.uint32), expected.view(np.uint32))
+
+
 FUNCTIONS = {
     "vscalefps zmm": "<16 x float> %x, <16 x float> %y, <16 x float> zeroinitializer, i16 -1, i32 4",
     "vrcp14ps zmm": "<16 x float> %x, <16 x float> zeroinitializer, i16 -1",

@@ -29,10 +29,10 @@ _FLOAT32: Final = as_dtype("float32")
 _FLOAT64: Final = as_dtype("float64")
 _INT32: Final = as_dtype("int32")
 
-PANEL_BYTES: Final = 24576
-"""Bytes of a packed panel of b that a step of a register-blocked product should take: three quarters of a small first-level cache, in
-which the panel stays while the rows of a pass by. With fewer, loading and storing the block costs; with more, each row of blocks waits
-for the second level."""
+PANEL_BYTES: Final = 32768
+"""Bytes of a packed panel of b that a step of a register-blocked product takes at the most: a small first-level cache, in which most of the
+panel stays while the rows of a pass by. With fewer, loading and storing the block costs; with more, each row of blocks waits for the
+second level."""
 
 BLOCK_PANEL_BYTES: Final = 65536
 """The same of a unit that multiplies whole blocks: it takes each line for several rows at once, so that the second level is near enough,
@@ -281,8 +281,11 @@ def even_parts(size: int, most: int) -> tuple[tuple[int, int], ...]:
 
 
 def _cycles(rows: int, vectors: int) -> float:
-    """Cycles of one step of k of a block; that loads start at that rate was measured (16 registers, 6 x 2 against 4 x 3 sums)."""
-    return max(rows * vectors / 2, (rows + vectors) * 0.8, 4)
+    """Cycles of one step of k of a block; that loads start at that rate was measured (16 registers, 6 x 2 against 4 x 3 sums). Of blocks
+    that multiply-adds alone hold up the one with fewer loads is better, since more of what it needs comes from the first level (32
+    registers, 8 x 2 against 6 x 4 sums)."""
+    loads = rows + vectors
+    return max(rows * vectors / 2, loads * 0.8, 4) + loads / 50
 
 
 def _ceil(size: int, multiple: int) -> int:
