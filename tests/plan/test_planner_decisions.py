@@ -17,7 +17,7 @@ from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Copy, For, Gemm, Map
 from zellige.ir.traverse import walk
 from zellige.plan.invented_machines import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
-from zellige.plan.nodes import Acquire, Get, Issue, PlannedLaunch, Put, Release, Slotted, Wait
+from zellige.plan.nodes import Acquire, Get, Issue, PlannedLaunch, Put, Release, Slotted, Turn, Wait
 from zellige.plan.planner import plan
 from zellige.plan.products import even_parts
 from zellige.plugin.contract import RegisterFile
@@ -261,6 +261,8 @@ def steps(launch: PlannedLaunch) -> list[tuple[str, ...]]:
                     told.append(f"start {gemm.c.buffer.name}")
                 case Wait():
                     told.append(f"wait {s.leave_in_flight}")
+                case Turn():
+                    told.append(s.phase)
                 case Get() | Release():
                     told.append(f"{type(s).__name__.lower()} {s.channel.name}")
                 case _:
@@ -279,6 +281,21 @@ def test_the_second_product_ends_beside_the_softmax_of_the_next_scores() -> None
         ("get V_tile", "start output"),
         ("wait 1", "release K_tile", "work", "wait 0", "release V_tile", "work"),
     ]
+
+
+def test_consumers_take_turns_at_the_unit() -> None:
+    """One of several starts both products of a step before another one starts any, where the machine has something to pass turns on."""
+    launch = first(kernels.causal_attention(1, 2, 512, 64, block_M=128).kernel, LANES_ASYNC)
+    assert role(launch, "consumer").count == 2
+    assert decision(launch, "in which order do the consumers start products").chosen == "in turns, both products of a step together"
+    assert steps(launch)[:2] == [("work", "get K_tile", "take", "start scores"), ("get V_tile", "start output", "pass")]
+    turns = [s for s in walk(role(launch, "consumer")) if isinstance(s, Turn)]
+    assert {s.order for s in turns} == {("consumer",)}
+    ends = [s for s in walk(role(launch, "consumer")) if isinstance(s, For) and s.var.name in ("k_fill", "k_drain")]
+    assert not any(isinstance(s, Turn) for end in ends for s in walk(end))
+    without = replace(LANES_ASYNC, synchronisation=tuple(s for s in LANES_ASYNC.synchronisation if s.scope != "turn"))
+    launch = first(kernels.causal_attention(1, 2, 512, 64, block_M=128).kernel, without)
+    assert not any(isinstance(s, Turn) for s in walk(role(launch, "consumer")))
 
 
 def test_at_the_ends_no_branch_stands_between_a_product_and_its_wait() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ import zellige
 import zellige.language as T
 from zellige.diagnostics import InternalError, LaunchError
 from zellige.driver import PIPELINE
-from zellige.ir.expr import Binary
+from zellige.ir.expr import Binary, Const
 from zellige.ir.stmt import Assign, Barrier
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.passes.runner import run_passes
@@ -209,10 +210,8 @@ def chained(rows: int = 64, *, is_used_twice: bool = False) -> Any:
     return kernel
 
 
-@pytest.mark.parametrize("is_used_twice", [False, True])
-@pytest.mark.parametrize("rows", [64, 128])
-def test_sums_are_operands_of_the_next_product(rows: int, is_used_twice: bool) -> None:
-    """Engines finish in another order in every run; the decay between the products shows a product that was not waited for."""
+def chain_operands(rows: int, *, is_used_twice: bool) -> tuple[list[Any], Any]:
+    """The operands of ``chained`` and its result."""
     random = np.random.default_rng(3)
     a, b, v = (random.integers(-1, 2, shape).astype(np.float16) for shape in ((rows, 32), (160, 32), (160, 48)))
     want, once = np.zeros((rows, 48), np.float32), np.zeros((rows, 48), np.float32)
@@ -220,12 +219,18 @@ def test_sums_are_operands_of_the_next_product(rows: int, is_used_twice: bool) -
         more = (a.astype(np.float32) @ b[k : k + 32].astype(np.float32).T) @ v[k : k + 32].astype(np.float32)
         want = want * 0.5 + more
         once += more
-    if is_used_twice:
-        want = want + once
+    return [a, b, v], (want + once if is_used_twice else want).astype(np.float16)
+
+
+@pytest.mark.parametrize("is_used_twice", [False, True])
+@pytest.mark.parametrize("rows", [64, 128])
+def test_sums_are_operands_of_the_next_product(rows: int, is_used_twice: bool) -> None:
+    """Engines finish in another order in every run; the decay between the products shows a product that was not waited for."""
+    (a, b, v), want = chain_operands(rows, is_used_twice=is_used_twice)
     kernel = zellige.compile(chained(rows, is_used_twice=is_used_twice), target=TARGET)
     c = np.full((rows, 48), 7, np.float16)
     kernel(a, b, v, c)
-    np.testing.assert_array_equal(c, want.astype(np.float16))
+    np.testing.assert_array_equal(c, want)
     text = kernel.get_kernel_source()
     assert "held_product_n48" in text
     assert ("move_registers<16>(s_held" in text) == is_used_twice
@@ -245,7 +250,20 @@ def program() -> tuple[Any, Any]:
     return kernel, lower(plan(kernel, RICH), lane_machine(ARCH, RICH))
 
 
-def caught(change: Callable[[Any], Any], made: Callable[[], tuple[Any, Any]] = program) -> str:
+def of_product() -> tuple[list[Any], Any]:
+    """The arrays of a call, the result last, and what it must hold."""
+    arrays = operands(SIZES)
+    return arrays, expected(arrays)
+
+
+def of_chain() -> tuple[list[Any], Any]:
+    arrays, want = chain_operands(128, is_used_twice=False)
+    return [*arrays, np.full((128, 48), 7, np.float16)], want
+
+
+def caught(
+    change: Callable[[Any], Any], made: Callable[[], tuple[Any, Any]] = program, given: Callable[[], tuple[list[Any], Any]] = of_product
+) -> str:
     """What finds a fault that ``change`` makes of some statement (None: it is left out): a code, or "results"."""
     kernel, module = made()
     changed = [0]
@@ -265,14 +283,13 @@ def caught(change: Callable[[Any], Any], made: Callable[[], tuple[Any, Any]] = p
     assert changed[0], "nothing was planted"
     answers = set()
     for seed in range(2):
-        arrays = operands(SIZES)
-        want = expected(arrays)
+        arrays, want = given()
         try:
             run_module(kernel, module, arrays, seed=seed)
         except LaunchError as error:
             answers.add(error.code)
             continue
-        answers.add("nothing" if np.array_equal(arrays[2], want) else "results")
+        answers.add("nothing" if np.array_equal(arrays[-1], want) else "results")
     return ", ".join(sorted(answers - {"nothing"})) or "nothing"
 
 
@@ -352,6 +369,49 @@ def test_budgets_that_a_block_was_not_given_are_refused() -> None:
     wrong = rebuilt(planned, launches=(rebuilt(launch, roles=roles),))
     with pytest.raises(InternalError, match="its budgets take"):
         lower(wrong, lane_machine(ARCH, RICH))
+
+
+# ---- turns ----
+
+
+def turning() -> tuple[Any, Any]:
+    """Two consumers that take turns at starting the products of a step, four steps each."""
+    assert RICH is not None
+    passed_on = Synchronisation(mechanism="bar.sync", scope="turn", count=16)
+    caps = replace(RICH, synchronisation=(*RICH.synchronisation, passed_on))
+    kernel = run_passes(chained(128).kernel, PIPELINE)
+    return kernel, lower(plan(kernel, caps), lane_machine(ARCH, caps))
+
+
+def is_a_pass(statement: Any) -> bool:
+    return statement.mode == "arrive"
+
+
+TURN_FAULTS = {
+    "nobody has the first turn, nobody passes one": without(ir.NamedBarrier, is_a_pass),
+    "the first turn is nobody's": of(ir.NamedBarrier, number=lambda n: number(7) if isinstance(n, Const) else n),
+    "a turn is passed to oneself": of(
+        ir.NamedBarrier, number=lambda n: rewrite(n, lambda x: x.left if isinstance(x, Binary) and x.op == "truncmod" else x)
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", TURN_FAULTS)
+def test_turns_that_do_not_go_round_are_found(fault: str) -> None:
+    assert caught(TURN_FAULTS[fault], turning, of_chain) != "nothing"
+
+
+def test_turns_go_round() -> None:
+    """With barriers of both consumers' lanes beside those of the block and of each role."""
+    kernel, module = turning()
+    text = print_module(module, CudaSpelling(90))
+    assert 'asm volatile("bar.arrive %0, 256;" :: "r"(3) : "memory");' in text
+    assert 'asm volatile("bar.sync %0, 256;" :: "r"(((warp / 4) + 3)) : "memory");' in text
+    assert not re.search(r"C7\d\d\d", compile_cubin(text, "kernel", "sm_90a")[1])
+    for seed in range(3):
+        arrays, want = of_chain()
+        run_module(kernel, module, arrays, seed=seed)
+        np.testing.assert_array_equal(arrays[-1], want)
 
 
 # ---- roles without engines ----

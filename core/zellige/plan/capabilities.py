@@ -87,6 +87,11 @@ class Machine:
         found = [s for s in self.capabilities.synchronisation if s.scope == "block"]
         return min(found, key=lambda s: not s.counts_bytes) if found else None
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether copies of a role can pass on whose turn it is."""
+        return any(s.scope == "turn" for s in self.capabilities.synchronisation)
+
     # ---- spaces ----
 
     @staticmethod

@@ -17,7 +17,7 @@ from zellige.ir.expr import Buffer
 from zellige.ir.stmt import For, Gemm, Stmt
 from zellige.plan.facts import LaunchFacts
 from zellige.plan.inflight import ProductsInFlight, operands_of
-from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Token
+from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Token, Turn
 from zellige.plan.overlap import scalars_of_run, why_not_among
 from zellige.plan.pipeline import Schedule, Segment, pipelined, replicable
 
@@ -66,9 +66,10 @@ def _parts(positions: Sequence[int], late: int) -> tuple[list[int], list[int]]:
 
 
 def delayed(
-    facts: LaunchFacts, woven: For, delay: Delay, token: Token, is_asynchronous: Callable[[Gemm], bool]
+    facts: LaunchFacts, woven: For, delay: Delay, token: Token, is_asynchronous: Callable[[Gemm], bool], turn: str = ""
 ) -> tuple[Stmt | PlanStmt, ...]:
-    """The pipeline in the place of ``woven``, the role's own form of the loop. Both products are issued on ``token``."""
+    """The pipeline in the place of ``woven``, the role's own form of the loop. Both products are issued on ``token``; the copies of the
+    role ``turn`` (empty: none) take turns at starting the two of a step."""
     start, work, late = _cut(woven.body, delay)
     freed = tuple(s for s in late if isinstance(s, Release))
     late = tuple(s for s in late if not isinstance(s, Release))
@@ -84,11 +85,13 @@ def delayed(
     at_begin = flying(work, (delay.first,), waits=True)
     beside = flying(late, (), waits=False)
     at_end = flying((*late, *freed), (), waits=True)
+    take = (Turn(name=token.engine, order=(turn,), phase="take"),) if turn else ()
+    give = (Turn(name=token.engine, order=(turn,), phase="pass"),) if turn else ()
     return pipelined(
         woven,
         (
-            Segment(stage=0, statements=started),
-            Segment(stage=1, statements=(*scalars(late), *beside), at_ends=(*scalars(late), *at_end)),
+            Segment(stage=0, statements=(*started[:-1], *take, started[-1]), at_ends=started),
+            Segment(stage=1, statements=(*scalars(late), *beside, *give), at_ends=(*scalars(late), *at_end)),
             Segment(stage=0, statements=(*scalars(work), *in_step), at_ends=(*scalars(work), *at_begin)),
         ),
     )

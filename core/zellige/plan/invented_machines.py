@@ -80,6 +80,7 @@ LANES_ASYNC: Final = Capabilities(
     synchronisation=(
         Synchronisation(mechanism="byte-counting barrier", scope="block", count=64, counts_bytes=True),
         Synchronisation(mechanism="counted wait", scope="token"),
+        Synchronisation(mechanism="barrier of some lanes", scope="turn", count=16),
     ),
     registers=RegisterFile(per_lane=255, per_block=65536, step=8),
     can_specialise_roles=True,

@@ -146,7 +146,8 @@ class Wait(_PlanStmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Turn(_PlanStmt):
-    """Roles that share the turn ``name`` pass it on in ``order``: "take" waits for one's turn, "pass" gives it to the next role."""
+    """Roles that share the turn ``name`` pass it on in ``order``: "take" waits for one's turn, "pass" gives it to the next role. Each copy
+    of a role has a place in the order, after the copy before it."""
 
     name: str
     order: tuple[str, ...]

@@ -70,7 +70,7 @@ def specialised(context: Context) -> Programs | None:
     except HeaderReadsShared:  # no buffer changes hands in place here
         raise AssertionError from None
     producer = _issued(bodies[PRODUCER], {id(c) for c in chosen}, copy_token)
-    writer = _Consumer(context, skews, delays)
+    writer = _Consumer(context, skews, delays, copies)
     consumer = writer.program(bodies[CONSUMER])
     for one in ahead:
         if any(c is one.copy for c in chosen):
@@ -114,8 +114,9 @@ class _Consumer:
     """Writes the consumer's program: loops with a product ahead or late in their places, other products in flight, and the channels
     within it."""
 
-    def __init__(self, context: Context, skews: Sequence[Skew], delays: Sequence[Delay]) -> None:
+    def __init__(self, context: Context, skews: Sequence[Skew], delays: Sequence[Delay], copies: int) -> None:
         self._context = context
+        self._copies = copies
         self._by_var: dict[Var, Skew | Delay] = {**{s.loop.var: s for s in skews}, **{d.loop.var: d for d in delays}}
         self._token = Token(name="product", engine=context.product_engine())
         self._ahead = Token(name="ahead", engine=context.product_engine())
@@ -154,7 +155,15 @@ class _Consumer:
                 (f"the product into {first} an iteration ahead", f"{first} would need two versions in registers"),
             ), where=delay.second.span,
         )  # fmt: skip
-        return delayed(self._context.facts, loop, delay, self._token, self._context.is_asynchronous)
+        takes_turns = self._copies > 1 and self._context.machine.takes_turns
+        if takes_turns:
+            self._context.decisions.take(
+                "in which order do the consumers start products?", "in turns, both products of a step together",
+                "while one of them works on its scores the unit multiplies for the others",
+                rejected=(("as they come", "they would meet at the unit, and all work on scores at one time"),), where=delay.first.span,
+            )  # fmt: skip
+        turn = CONSUMER if takes_turns else ""
+        return delayed(self._context.facts, loop, delay, self._token, self._context.is_asynchronous, turn)
 
     def _ahead_of_its_use(self, loop: For, skew: Skew) -> tuple[Stmt | PlanStmt, ...]:
         channel = None

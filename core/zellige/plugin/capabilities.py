@@ -23,7 +23,7 @@ SCHEMA_VERSION: Final = (1, 0)
 EngineKind = Literal["scalar", "vector", "matmul", "copy"]
 SpaceRole = Literal["", "global", "shared", "register", "local", "accumulator"]
 ExecutionModel = Literal["", "simt", "simd", "dataflow"]
-SynchronisationScope = Literal["token", "block", "cluster"]
+SynchronisationScope = Literal["token", "block", "cluster", "turn"]
 Determinism = Literal["none", "run", "device"]
 Rounding = Literal["", "nearest-even", "toward-zero", "stochastic"]
 
@@ -158,7 +158,8 @@ class CopyPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synchronisation:
-    """A mechanism that orders work. "token" is waited for by the role that issued; "block" and "cluster" join roles.
+    """A mechanism that orders work. "token" is waited for by the role that issued; "block" and "cluster" join roles;
+    by "turn" the copies of a role pass on who may start products.
 
     ``count`` is how many a block has (None: no limit that matters). ``counts_bytes``: a copy that lands completes it by itself. ``modes``
     are the target's words for its variants.

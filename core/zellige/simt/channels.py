@@ -16,7 +16,7 @@ from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Select, Var
 from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
-from zellige.simt import async_products, copies, role_channels, tensor_copies
+from zellige.simt import async_products, copies, role_channels, tensor_copies, turns
 from zellige.simt.context import ChannelState, Context
 from zellige.simt.distribution import number
 from zellige.simt.engine_tiles import NotLowered
@@ -60,7 +60,7 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
         case Slotted(operation=operation, lags=lags):
             _slotted(ctx, operation, lags)
         case Turn():
-            raise NotLowered("turns between its roles are not lowered")
+            turns.emit(ctx, statement)
         case _:
             unreachable(statement)
 

@@ -73,7 +73,8 @@ class Context:
     ``products_begun`` the registers that each of those begun so far
     uses, ``engine_operands`` the tiles in shared memory that they read,
     ``box_stores`` the copies to tensors that boxes may make, ``stores_by_boxes`` whether one did, ``is_one_lane`` whether one lane runs the
-    role alone."""
+    role alone, ``copies`` how many of the role there are, and ``turn_barriers`` the number of the first barrier by which they take turns.
+    ``factors`` are the tiles by whose elements a Map multiplies, by its identity."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -90,6 +91,8 @@ class Context:
     tilings: dict[int, WarpTiling] = field(default_factory=dict)
     as_maps: dict[int, Map] = field(default_factory=dict)
     factors: dict[int, Buffer] = field(default_factory=dict)
+    turn_barriers: int = 0
+    copies: int = 1
     dependence: LaneDependence | None = None
     channels: dict[Channel, ChannelState] = field(default_factory=dict)
     boxes: dict[int, Boxes] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
 from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
 from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role, Token
-from zellige.simt import box_stores, channels, control, role_channels
+from zellige.simt import box_stores, channels, control, role_channels, turns
 from zellige.simt.code import Code, with_barriers
 from zellige.simt.context import ChannelBarriers, Context
 from zellige.simt.distribution import number
@@ -178,6 +178,7 @@ def _body(
     lowering.fragments(ctx, part.solution)
     _declare_tiles(lowering, ctx, role)
     channels.declare(ctx, tuple(c for c in planned.channels if c.scope == "role" and role.name in c.producers))
+    turns.declare(ctx, role, len(planned.roles) + 1)
     with ctx.code.nested() as inner:
         control.emit_body(ctx, role.body)
         box_stores.finish(ctx)
