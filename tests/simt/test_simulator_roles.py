@@ -21,10 +21,12 @@ from zellige.ir.expr import Binary, Const
 from zellige.ir.stmt import Assign, Barrier
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.passes.runner import run_passes
+from zellige.plan.nodes import Turn
 from zellige.plan.planner import plan
 from zellige.plugin.contract import Synchronisation
-from zellige.simt import ir
+from zellige.simt import ir, turns
 from zellige.simt.distribution import number
+from zellige.simt.engine_tiles import NotLowered
 from zellige.simt.lower import lower
 from zellige.simt.printer import print_module
 from zellige.target import parse_target
@@ -399,6 +401,11 @@ TURN_FAULTS = {
 @pytest.mark.parametrize("fault", TURN_FAULTS)
 def test_turns_that_do_not_go_round_are_found(fault: str) -> None:
     assert caught(TURN_FAULTS[fault], turning, of_chain) != "nothing"
+
+
+def test_turns_between_roles_are_a_reason_to_keep_one() -> None:
+    with pytest.raises(NotLowered, match="turns between its roles are not lowered"):
+        turns.emit(Any, Turn(name="unit", order=("one", "other"), phase="take"))  # type: ignore[arg-type]
 
 
 def test_turns_go_round() -> None:
