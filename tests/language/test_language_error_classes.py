@@ -11,6 +11,7 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
+from zellige.language.dialects import operation
 
 
 @zl.jit(target="interp")
@@ -131,3 +132,15 @@ def test_a_prim_func_makes_a_kernel_by_itself() -> None:
     assert result.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
     with pytest.raises(zl.CompileError, match="E156"):
         zl.JITKernel(3)
+
+
+@pytest.mark.parametrize("target", ["cpu", "template", "cuda:sm_80", "cuda:sm_80,simulate"])
+def test_an_operation_of_another_target_is_refused_where_it_stands(target: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            operation("acme.dma", reads=(A,), writes=(B,))
+
+    with pytest.raises(zl.Unsupported, match=r"E410: the target \S+ has no meaning for acme\.dma") as caught:
+        zl.lower(kernel, target=target)
+    assert caught.value.span is not None and caught.value.span.file == __file__

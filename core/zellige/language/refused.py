@@ -27,6 +27,11 @@ NOT_YET: Final[dict[str, str]] = {
 """The names, and what to write instead."""
 
 
+_ANNOUNCED: Final = (
+    "no installed backend has it yet: use the neutral operations (T.copy, T.gemm, T.Pipelined), which use these units where they exist"
+)
+
+
 class NotAvailable:
     """A name that no target serves yet: calling it, entering it or indexing it is E402."""
 
@@ -54,7 +59,7 @@ class NotAvailable:
 
 
 class DialectOnly:
-    """A name of one target's dialect that the target in use does not have: calling it, entering it or looking inside is E401."""
+    """A name that backends announce for their target's dialect and that none of those installed has: using it is E401."""
 
     def __init__(self, name: str, targets: tuple[str, ...]) -> None:
         self._name = name
@@ -66,7 +71,7 @@ class DialectOnly:
         return self._targets
 
     def _refuse(self) -> NoReturn:
-        raise catalogue.E401.error(here(), name=self._name, targets=", ".join(self._targets))
+        raise catalogue.E401.error(here(), name=self._name, targets=", ".join(self._targets), hint=_ANNOUNCED)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse()

@@ -75,7 +75,7 @@ def emit_body(ctx: Context, body: Sequence[Any]) -> None:
 
 
 def emit(ctx: Context, statement: Stmt | PlanStmt) -> None:
-    """One statement of the tile IR or the plan. Raises E401 for an operation of another target."""
+    """One statement of the tile IR or the plan. Raises E410 for an operation of another target."""
     match statement:
         case Acquire() | Put() | Get() | Release() | Issue() | Wait() | Turn() | Slotted():
             channels.emit(ctx, statement)
@@ -113,7 +113,7 @@ def emit(ctx: Context, statement: Stmt | PlanStmt) -> None:
             _touch_loads(ctx, statement)
             lanes.emit(ctx, statement)
         case Dialect():
-            raise catalogue.E401.error(statement.span, name=statement.op, target=ctx.machine.capabilities.target)
+            raise catalogue.E410.error(statement.span, target=ctx.machine.capabilities.target, operation=statement.op)
         case _:
             unreachable(statement)
 
