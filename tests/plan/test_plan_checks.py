@@ -124,6 +124,12 @@ def test_a_plan_that_no_sample_reaches_is_not_right() -> None:
     assert check(as_written(ASSUMING.format(condition="n > 2", trips="n"))) == ()
 
 
+@pytest.mark.parametrize("condition", ["n <= 3 and n >= 2", "n == 7", "n < 1000000"])
+def test_sizes_near_what_the_kernel_assumes_are_tried(condition: str) -> None:
+    """Whatever tiles the launch has: seed 339 of the generated programs assumes at most 8 of a size that it cuts into tiles of 16."""
+    assert check(as_written(ASSUMING.format(condition=condition, trips="(n + 15) // 16"))) == ()
+
+
 def test_a_launch_without_blocks_needs_no_sample() -> None:
     assert check(as_written(ASSUMING.format(condition="n > 1000000", trips="n").replace("launch(1)", "launch(0)"))) == ()
 
