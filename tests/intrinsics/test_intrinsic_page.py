@@ -13,6 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "add-an-intrinsic.md"
 
 def test_the_page_runs_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == len(re.findall(r"^```\w+$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)) >= 5
     file = tmp_path / "page.py"  # kernels are read from a file
     file.write_text("\n".join(blocks), encoding="utf-8")
     spec = importlib.util.spec_from_file_location("page_on_intrinsics", file)

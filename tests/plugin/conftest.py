@@ -40,7 +40,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     options.cache_clear()
     yield folder
     monkeypatch.undo()
-    for name in [n for n in sys.modules if n.startswith("plug_") or n == "acme_machine"]:
+    for name in [n for n in sys.modules if n.startswith("plug_") or n in ("acme_machine", "zellige_acme")]:
         del sys.modules[name]
     registry.cache_clear()
     memo.clear()

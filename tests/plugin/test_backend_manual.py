@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # comes with pytest there
 
 import zellige as zl
 import zellige.language as T
@@ -60,6 +66,43 @@ def product(A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"), 
         T.copy(B, b)
         T.gemm(a, b, c, clear_accum=True)
         T.copy(c, C)
+
+
+RUN_BY = {
+    ("A vendor's first hour", "console"): 3,  # tests/template/test_new_backend.py
+    ("To a tuned GEMM", "python"): 1,  # the same
+    ("1. Announce it", "toml"): 1,  # here
+    ("1. Announce it", "console"): 1,  # tests/plugin/test_claims.py
+    ("2. Say who it is", "python"): 1,  # here, as the rest
+    ("5. Choose instructions", "python"): 2,
+    ("7. Your own words", "python"): 1,
+}
+"""How many blocks of which kind each section has, and where they are run."""
+
+
+def test_every_block_of_the_manual_is_run_somewhere() -> None:
+    found: dict[tuple[str, str], int] = {}
+    for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
+        for kind in re.findall(r"^```(\w+)$", part, flags=re.MULTILINE):
+            key = (part.split("\n")[0], kind)
+            found[key] = found.get(key, 0) + 1
+    assert found == RUN_BY
+
+
+def test_what_announces_it_is_what_is_found(site: Path, install: Callable[..., Registry]) -> None:
+    """The project file of section 1, as an installer writes it down, with the object of section 2."""
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
+    project = tomllib.loads(text)["project"]
+    points = project["entry-points"]["zellige.backends"]
+    (site / "zellige_acme.py").write_text(blocks("2.")[0], encoding="utf-8")
+    info = site / f"{project['name'].replace('-', '_')}-1.0.dist-info"
+    info.mkdir()
+    needs = "".join(f"Requires-Dist: {one}\n" for one in project["dependencies"])
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1.0\n{needs}", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[zellige.backends]\n" + "".join(f"{name} = {at}\n" for name, at in points.items()))
+    found = install({})
+    assert found.named("acme").manifest.vendor == "Acme"
+    assert found.named("acme").origin.text.replace("_", "-").startswith("zellige-acme: ")
 
 
 def test_the_object_is_a_backend_whose_driver_is_missing(found: Registry) -> None:
