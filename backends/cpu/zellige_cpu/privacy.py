@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
+from zellige.analysis.map_changes import OuterChanges, outer_changes
 from zellige.ir.expr import INT64, Buffer, Const, Expr, Load, Node, Region, Var
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import (
@@ -83,14 +84,6 @@ def _may_change(statement: Map) -> bool:
         if isinstance(node, StmtNode) and not isinstance(node, Alloc) and any(r.buffer.root.space in PRIVATE for r in node.writes()):
             return True
     return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Outer:
-    """What a Map's body changes of the code around it."""
-
-    buffers: tuple[Buffer, ...]
-    variables: tuple[Var, ...]
 
 
 def _private_map(statement: Map, declared: Counter[Var]) -> Map | tuple[Stmt, ...]:
@@ -170,35 +163,11 @@ def _redirected(statement: Stmt, buffers: dict[Buffer, Buffer], variables: dict[
 # -- what a Map changes --------------------------------------------------------------------------------------------------
 
 
-def _changed(statement: Map, declared: Counter[Var]) -> _Outer:
+def _changed(statement: Map, declared: Counter[Var]) -> OuterChanges:
+    """What the Map's body changes of the code around it, without the buffers of which no point can see what another one wrote."""
     inside = _declarations((statement,))
-    own: set[Var | Buffer] = set(statement.axes)
-    assigned: dict[Var, None] = {}
-    stored: dict[Buffer, None] = {}
-    loaded: set[Buffer] = set()
-    for node in walk(statement):
-        match node:
-            case Alloc(buffer=buffer):
-                own.add(buffer)
-            case Bind(var=var) | For(var=var):
-                own.add(var)
-            case Assign(var=var):
-                assigned.setdefault(var)
-            case Load(buffer=buffer):
-                loaded.add(buffer.root)
-            case Atomic(result=result) if result is not None and (not result.is_mutable or declared[result] == inside[result]):
-                own.add(result)
-            case Atomic(result=result) if result is not None:
-                assigned.setdefault(result)
-            case _:
-                pass
-        if isinstance(node, StmtNode) and not isinstance(node, Alloc):
-            loaded.update(region.buffer.root for region in node.reads())
-            if not isinstance(node, (Atomic, AtomicTile, ReducerUpdate)):
-                for region in node.writes():
-                    stored.setdefault(region.buffer.root)
-    buffers = [b for b in stored if b not in own and b.space in PRIVATE and b in loaded and not _is_told_apart(statement, b)]
-    return _Outer(tuple(buffers), tuple(v for v in assigned if v not in own))
+    found = outer_changes(statement, lambda var: declared[var] == inside[var])
+    return replace(found, buffers=tuple(b for b in found.buffers if b in found.read and not _is_told_apart(statement, b)))
 
 
 def _is_told_apart(statement: Map, buffer: Buffer) -> bool:

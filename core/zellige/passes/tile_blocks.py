@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from zellige.analysis.map_changes import outer_changes
 from zellige.dtypes import DType
-from zellige.ir.expr import BOOL, INT64, Binary, Buffer, Const, Expr, Load, Region, Var, constant_value
-from zellige.ir.lanes import PRIVATE
+from zellige.ir.expr import BOOL, INT64, Binary, Buffer, Const, Expr, Region, Var, constant_value
 from zellige.ir.stmt import (
     Alloc,
-    Assign,
     Atomic,
     AtomicOp,
     AtomicTile,
-    Bind,
     Copy,
     Fill,
     For,
@@ -31,12 +29,11 @@ from zellige.ir.stmt import (
     Scan,
     Serial,
     Stmt,
-    StmtNode,
     Store,
     Transpose,
     whole,
 )
-from zellige.ir.traverse import rebuilt, walk
+from zellige.ir.traverse import rebuilt
 from zellige.passes import tile_operations as tiles
 
 
@@ -91,25 +88,14 @@ def as_change(statement: Store | Atomic | ReducerUpdate) -> Change:
 
 def private_changes(statement: Map) -> tuple[Var | Buffer, ...]:
     """Variables and private buffers from outside that the points of a map change: each point works on a copy of its own."""
-    made: set[Var | Buffer] = set()
-    changed: dict[Var | Buffer, None] = {}
-    for node in walk(statement):
-        match node:
-            case Alloc():
-                made.add(node.buffer)
-            case Bind():
-                made.add(node.var)
-            case Assign():
-                changed[node.var] = None
-            case StmtNode() if not isinstance(node, (Atomic, AtomicTile, ReducerInit, ReducerUpdate)):
-                changed.update((region.buffer.root, None) for region in node.writes() if region.buffer.root.space in PRIVATE)
-    return tuple(one for one in changed if one not in made)
+    found = outer_changes(statement)
+    return (*found.variables, *found.buffers)
 
 
 def map_as_loops(statement: Map) -> tuple[Stmt, ...] | None:
     """A map whose points follow one another; None where somebody could see that: points with values of their own that they read."""
-    read = {load.buffer.root for load in walk(statement) if isinstance(load, (Load, Region))}
-    if any(isinstance(one, Var) or one in read for one in private_changes(statement)):
+    found = outer_changes(statement)
+    if found.variables or not found.read.isdisjoint(found.buffers):
         return None
     return _nested(statement.axes, statement.extents, (1,) * len(statement.axes), statement.body)
 

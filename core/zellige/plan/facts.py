@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
+from zellige.analysis.map_changes import outer_changes
 from zellige.ir.expr import Buffer, Const, Expr, Load, Node, Region, Var, constant_value
 from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import (
@@ -122,6 +123,8 @@ class LaunchFacts:
     def outer(self, statement: Stmt) -> frozenset[Var]:
         """The variables that live outside the statement as well: assigned in it, but not bound in it for the first time, or its own
         result."""
+        if isinstance(statement, Map):
+            return frozenset(outer_changes(statement).variables)
         bound = {s.var for s in statements_in((statement,)) if isinstance(s, Bind)}
         return self.assigned(statement) - bound
 
