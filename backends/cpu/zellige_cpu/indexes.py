@@ -55,15 +55,23 @@ def is_stable(atom: Atom) -> bool:
 
 def _level_of(ctx: Context, atom: Atom) -> int:
     """The outermost level at which a stable atom can be computed."""
-    if isinstance(atom, Var):
-        found = ctx.var_levels.get(atom)
-        if found is not None:
-            return found
-        definition = ctx.scope.definition(atom)
-        if definition is None:
-            raise InternalError(f"variable {atom.name} is used where it has no value")
-        return max((_level_of(ctx, a) for a in definition.atoms()), default=0)
-    return max((_level_of(ctx, n) for n in walk(atom) if isinstance(n, Var)), default=0)
+    pending: list[Atom] = [atom]
+    seen: set[Var] = set()
+    outermost = 0
+    while pending:
+        for var in walk(pending.pop()):
+            if not isinstance(var, Var) or var in seen:
+                continue
+            seen.add(var)
+            found = ctx.var_levels.get(var)
+            if found is not None:
+                outermost = max(outermost, found)
+                continue
+            definition = ctx.scope.definition(var)
+            if definition is None:
+                raise InternalError(f"variable {var.name} is used where it has no value")
+            pending.extend(definition.atoms())
+    return outermost
 
 
 def to_i64(ctx: Context, value: Value, expr: Expr) -> Value:

@@ -30,6 +30,7 @@ from zellige.ir.stmt import (
     Store,
 )
 from zellige.ir.traverse import loads_in, walk
+from zellige.plan.facts import statements_in
 from zellige_cpu import streaming
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, EmitBody, Lanes
@@ -375,13 +376,21 @@ def _run_time_tests(
 
 def _is_available(ctx: Context, atom: Expr) -> bool:
     """Whether the atom can be computed before the Map and stays the same in it."""
-    if not is_stable(atom):
-        return False
-    return all(
-        node in ctx.values or ((form := ctx.scope.definition(node)) is not None and all(_is_available(ctx, a) for a in form.atoms()))
-        for node in walk(atom)
-        if isinstance(node, Var)
-    )
+    pending: list[Expr] = [atom]
+    seen: set[Var] = set()
+    while pending:
+        top = pending.pop()
+        if not is_stable(top):
+            return False
+        for node in walk(top):
+            if not isinstance(node, Var) or node in ctx.values or node in seen:
+                continue
+            seen.add(node)
+            definition = ctx.scope.definition(node)
+            if definition is None:
+                return False
+            pending.extend(definition.atoms())
+    return True
 
 
 # -- the vector axis -----------------------------------------------------------------------------------------------------
@@ -389,7 +398,7 @@ def _is_available(ctx: Context, atom: Expr) -> bool:
 
 def _choose(ctx: Context, statement: Map, nodes: Sequence[Node], extents: list[Form], accesses: list[_Access]) -> Shape:
     natural = ctx.host.lanes(_widest_bytes(nodes))
-    if ctx.lanes is not None or natural == 1 or not all(isinstance(s, _MASKABLE) for s in _nested_statements(statement)):
+    if ctx.lanes is not None or natural == 1 or not all(isinstance(s, _MASKABLE) for s in statements_in(statement.body)):
         return Shape(None, 1, 1)
     candidates = [i for i in reversed(range(len(extents))) if extents[i].constant not in (0, 1)]
     if folds_of(statement.body):
@@ -423,18 +432,6 @@ def _is_costly(node: Node) -> bool:
         divisor = constant_value(node.right)
         return node.dtype.is_float or divisor is None or divisor <= 0 or int(divisor) & (int(divisor) - 1) != 0
     return isinstance(node, (Atomic, ReducerUpdate))
-
-
-def _nested_statements(statement: Map) -> list[Stmt]:
-    """All statements of the body, in the order of the program."""
-    found: list[Stmt] = []
-    pending: list[Stmt] = list(reversed(statement.body))
-    while pending:
-        top = pending.pop()
-        found.append(top)
-        for name in reversed(type(top).BODIES):
-            pending.extend(reversed(getattr(top, name)))
-    return found
 
 
 def _widest_bytes(nodes: Sequence[Node]) -> int:
@@ -473,7 +470,7 @@ def _utilisation(extent: Form, lanes: int) -> float:
 
 def _is_maskable(ctx: Context, statement: Map, axis: Var, lanes: int) -> bool:
     """Whether no loop in the body has a trip count that differs along ``axis`` and the points' own arrays are small."""
-    statements = _nested_statements(statement)
+    statements = list(statements_in(statement.body))
     own = [s.buffer for s in statements if isinstance(s, Alloc)]
     views = ctx.plan.views if ctx.plan is not None else {}
     if not all(fits_stack(buffer, 4 * lanes, views.get(buffer, ())) for buffer in own):
@@ -485,7 +482,7 @@ def _is_maskable(ctx: Context, statement: Map, axis: Var, lanes: int) -> bool:
 def varying_names(statement: Map, axis: Var) -> set[Var | Buffer]:
     """Variables and own buffers whose values may differ between points along ``axis``, found by going round until none is added."""
     varying: set[Var | Buffer] = {axis}
-    statements = _nested_statements(statement)
+    statements = list(statements_in(statement.body))
     for s in statements:
         if isinstance(s, Alloc):
             varying.add(s.buffer)
