@@ -128,7 +128,7 @@ def test_tiles_that_do_not_fit_registers_are_told() -> None:
     small = replace(LANES_ASYNC, registers=RegisterFile(per_lane=128, per_block=32768, step=8))
     made = planned(m=128, n=256, machine=small)
     assert all(role.registers is None for role in launch_of(made).roles)
-    assert "a lane and 40 are needed beside them, and a consumer can have 104" in decided(made, "how many registers").because
+    assert "a lane and 28 are needed beside them, and a consumer can have 104" in decided(made, "how many registers").because
 
 
 def test_a_block_has_no_more_lanes_than_the_target() -> None:
