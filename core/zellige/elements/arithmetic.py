@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Final, cast as typed
 
 import numpy as np
@@ -166,6 +165,8 @@ def _fma(x: Array, y: Array, z: Array) -> Array:
 def _exact_fma(x: float, y: float, z: float) -> float:
     if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
         return x * y + z
+    from fractions import Fraction  # which takes a millisecond to load
+
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
         return x * y + z  # decides the sign of the zero
