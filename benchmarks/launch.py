@@ -52,11 +52,46 @@ def gemm(A, B, block_M=128, block_N=128, block_K=32):
         T.copy(c, C[by * block_M, bx * block_N])
     return C
 
-x = np.ones((128, 128), np.float32)
+x = np.ones((SIZE, SIZE), np.float32)
 begin = time.perf_counter()
 gemm(x, x)
 print((time.perf_counter() - begin) * 1e3)
 """
+
+LAZY = """
+import time
+import llvmlite.binding, ml_dtypes, numpy as np
+import zellige as zl, zellige.language as T
+import zellige.jit
+
+@zl.jit(target="cpu", out_idx=[-1])
+def gemm(M, N, K, block_M=128, block_N=128, block_K=32):
+    @T.prim_func
+    def product(A: T.Tensor((M, K), "float32"), B: T.Tensor((K, N), "float32"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M)) as (bx, by):
+            a = T.alloc_shared((block_M, block_K), "float32")
+            b = T.alloc_shared((block_K, block_N), "float32")
+            c = T.alloc_fragment((block_M, block_N), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+                T.copy(A[by * block_M, k * block_K], a)
+                T.copy(B[k * block_K, bx * block_N], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * block_M, bx * block_N])
+    return product
+
+x = np.ones((SIZE, SIZE), np.float32)
+begin = time.perf_counter()
+gemm(SIZE, SIZE, SIZE)(x, x)
+print((time.perf_counter() - begin) * 1e3)
+"""
+
+FIRST_CALLS = {
+    "eager, one cell": FIRST_CALL.replace("SIZE", "128"),
+    "eager, four cells shared out": FIRST_CALL.replace("SIZE", "256"),
+    "lazy, one cell": LAZY.replace("SIZE", "128"),
+}
+"""Programs that print the milliseconds of a first call, by style and grid."""
 
 
 @T.prim_func
@@ -116,26 +151,31 @@ def calls() -> dict[str, float]:
     return found
 
 
-def first_calls() -> dict[str, float]:
-    """Milliseconds of the first call of a matrix product: compiled, and found on disk."""
+def first_calls() -> dict[str, tuple[float, float]]:
+    """Milliseconds of the first call of a matrix product: compiled, and found on disk, by style and grid."""
+    return {name: _first_calls(program) for name, program in FIRST_CALLS.items()}
+
+
+def _first_calls(program: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
         def first(cache: str) -> float:
             environment = {**inherited, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "ZELLIGE_CACHE_DIR": f"{folder}/{cache}"}
-            done = subprocess.run([sys.executable, "-c", _as_file(folder)], env=environment, capture_output=True, text=True, check=True)
+            command = [sys.executable, "-c", _as_file(folder, program)]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             return float(done.stdout)
 
         first("unmeasured")
         cold = min(first(f"cold{number}") for number in range(3))
         first("warm")
-        return {"compiled": cold, "found on disk": min(first("warm") for _ in range(10))}
+        return cold, min(first("warm") for _ in range(12))
 
 
-def _as_file(folder: str) -> str:
+def _as_file(folder: str, program: str) -> str:
     """A program that runs the measurement from a file, since kernels need their source."""
     path = Path(folder) / "first_call.py"
-    path.write_text(FIRST_CALL)
+    path.write_text(program)
     return f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
 
 
@@ -145,8 +185,8 @@ def main() -> None:
     chosen = parser.parse_args()
     a_call, a_first_call = calls(), first_calls()
     body = table(("call of a kernel of one cell", "microseconds"), [(name, f"{value:.2f}") for name, value in a_call.items()])
-    head = ("first call of a matrix product, after imports", "ms")
-    body += ["", *table(head, [(name, f"{value:.0f}") for name, value in a_first_call.items()])]
+    head = ("first call of a matrix product, after imports, ms", "compiled", "found on disk")
+    body += ["", *table(head, [(name, f"{cold:.0f}", f"{warm:.1f}") for name, (cold, warm) in a_first_call.items()])]
     text = page("What a call costs", body)
     print(text, end="")
     if chosen.write:

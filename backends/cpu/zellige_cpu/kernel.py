@@ -139,7 +139,7 @@ def packed_code(program: Program, host: Host) -> bytes:
     from zellige_cpu.pool import is_supported, machine_code
 
     own = compile_object(program.text, host)
-    is_shared = is_supported(host) and not all(launch.prints for launch in program.launches)
+    is_shared = is_supported(host) and not all(launch.prints or launch.is_single for launch in program.launches)
     return b"".join((len(own).to_bytes(_LENGTH_BYTES, "little"), own, machine_code(host) if is_shared else b""))
 
 

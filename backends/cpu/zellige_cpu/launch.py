@@ -109,6 +109,7 @@ def _lower_launch(
         memory=(ctx.memory.scratch_bytes, ctx.memory.leaf_bytes, ctx.memory.state_bytes, ctx.memory.shared_bytes),
         sites=tuple(ctx.sites),
         prints=any(isinstance(node, Print) for node in walk(prepared)),
+        is_single=all(extent.constant == 1 for extent in extents),
     )
 
 

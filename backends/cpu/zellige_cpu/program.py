@@ -64,10 +64,10 @@ class Site:
 class LaunchProgram:
     """One launch: its functions, bytes of memory that it needs, and the places that report.
 
-    A launch that prints runs its cells in order.
+    A launch that prints runs its cells in order; one that ``is_single`` has one cell, whatever its arguments.
     """
 
-    __slots__ = ("cells", "function", "memory", "prints", "sites")
+    __slots__ = ("cells", "function", "is_single", "memory", "prints", "sites")
 
     def __init__(
         self,
@@ -77,12 +77,14 @@ class LaunchProgram:
         memory: MemorySizes,
         sites: tuple[Site, ...],
         prints: bool,
+        is_single: bool,
     ) -> None:
         self.function: Final = function
         self.cells: Final = cells
         self.memory: Final = memory
         self.sites: Final = sites
         self.prints: Final = prints
+        self.is_single: Final = is_single
 
 
 class Program:
@@ -115,7 +117,7 @@ def emitted(program: Program) -> Emitted:
             place = None if site.span is None else spans.setdefault(site.span, len(spans))
             name = None if site.dtype is None else site.dtype.name
             sites.append([site.kind, site.message, place, name, site.rank, site.width, site.is_packed, site.safe_value])
-        launches.append([launch.function, launch.cells, launch.memory, sites, launch.prints])
+        launches.append([launch.function, launch.cells, launch.memory, sites, launch.prints, launch.is_single])
     facts = json.dumps({"launches": launches, "symbols": sorted(program.symbols)})
     return Emitted(text=program.text, format=FORMAT, facts=facts, spans=tuple(spans))
 
@@ -130,8 +132,9 @@ def program_of(source: Emitted) -> Program:
             memory=(scratch, leaf, states, shared),
             sites=tuple(_site(entry, source.spans) for entry in sites),
             prints=prints,
+            is_single=is_single,
         )
-        for function, cells, (scratch, leaf, states, shared), sites, prints in facts["launches"]
+        for function, cells, (scratch, leaf, states, shared), sites, prints, is_single in facts["launches"]
     )
     return Program(text=source.text, launches=launches, symbols=frozenset(facts["symbols"]))
 

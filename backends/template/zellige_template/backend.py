@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 import zellige.plugin.contract as contract
 from zellige.dtypes import all_dtypes
 from zellige.plugin.hooks import hookimpl
+from zellige_template.expressions import has_storage
+from zellige_template.instructions import LOCAL_BYTES, PRODUCT, PRODUCT_TYPES, assemble
 
 if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel
@@ -45,9 +47,6 @@ class TemplateBackend:
 
     @hookimpl
     def describe(self, target: Target) -> contract.Capabilities:
-        from zellige_template.expressions import has_storage  # loaded when asked: every backend is loaded where a target is chosen
-        from zellige_template.instructions import LOCAL_BYTES, PRODUCT, PRODUCT_TYPES
-
         m, n, k = PRODUCT
         stored = tuple(t.name for t in all_dtypes() if has_storage(t))
         return contract.Capabilities(
@@ -90,8 +89,6 @@ class TemplateBackend:
 
     @hookimpl
     def compile(self, emitted: contract.Emitted, ctx: contract.CompileContext) -> contract.Binary:
-        from zellige_template.instructions import assemble
-
         return contract.Binary(data=assemble(emitted.text), format=f"{NAME} program")
 
     @hookimpl
