@@ -263,6 +263,16 @@ def test_signs_of_bytes(tools, random, types):
 
 
 @needs_x86
+@pytest.mark.parametrize("types", [("int4", "int4", "int32"), ("uint4", "int8", "int32")], ids="-".join)
+@pytest.mark.parametrize("size, tile", [((40, 64, 128), (32, 32, 64)), ((21, 36, 46), (16, 16, 12))], ids=str)
+def test_nibbles_are_widened_to_bytes(tools, random, types, size, tile):
+    m, n, k = size
+    a = random.integers(0, 256, (m, k // 2)).astype(np.uint8)
+    b = random.integers(0, 256, (k, n // 2)).astype(np.uint8) if types[1] == "int4" else small(random, (k, n), types[1])
+    check(tools, product(size, tile, types), [a, b, np.zeros((m, n), np.int32)])
+
+
+@needs_x86
 @pytest.mark.parametrize(("types", "into"), [(BRAIN, "bfloat16"), (BRAIN, "float16"), (SIGNED, "int8"), (("bfloat16",) * 3, None)], ids=str)
 def test_results_of_other_types(tools, random, types, into):
     check(tools, product((40, 50, 64), (32, 48, 32), types, into=into), operands(random, (40, 50, 64), types, into=into))
