@@ -1,11 +1,11 @@
 """How fast kernels are on the CPU beside NumPy and torch.
 
-``python benchmarks/cpu.py [--only WORDS] [--threads 1,2] [--seconds 3] [--write]`` measures the rows of :mod:`cpu_rows` whose name holds
-WORDS. For each, ours and the others take turns in one process: a pause in which the threads of the library before go to sleep (OpenBLAS's
+``python benchmarks/cpu.py [--only WORDS] [--threads 1,2] [--seconds 3] [--write] [--results cpu]`` measures the rows of :mod:`cpu_rows`
+whose name holds WORDS. For each, ours and the others take turns in one process: a pause in which the threads of the library before go to sleep (OpenBLAS's
 spin for a tenth of a second, and whoever comes next has half of their core), a call that is not timed, so that caches are as it leaves
 them, then timed ones. A figure is the median of all timed calls, a ratio that of the fastest
 other's median to ours. ``--write`` merges what was measured into ``benchmarks/results/cpu.json`` and writes the table ``cpu.md`` anew, so
-that the rows may be measured a few at a time.
+that the rows may be measured a few at a time; ``--results`` names another pair of files, for another machine.
 
 Each number of threads has a process of its own, in which the libraries have as many; variables that choose other code than what suits the
 machine are taken out of the environment.
@@ -50,8 +50,9 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ZELLIG
 @click.option("--threads", default="1,2", show_default=True, help="Numbers of threads.")
 @click.option("--seconds", default=3.0, show_default=True, help="How long to measure each row.")
 @click.option("--write", is_flag=True, help="Merge the results into benchmarks/results/cpu.json and cpu.md.")
+@click.option("--results", default="cpu", show_default=True, help="The name of these files, for another machine another one.")
 @click.option("--child", is_flag=True, hidden=True)
-def main(only: str, threads: str, seconds: float, write: bool, child: bool) -> None:
+def main(only: str, threads: str, seconds: float, write: bool, results: str, child: bool) -> None:
     if child:
         _measure_here(only, seconds)
         return
@@ -67,7 +68,7 @@ def main(only: str, threads: str, seconds: float, write: bool, child: bool) -> N
         if process.returncode:
             raise click.ClickException(f"measuring with {count} threads failed")
     if write:
-        _write(found)
+        _write(found, results)
 
 
 def _measure_here(only: str, seconds: float) -> None:
@@ -163,22 +164,23 @@ def _line(found: dict[str, Any]) -> str:
     return f"{found['row']:32} {found['threads']} threads  {rates} {found['unit']}  ratio {found['ratio']:.3f}  ({found['calls']} calls)"
 
 
-def _write(found: list[dict[str, Any]]) -> None:
-    path = RESULTS / "cpu.json"
+def _write(found: list[dict[str, Any]], name: str) -> None:
+    path = RESULTS / f"{name}.json"
     known = json.loads(path.read_text()) if path.exists() else []
     merged = {(entry["row"], entry["threads"]): entry for entry in [*known, *found]}
     order = {row: place for place, row in enumerate(dict.fromkeys(entry["row"] for entry in merged.values()))}
     entries = sorted(merged.values(), key=lambda entry: (order[entry["row"]], entry["threads"]))
     path.write_text(json.dumps(entries, indent=1) + "\n")
-    (RESULTS / "cpu.md").write_text(_table(entries))
+    (RESULTS / f"{name}.md").write_text(_table(entries, name))
 
 
-def _table(entries: list[dict[str, Any]]) -> str:
+def _table(entries: list[dict[str, Any]], name: str) -> str:
+    own = "" if name == "cpu" else f" --results {name}"
     lines = [
         "# Kernels on the CPU",
         "",
-        "Written by `python benchmarks/cpu.py --write`. Ours and the others take turns in one process; medians. A ratio above 1 means that",
-        "ours is faster than the fastest other; the bar is the ratio to be reached.",
+        f"Written by `python benchmarks/cpu.py --write{own}`. Ours and the others take turns in one process; medians. A ratio above 1",
+        "means that ours is faster than the fastest other; the bar is the ratio to be reached.",
         "",
     ]
     for environment in dict.fromkeys(tuple(entry["environment"].items()) for entry in entries):
