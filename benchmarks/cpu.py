@@ -1,11 +1,11 @@
 """How fast kernels are on the CPU beside NumPy and torch.
 
 ``python benchmarks/cpu.py [--only WORDS] [--threads 1,2] [--seconds 3] [--write] [--results cpu]`` measures the rows of :mod:`cpu_rows`
-whose name holds WORDS. For each, ours and the others take turns in one process: a pause in which the threads of the library before go to
-sleep (OpenBLAS's spin for a tenth of a second, and whoever comes next has half of their core), a call that is not timed, so that caches are
-as it leaves them, then timed ones. A figure is the median of all timed calls, a ratio that of the fastest other's median to ours. ``--write``
-merges what was measured into ``benchmarks/results/cpu.json`` and writes the table ``cpu.md`` anew, so that the rows may be measured a few at
-a time; ``--results`` names another pair of files, for another machine.
+whose name holds WORDS. For each, ours and the others take turns in one process: a pause in which the threads of the library before go
+to sleep (OpenBLAS's spin for a tenth of a second, and whoever comes next has half of their core), a call that is not timed, so that
+caches are as it leaves them, then timed ones. A figure is the median of all timed calls, a ratio that of the fastest other's median to
+ours. ``--write`` merges what was measured into ``benchmarks/results/cpu.json`` and writes the table ``cpu.md`` anew, so that the rows
+may be measured a few at a time; ``--results`` names another pair of files, for another machine.
 
 Each number of threads has a process of its own, in which the libraries have as many; variables that choose other code than what suits the
 machine are taken out of the environment.
