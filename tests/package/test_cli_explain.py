@@ -39,8 +39,8 @@ def test_every_decision_is_printed_with_its_reason(file: Path) -> None:
     assert result.exit_code == 0, result.output
     shown = words(result.output)
     assert "pipelined_gemm for test:scalar_vector_cpu" in shown
-    assert "8 x 32" in shown
-    assert "not 16 x 32" in shown
+    assert "6 x 64" in shown
+    assert "not 12 x 64" in shown
     assert "memory of a block fragment: 65536 bytes (C_tile) not stored: A_tile, B_tile" in shown
 
 
@@ -83,7 +83,7 @@ def test_the_program_of_each_role_can_be_printed(file: Path) -> None:
 def test_rejected_candidates_can_be_left_out(file: Path) -> None:
     result = CliRunner().invoke(group, ["explain", f"{file}:gemm", "--target", "test:scalar_vector_cpu", "--brief"])
     assert result.exit_code == 0, result.output
-    assert "not 16 x 32" not in words(result.output)
+    assert "not 12 x 64" not in words(result.output)
 
 
 def test_all_kernels_for_all_machines(file: Path) -> None:
