@@ -220,22 +220,38 @@ def _element(nest: _Nest, buffer: Buffer) -> _Forms | None:
 
 @dataclass(slots=True)
 class _Footprint:
-    """The roots that a statement reads and writes, nested statements included."""
+    """The roots that a statement reads and writes, nested statements included, and whether it does anything else."""
 
     reads: set[Buffer]
     writes: set[Buffer]
+    has_effect: bool
 
 
-def _footprint(statement: Stmt) -> _Footprint:
-    reads: set[Buffer] = set()
-    writes: set[Buffer] = set()
-    for node in walk(statement):
-        if isinstance(node, StmtNode):
-            reads.update(r.buffer.root for r in node.reads())
-            writes.update(r.buffer.root for r in node.writes())
-        if isinstance(node, Alloc):
-            writes.add(node.buffer.root)
-    return _Footprint(reads, writes)
+def _footprint(statement: Stmt, known: dict[int, tuple[Stmt, _Footprint]]) -> _Footprint:
+    """``known`` holds what was found earlier, by the identity of statements: a long chain of branches is deep, and looked at once."""
+    pending = [statement]
+    while pending:
+        top = pending[-1]
+        nested = [inner for name in getattr(type(top), "BODIES", ()) for inner in getattr(top, name)]
+        missing = [inner for inner in nested if id(inner) not in known]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        found = _Footprint(set(), set(), False)
+        if isinstance(top, StmtNode):
+            found.reads.update(r.buffer.root for r in top.reads())
+            found.writes.update(r.buffer.root for r in top.writes())
+            found.has_effect = _has_effect(top)
+        if isinstance(top, Alloc):
+            found.writes.add(top.buffer.root)
+        for _, inside in (known[id(inner)] for inner in nested):
+            found.reads |= inside.reads
+            found.writes |= inside.writes
+            found.has_effect |= inside.has_effect
+        known[id(top)] = (top, found)
+    found = known[id(statement)][1]
+    return _Footprint(set(found.reads), set(found.writes), found.has_effect)  # one's own: what is joined is added to it
 
 
 def _may_be_same(left: Buffer, right: Buffer) -> bool:
@@ -261,7 +277,7 @@ class _Item:
         """Whether it does nothing but read and write memory, so that what touches none of it may pass."""
         if self.nest is not None:
             return True
-        return isinstance(self.statement, _MOVABLE) and not any(_has_effect(node) for node in walk(self.statement))
+        return isinstance(self.statement, _MOVABLE) and not self.footprint.has_effect
 
 
 def _has_effect(node: Node) -> bool:
@@ -271,12 +287,13 @@ def _has_effect(node: Node) -> bool:
 class _Fusion:
     def __init__(self, body: tuple[Stmt, ...]) -> None:
         self._liveness = Liveness(body)
+        self._known: dict[int, tuple[Stmt, _Footprint]] = {}
 
     def body(self, body: tuple[Stmt, ...], after: frozenset[Buffer], at_jumps: frozenset[Buffer]) -> tuple[Stmt, ...]:
         """The statements joined, given what is alive behind them and where a jump out of them leads."""
         items: list[_Item] = []
         for statement in body:
-            item = _Item(statement, _nest(statement), _footprint(statement))
+            item = _Item(statement, _nest(statement), _footprint(statement, self._known))
             if item.nest is None or not self._joins(items, item):
                 items.append(item)
         alive = after

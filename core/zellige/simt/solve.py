@@ -35,6 +35,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import walk
 from zellige.passes import tile_operations
+from zellige.plan.facts import STRUCTURE
 from zellige.plan.nodes import Issue, PlannedLaunch, Slotted
 from zellige.simt.distribution import (
     Digit,
@@ -365,7 +366,8 @@ def _covers(digits: Sequence[Digit], shape: Sequence[int]) -> bool:
 
 
 def _fragments(statement: StmtNode) -> Iterator[Buffer]:
-    for node in walk(statement):
+    """The fragments that a statement names, nested statements of a branch or loop apart, which are asked themselves."""
+    for node in walk(statement, bodies=not isinstance(statement, STRUCTURE)):
         buffer = getattr(node, "buffer", None)
         if isinstance(buffer, Buffer) and buffer.root.space == FRAGMENT:
             yield buffer
