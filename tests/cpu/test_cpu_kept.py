@@ -11,6 +11,7 @@ import pytest
 
 from zellige.options import CompileOptions, options
 from zellige.plan.planner import plan
+from zellige.plan.products import PANEL_BYTES
 from zellige_cpu.backend import capabilities_of
 from zellige_cpu.host import running_host
 from zellige_cpu.jit import compile_object
@@ -58,11 +59,12 @@ def threads(monkeypatch):
 
 
 def test_each_operand_has_one_place_for_all_workers(tools):
-    launch = lowered(tools, product(60, 50, 300)).launches[0]
+    launch = lowered(tools, product(60, 50, 1200)).launches[0]
     states, shared = launch.memory[2:]
-    steps = -(-38 // (16384 // (16 * 4) // 8))  # of 256 elements of k
+    steps = -(-150 // (PANEL_BYTES // (16 * 4) // 8))  # of as many elements of k as a panel of 16 columns may have
+    assert steps > 1
     assert states == 64 * steps * (4 + 4)
-    assert shared >= 4 * 300 * (64 + 64)
+    assert shared >= 4 * 1200 * (64 + 64)
 
 
 @pytest.mark.parametrize("m, n", [(16, 100), (100, 16)])
