@@ -156,6 +156,12 @@ def milliseconds(call: Callable[[], Any]) -> float:
     return float(begin.elapsed_time(end)) / LAUNCHES
 
 
+HOW = (
+    "Ours and the other take turns. Rates are from the median of the times; a ratio is that of the other's time to ours in the same round, "
+    "the median of them: above 1 ours is faster."
+)
+
+
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--only", default="", help="Measure the rows whose name holds this.")
 @click.option("--rounds", default=5, show_default=True)
@@ -178,7 +184,7 @@ def main(only: str, rounds: int, write: bool) -> None:
             "device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version(),
             "zellige": zl.__version__,
         }  # fmt: skip
-        text = ["# Engines of a CUDA device", "", ", ".join(f"{k} {v}" for k, v in environment.items()), "", *lines]
+        text = ["# Engines of a CUDA device", "", ", ".join(f"{k} {v}" for k, v in environment.items()), "", HOW, "", *lines]
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "engines.md").write_text("\n".join(text) + "\n", encoding="utf-8")
         content = {"environment": environment, "figures": figures}

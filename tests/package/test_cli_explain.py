@@ -75,7 +75,7 @@ def test_the_program_of_each_role_can_be_printed(file: Path) -> None:
     assert result.exit_code == 0, result.output
     program = result.output[result.output.index("# plan of causal_attention for test:lanes_async") :]
     lines = ("role producer on lanes", "role consumer on lanes", "channel K_tile: producer -> consumer", "acquire(K_tile)")
-    for line in (*lines, "with slot(scores):"):
+    for line in (*lines, "wait(product, leave_in_flight=1)"):
         assert line in program, line
     assert "issue(copies, copy(K[bz, by, k * 64:+64, :], K_tile[:, :]))  # box copy" in program
 

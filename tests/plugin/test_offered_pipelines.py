@@ -82,7 +82,7 @@ def test_without_an_answer_the_capabilities_offer(install: Install) -> None:
     for decision in told("offers"):
         assert decision.chosen == "issued ahead by mover, waited for by ticks"
         assert dict(decision.rejected) == {"mover with tocks": "fits as well; mover with ticks comes first",
-                                           "in its turn": "an emulation, and mover with ticks is none"}  # fmt: skip
+                                           "in its turn": "it is an emulation, mover with ticks is not"}  # fmt: skip
     assert (len(told("offers")), depth("offers")) == (2, 3)
     run("offers")
 
