@@ -70,9 +70,9 @@ def software(context: Context) -> Programs | None:
         for one in top:
             if id(one.copy) in flying:
                 tell(one.overlap, context.decisions)
-        ahead = max(b.channel.depth for b in mine) - 1
+        steps = max(b.channel.depth for b in mine) - 1
         context.decisions.take(
-            question, f"by up to {ahead} iteration{'' if ahead == 1 else 's'}",
+            question, f"by up to {steps} iteration{'' if steps == 1 else 's'}",
             "they are issued before the step's work and waited for when their turn comes: "
             "a prologue fills the slots, a drain empties them",
             rejected=(("copies in their place", "the engine would wait for each"),), where=loop.span,
