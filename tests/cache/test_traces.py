@@ -256,6 +256,24 @@ CHANGES = {
     "an attribute of a function": (
         "helper.value", "def helper():\n    pass\nhelper.value = 1.0", "def helper():\n    pass\nhelper.value = 5.0",
     ),
+    "a word of the language by another name": (
+        "float(helper(1, 5))", "helper = T.bitwise_and", "helper = T.bitwise_or",
+    ),
+    "a number longer than Python prints": (
+        "float(helper >> 20000)", "helper = 1 << 20000", "helper = 5 << 20000",
+    ),
+    "what a decorator of the package holds": (
+        "helper()", "import zellige.testing\n@zellige.testing.requires_llvm\ndef helper():\n    return 1.0",
+        "import zellige.testing\n@zellige.testing.requires_llvm\ndef helper():\n    return 5.0",
+    ),
+    "what text finds": (
+        "helper()", MODULE.format(1.0) + "return float(('{0.' + 'V' + 'ALUE}').format(m))\nm.VALUE = 1.0",
+        MODULE.format(1.0) + "return float(('{0.' + 'V' + 'ALUE}').format(m))\nm.VALUE = 5.0",
+    ),
+    "what the frame of a generator finds": (
+        "helper()", "VALUE = 1.0\ndef helper():\n    return (i for i in ()).gi_frame.f_globals['VAL' + 'UE']",
+        "VALUE = 5.0\ndef helper():\n    return (i for i in ()).gi_frame.f_globals['VAL' + 'UE']",
+    ),
     "a word of the language": ("T.min(1.0, 5.0)", "", "real = T.min\nT.min = T.max\nimport atexit"),
 }  # fmt: skip
 
@@ -263,7 +281,8 @@ CHANGES = {
 UNCLEAR = frozenset(
     (
         "the attribute of an object", "a property", "a class", "a lambda", "a partial function", "the environment",
-        "what an import inside finds", "what getattr finds", "an array", "a file",
+        "what an import inside finds", "what getattr finds", "an array", "a file", "what a decorator of the package holds",
+        "what text finds", "what the frame of a generator finds",
     )
 )  # fmt: skip
 """What nobody can vouch for in another process, so that the function is traced each time."""

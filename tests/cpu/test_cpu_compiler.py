@@ -45,17 +45,36 @@ def test_a_refused_program_leaves_the_process_in_use() -> None:
     assert compiler._pool()._idle[-1]._process.pid == before
 
 
-def test_a_killed_process_is_an_error_and_then_replaced() -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_killed_while_it_waits_is_replaced(how: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_pools", {})
     jit.compile_object(RIGHT, running_host())
-    for one in compiler._pool()._idle:
+    (before,) = compiler._pool()._idle
+    os.kill(before._process.pid, how)
+    assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+    (after,) = compiler._pool()._idle
+    assert after._process.pid != before._process.pid
+    compiler._pool().close()
+
+
+def test_a_process_killed_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_pools", {})
+    asked = compiler._Process.ask
+    killed: list[int] = []
+
+    def kill(one: compiler._Process, head: dict[str, object], text: bytes) -> tuple[str, bytes]:
+        one.prepare()
         os.kill(one._process.pid, signal.SIGKILL)
-    failures = 0
-    while compiler._pool()._idle:  # every one that was killed
+        killed.append(one._process.pid)
+        return asked(one, head, text)
+
+    with monkeypatch.context() as killing:
+        killing.setattr(compiler._Process, "ask", kill)
         with pytest.raises(InternalError, match="signal 9"):
             jit.compile_object(RIGHT, running_host())
-        failures += 1
-    assert failures >= 1
+    assert len(set(killed)) == 2
     assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+    compiler._pool().close()
 
 
 def test_threads_compile_side_by_side() -> None:
@@ -75,8 +94,12 @@ def test_the_assembly_and_the_optimised_text_come_whole() -> None:
     assert all(f"f{n}:" in jit.assembly(text, running_host()) for n in (0, 1999, 3999))
 
 
-def test_where_no_process_can_be_started_llvm_runs_here(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+@pytest.mark.parametrize("place", ["/nowhere/python", "", None])
+def test_where_no_process_can_be_started_llvm_runs_here(
+    place: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that holds Python inside may not know where Python is."""
+    monkeypatch.setattr(sys, "executable", place)
     monkeypatch.setattr(compiler, "_pools", {})
     with caplog.at_level(logging.WARNING):
         assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]

@@ -1,7 +1,7 @@
 """LLVM in processes of its own, so that a program on which it aborts costs an error and not the user's process.
 
 In: LLVM IR text and a host. Out: machine code. Raises InternalError where LLVM refuses the program, or ends the process while it works on
-it; the message holds what it last said.
+it; the message holds what it last said. A process that others killed is replaced once.
 
 A process is started by the first compilation and serves later ones; several threads get one each, as many as the machine has cores. It
 ends with this process, and an interrupt (Ctrl-C) during a compilation ends it too. A child made by ``fork`` starts its own. Where no
@@ -33,8 +33,16 @@ _LAST_WORDS: Final = 600
 """Characters of what a process that ended has printed, from the end."""
 
 
+_KILLED_BY_OTHERS: Final = frozenset((-signal.SIGKILL, -signal.SIGTERM))
+"""Ends that LLVM does not come to by itself: a user, or whoever frees memory, ended the process, perhaps while it waited for work."""
+
+
 class _Ended(Exception):
-    """The process is gone; ``args[0]`` says how."""
+    """The process is gone; ``args[0]`` says how, ``status`` is what it left."""
+
+    def __init__(self, how: str, status: int | None = None) -> None:
+        super().__init__(how)
+        self.status = status
 
 
 class _Process:
@@ -72,7 +80,7 @@ class _Process:
             while left:
                 left = left[self._requests.write(left) :]
         except OSError:
-            raise _Ended(self._how()) from None
+            raise self._ended() from None
         return self._answer()
 
     def _answer(self) -> tuple[str, bytes]:
@@ -84,15 +92,15 @@ class _Process:
 
     def _some(self, read: bytes) -> bytes:
         if not read:
-            raise _Ended(self._how())
+            raise self._ended()
         return read
 
-    def _how(self) -> str:
+    def _ended(self) -> _Ended:
         status = self._process.wait(timeout=30)
         how = f"status {status}" if status >= 0 else f"signal {-status} ({signal.strsignal(-status)})"
         self._said.seek(0)
         words = self._said.read().decode(errors="replace").strip()
-        return f"{how}{': ' if words else ''}{words[-_LAST_WORDS:]}"
+        return _Ended(f"{how}{': ' if words else ''}{words[-_LAST_WORDS:]}", status)
 
     def forget(self) -> None:
         """Drop it in a process that did not start it."""
@@ -153,6 +161,8 @@ class _Pool:
 
     def _begun(self) -> _Process | None:
         try:
+            if not sys.executable:
+                raise ValueError("sys.executable does not say where Python is")  # a program that holds Python inside
             return _Process()
         except (OSError, ValueError) as error:
             self._do_without(error)
@@ -218,16 +228,22 @@ def compiled(text: str, host: Host, want: Want) -> bytes:
     """The machine code of a program, or what else is wanted of it."""
     head = {"triple": host.triple, "cpu": host.cpu, "features": host.feature_string, "foreign": is_foreign(host), "want": want}
     try:
-        with _pool().process() as process:
-            if process is None:
-                error, content = _compiled_here(text, host, want)
-            else:
-                error, content = process.ask(head, text.encode())
+        try:
+            error, content = _asked(head, text, host, want)
+        except _Ended as ended:
+            if ended.status not in _KILLED_BY_OTHERS:
+                raise
+            error, content = _asked(head, text, host, want)
     except _Ended as ended:
         raise InternalError(f"LLVM stopped while it compiled the generated program, {ended}") from None
     if error:
         raise InternalError(f"LLVM refuses the generated program: {error}")
     return content
+
+
+def _asked(head: dict[str, Any], text: str, host: Host, want: Want) -> tuple[str, bytes]:
+    with _pool().process() as process:
+        return _compiled_here(text, host, want) if process is None else process.ask(head, text.encode())
 
 
 def _compiled_here(text: str, host: Host, want: Want) -> tuple[str, bytes]:

@@ -87,7 +87,7 @@ def align_up(x: Any, y: Any) -> Any:
     return ceildiv(x, y) * y
 
 
-def _operator(op: BinaryOp, fold: Callable[[Any, Any], Any], sign: str) -> Callable[..., Any]:
+def _operator(name: str, op: BinaryOp, fold: Callable[[Any, Any], Any], sign: str) -> Callable[..., Any]:
     @without("dtype", "span")
     def apply(x: Any, y: Any) -> Any:
         if is_number(x) and is_number(y):
@@ -96,15 +96,16 @@ def _operator(op: BinaryOp, fold: Callable[[Any, Any], Any], sign: str) -> Calla
             return lane_by_lane(apply, x, y)
         return Scalar(arithmetic.binary(op, x, y, here()))
 
+    apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"``x {sign} y``. E204 for floats."
     return apply
 
 
-shift_left = _operator("shl", lambda x, y: x << y, "<<")
-shift_right = _operator("shr", lambda x, y: x >> y, ">>")
-bitwise_and = _operator("bitand", lambda x, y: x & y, "&")
-bitwise_or = _operator("bitor", lambda x, y: x | y, "|")
-bitwise_xor = _operator("bitxor", lambda x, y: x ^ y, "^")
+shift_left = _operator("shift_left", "shl", lambda x, y: x << y, "<<")
+shift_right = _operator("shift_right", "shr", lambda x, y: x >> y, ">>")
+bitwise_and = _operator("bitwise_and", "bitand", lambda x, y: x & y, "&")
+bitwise_or = _operator("bitwise_or", "bitor", lambda x, y: x | y, "|")
+bitwise_xor = _operator("bitwise_xor", "bitxor", lambda x, y: x ^ y, "^")
 
 
 @without("dtype", "span")
