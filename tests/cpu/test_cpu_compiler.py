@@ -139,6 +139,32 @@ def test_a_child_made_by_fork_has_its_own() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_made_by_fork_needs_no_lock_of_another_thread() -> None:
+    """Here the lock of llvmlite is held at the fork, as by a thread that is inside of LLVM."""
+    done = python(
+        """
+        import os, signal, threading
+        import llvmlite.binding
+        from zellige_cpu import compiler, jit
+        from zellige_cpu.host import running_host
+        text = "define i32 @f() {\\n ret i32 7\\n}\\n"
+        running_host()
+        llvmlite.binding.ffi.lib._lock.__enter__()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            made = []
+            thread = threading.Thread(target=lambda: made.append(jit.compile_object(text, running_host())))
+            thread.start()
+            thread.join()
+            os._exit(0 if made else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_no_process_is_left_behind() -> None:
     done = python(
         """

@@ -26,7 +26,7 @@ from typing import IO, Any, Final
 from zellige.diagnostics import InternalError
 from zellige.log import logger
 from zellige_cpu import llvm_worker
-from zellige_cpu.host import Host
+from zellige_cpu.host import Host, running_host
 from zellige_cpu.llvm_worker import Want
 
 _LAST_WORDS: Final = 600
@@ -259,7 +259,6 @@ _lock_here: Final = threading.Lock()
 
 
 def is_foreign(host: Host) -> bool:
-    """Whether code for ``host`` does not run on this kind of machine."""
-    import llvmlite.binding
-
-    return bool(host.triple != llvmlite.binding.get_process_triple())
+    """Whether code for ``host`` does not run on this kind of machine. LLVM is not asked again: in a child made by ``fork`` its lock stays
+    taken for ever where another thread held it."""
+    return host.triple != running_host().triple
