@@ -115,8 +115,10 @@ class CpuBackend:
 
     @hookimpl
     def describe(self, target: Target) -> Capabilities:
+        from zellige_cpu import compiler
         from zellige_cpu.host import running_host
 
+        compiler.begin()  # a kernel that is found in the cache asks for no description: what is described is compiled next
         return capabilities_of(running_host(), str(target))
 
     @hookimpl
@@ -130,9 +132,6 @@ class CpuBackend:
     def candidates(self, operation: Operation, ctx: CompileContext) -> Sequence[Answer] | None:
         """For products what the capabilities offer, and why the other instructions of this family do not serve; for copies of loops with
         stages lines that are asked for ahead."""
-        from zellige_cpu import compiler
-
-        compiler.begin()  # what is planned is compiled next
         if operation.kind == "pipeline":
             from zellige_cpu.host import running_host
             from zellige_cpu.prefetch import overlaps
@@ -160,12 +159,9 @@ class CpuBackend:
 
     @hookimpl
     def emit(self, planned: PlannedKernel, ctx: CompileContext) -> Emitted:
-        from zellige_cpu import compiler
         from zellige_cpu.host import running_host
         from zellige_cpu.launch import lower
         from zellige_cpu.program import emitted
-
-        compiler.begin()
 
         return emitted(lower(planned, running_host(), ctx.options))
 
