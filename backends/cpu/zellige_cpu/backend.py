@@ -144,7 +144,6 @@ class CpuBackend:
         from zellige_cpu.host import running_host
         from zellige_cpu.leaf.units import refusals
 
-
         gemm = operation.statement
         assert isinstance(gemm, Gemm), "an operation of the kind gemm is a product"
         types = gemm.a.buffer.dtype, gemm.b.buffer.dtype, accumulator_of(gemm)
