@@ -6,7 +6,9 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The same examples in every run, so that a failure in one place is a failure in all; `-m slow` tests choose more of them.
@@ -26,3 +28,21 @@ for _name in [name for name in os.environ if name.startswith("ZELLIGE_")]:
 # Kernels that several tests compile are compiled once in a run, into a folder that goes with it.
 os.environ["ZELLIGE_CACHE_DIR"] = tempfile.mkdtemp(prefix="zellige-tests-")
 atexit.register(shutil.rmtree, os.environ["ZELLIGE_CACHE_DIR"], ignore_errors=True)
+
+
+def _own_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("ZELLIGE_")}
+
+
+@pytest.fixture(autouse=True)
+def settings_end_with_the_test() -> Iterator[None]:
+    """What a test sets for the package is not there for the next one: an example run in this process sets its target."""
+    before = _own_settings()
+    yield
+    if (after := _own_settings()) != before:
+        from zellige.options import options
+
+        for name in after:
+            del os.environ[name]
+        os.environ.update(before)
+        options.cache_clear()

@@ -13,6 +13,7 @@ from zellige.ir.traverse import rebuilt, same_structure
 from zellige.options import CompileOptions, options
 from zellige.plan.planner import plan
 from zellige.plugin.contract import CompiledKernel
+from zellige.plugin.fit import FittedKernel
 from zellige.plugin.registry import registry
 from zellige.target import Target
 
@@ -40,7 +41,7 @@ def environment(monkeypatch):
 def compiled(text: str) -> CompiledKernel:
     handle = registry().backend(Target(name="interp"))
     ctx = handle.context(Target(name="interp"), CompileOptions())
-    return handle.compile_kernel(plan(parse_kernel(text), ctx.capabilities), ctx)
+    return handle.compile_kernel(FittedKernel(planned=plan(parse_kernel(text), ctx.capabilities)), ctx)
 
 
 def test_it_is_found_and_never_chosen_by_itself():
