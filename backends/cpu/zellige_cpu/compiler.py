@@ -172,19 +172,25 @@ class _Pool:
         if self._is_closed:
             return None
         self._has_begun = True
-        one = self._idle.pop() if self._idle else self._begun()
+        one = self._waiting() or self._begun()
         if one is None:
             return None
         try:
             one.prepare()
-        except _Ended as error:
+        except BaseException as error:
             one.close(kill=True)
+            if not isinstance(error, _Ended):
+                raise
             self._do_without(error)
             return None
-        except BaseException:
-            one.close(kill=True)
-            raise
         return one
+
+    def _waiting(self) -> _Process | None:
+        """One that waits for work, no longer among them: asking first whether there is one would let another thread take it between."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _do_without(self, error: Exception) -> None:
         logger().warning("LLVM runs in this process, which ends where LLVM aborts: no process can be started for it: %s", error)
@@ -193,13 +199,13 @@ class _Pool:
     def close(self) -> None:
         """End the processes; a compilation after this runs here."""
         self._is_closed = True
-        while self._idle:
-            self._idle.pop().close(kill=False)
+        while one := self._waiting():
+            one.close(kill=False)
 
     def forget(self) -> None:
         """In a child made by fork: the processes are the parent's."""
-        while self._idle:
-            self._idle.pop().forget()
+        while one := self._waiting():
+            one.forget()
 
 
 _pools: Final[dict[int, _Pool]] = {}
