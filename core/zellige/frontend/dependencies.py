@@ -17,7 +17,8 @@ _ATOMS: Final = (bool, int, float, complex, str, bytes, type(None))
 _MISSING: Final = object()
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A function's code and that of the functions written inside it."""
     pending = [code]
     while pending:
         top = pending.pop()
@@ -67,7 +68,7 @@ class Dependencies:
             if top in functions or _is_own(top.__module__):
                 continue
             functions[top] = None
-            mentioned = {name for code in _codes(top.__code__) for name in code.co_names} | annotated_names(top)
+            mentioned = {name for code in codes_in(top.__code__) for name in code.co_names} | annotated_names(top)
             found: list[Any] = [*(top.__defaults__ or ()), *(top.__kwdefaults__ or {}).values()]
             for cell in top.__closure__ or ():
                 cells[id(cell)] = cell

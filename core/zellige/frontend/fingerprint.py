@@ -18,13 +18,14 @@ import hashlib
 import re
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from zellige.diagnostics import ZelligeError
 from zellige.dtypes import DType
+from zellige.frontend.dependencies import codes_in
 from zellige.frontend.functions import Macro
 from zellige.frontend.source import FunctionSource, first_line, function_source, names_in
 from zellige.frontend.specs import PointerSpec, TensorSpec
@@ -216,7 +217,7 @@ class _Reader:
             raise _Unclear  # Python takes such names for others that look alike
         if any(word.startswith("__") and word not in _HARMLESS for word in words):
             raise _Unclear  # the ways into the insides of objects
-        codes = tuple(_codes(function.__code__))
+        codes = tuple(codes_in(function.__code__))
         self.add("function", source.text.file, str(first_line(source.node)), segment, function.__module__ or "", function.__qualname__)
         for code in codes:
             self.code(code)
@@ -278,14 +279,6 @@ def _import_byte() -> int:
 
 def _has_import(code: types.CodeType) -> bool:
     return _import_byte() in code.co_code[::2]
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    pending = [code]
-    while pending:
-        top = pending.pop()
-        yield top
-        pending.extend(value for value in top.co_consts if isinstance(value, types.CodeType))
 
 
 def _free_names(codes: tuple[types.CodeType, ...], node: ast.FunctionDef, words: frozenset[str]) -> set[str]:

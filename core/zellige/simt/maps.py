@@ -201,6 +201,7 @@ def _neighbours(distribution: Distribution, dimension: int) -> int:
 def _widest(ctx: Context, statement: Map, sizes: Sequence[int]) -> int:
     """How many neighbours a lane should take: as many as the widest access that some memory of the Map allows."""
     best = 1
+    accesses = _accesses(statement)
     for vector in (16, 8, 4, 2):
         if sizes[-1] % vector:
             continue
@@ -209,7 +210,7 @@ def _widest(ctx: Context, statement: Map, sizes: Sequence[int]) -> int:
             total *= size
         if total // vector < ctx.threads // 2:
             continue
-        if any(is_wide(ctx, node, statement.axes, vector) for node in _accesses(statement)):
+        if any(is_wide(ctx, node, statement.axes, vector) for node in accesses):
             best = vector
             break
     return best
@@ -304,14 +305,16 @@ def _is_multiple(form: Form, factor: int) -> bool:
 def _wide_accesses(ctx: Context, statement: Map, distribution: Distribution, neighbours: int) -> _Wide:
     """The widest accesses that the distribution's neighbours allow."""
     vector = neighbours
+    known = _accesses(statement)
+    stored = _stored(statement)
     while vector > 1:
         if neighbours % vector == 0 and distribution.shape[-1] % vector == 0:
-            accesses = [a for a in _accesses(statement) if is_wide(ctx, a, statement.axes, vector)]
+            accesses = [a for a in known if is_wide(ctx, a, statement.axes, vector)]
             if accesses:
                 written = {a.buffer.root for a in accesses if isinstance(a, Store)}
                 stores = tuple(a for a in accesses if isinstance(a, Store) and _stands_alone(statement, a))
                 read = {n.buffer.root for n in walk(statement) if isinstance(n, Load)}
-                loads = tuple(dict.fromkeys(a for a in accesses if isinstance(a, Load) and (a.buffer.root not in _stored(statement))))
+                loads = tuple(dict.fromkeys(a for a in accesses if isinstance(a, Load) and a.buffer.root not in stored))
                 stores = tuple(s for s in stores if s.buffer.root not in read or s.buffer.root in written)
                 if loads or stores:
                     return _Wide(vector, loads, stores)
