@@ -16,6 +16,7 @@ import pytest
 import zellige as zl
 import zellige.language as T
 from zellige.cache import memo
+from zellige.claims import examined
 from zellige.cli.new_backend import write_package
 from zellige.diagnostics import LaunchError, Unsupported
 from zellige.plugin.registry import registry
@@ -186,3 +187,10 @@ def test_it_is_kept_in_memory_alone(target: str) -> None:
     assert zl.compile(counted, target=target).get_kernel_source() == zl.compile(counted, target=target).get_kernel_source()
     with pytest.raises(Unsupported, match="E440"):
         zl.compile(counted, target=target).get_asm()
+
+
+def test_every_claim_is_tried_and_holds(target: str) -> None:
+    resolved = registry().resolve(target)
+    found = list(examined(registry().backend(resolved), resolved))
+    assert len(found) >= 50
+    assert [one for one in found if one.verdict != "holds"] == []
