@@ -51,9 +51,7 @@ PROGRAM = """
 
     def soon(seconds=0.15):
         def send():
-            global sent
             time.sleep(seconds)
-            sent = time.monotonic()
             os.kill(os.getpid(), signal.SIGINT)
         sender = threading.Thread(target=send)
         sender.start()
@@ -64,7 +62,6 @@ PROGRAM = """
         try:
             kernel(a, 1000000)
         except kinds as error:
-            assert time.monotonic() - sent < 5
             sender.join()
             return error
         raise SystemExit("the launch came to its end")
@@ -130,13 +127,14 @@ ENDINGS = {
         threading.Thread(target=launch, daemon=True).start()
         sender = soon()
         try:
-            time.sleep(20)
+            time.sleep(100)
         except KeyboardInterrupt:
             pass
-        assert time.monotonic() - sent < 5
+        else:
+            raise SystemExit("the main thread was not interrupted")
         assert not ended.is_set()
         a[0] = 1
-        assert ended.wait(20)
+        assert ended.wait(100)
     """,
 }
 

@@ -497,15 +497,16 @@ class Function:
         self._lines[slot] = "\n".join(phis)
         self.label(after)
 
-    def text(self) -> str:
-        """The whole definition."""
+    def text(self, inline: bool | None = None) -> str:
+        """The whole definition; ``inline`` as :meth:`Module.function` has it."""
         if self._is_open:
             if self.result != "void":
                 raise InternalError(f"function {self.name} ends without a value")
             self.ret()
         params = ", ".join(f"{p.type} {p.name}" for p in self.params)
         body = "\n".join([*self._entry, *_flattened(self._lines)])
-        return f"define {self._attributes}{self.result} @{self.name}({params}) #0 {{\nentry:\n{body}\n}}\n"
+        wish = "" if inline is None else "alwaysinline " if inline else "noinline "
+        return f"define {self._attributes}{self.result} @{self.name}({params}) {wish}#0 {{\nentry:\n{body}\n}}\n"
 
 
 def _flattened(lines: list[Line]) -> Iterator[str]:
@@ -613,10 +614,6 @@ class Module:
             lines.append("@zellige.unknown.true = weak global i8 1")
         lines.extend(self._declarations.values())
         lines.extend(self._texts)
-        for name, function in self._functions.items():
-            text = function.text()
-            if name in self._inline:
-                text = text.replace(") #0 {", ") alwaysinline #0 {" if self._inline[name] else ") noinline #0 {", 1)
-            lines.append(text)
+        lines.extend(function.text(self._inline.get(name)) for name, function in self._functions.items())
         lines.append(f'attributes #0 = {{ nounwind "prefer-vector-width"="{host.vector_bytes * 8}" }}')
         return "\n".join(lines) + "\n"

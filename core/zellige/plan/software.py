@@ -70,13 +70,7 @@ def software(context: Context) -> Programs | None:
         for one in top:
             if id(one.copy) in flying:
                 tell(one.overlap, context.decisions)
-        steps = max(b.channel.depth for b in mine) - 1
-        context.decisions.take(
-            question, f"by up to {steps} iteration{'' if steps == 1 else 's'}",
-            "they are issued before the step's work and waited for when their turn comes: "
-            "a prologue fills the slots, a drain empties them",
-            rejected=(("copies in their place", "the engine would wait for each"),), where=loop.span,
-        )  # fmt: skip
+        _tell_ahead(context.decisions, question, loop, max(b.channel.depth for b in mine) - 1)
     if not kept:
         return None
     body = _with_loops(context.facts.launch.body, replaced)
@@ -85,6 +79,15 @@ def software(context: Context) -> Programs | None:
     assert not isinstance(again, Excess)
     role = Role(name=BLOCK, engine=context.machine.main_engine, body=body)
     return Programs(roles=(role,), channels=tuple(b.channel for b in kept), placements=again)
+
+
+def _tell_ahead(decisions: Decisions, question: str, loop: For, steps: int) -> None:
+    decisions.take(
+        question, f"by up to {steps} iteration{'' if steps == 1 else 's'}",
+        "they are issued before the step's work and waited for when their turn comes: "
+        "a prologue fills the slots, a drain empties them",
+        rejected=(("copies in their place", "the engine would wait for each"),), where=loop.span,
+    )  # fmt: skip
 
 
 def _of_one_queue(found: Sequence[Ahead], decisions: Decisions) -> list[Ahead]:

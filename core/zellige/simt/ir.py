@@ -71,7 +71,7 @@ THREAD = Var(name="thread", dtype=INT32, kind="lane")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductForm:
-    """A product that the lanes of a warp (or of a warpgroup) execute together, as a target offers it.
+    """A product that the lanes of a warp (or of several warps) execute together, as a target offers it.
 
     C (``m`` x ``n``, elements of ``c``) += A (``m`` x ``k``) times B (``k`` x ``n``). The distributions say which register of which lane
     holds which element: dimensions (row, column) of the operand as the formula has it. ``name`` is the target's own word and the key of
