@@ -8,7 +8,7 @@ ours. ``--write`` merges what was measured into ``benchmarks/results/cpu.json`` 
 may be measured a few at a time; ``--results`` names another pair of files, for another machine.
 
 Each number of threads has a process of its own, in which the libraries have as many; variables that choose other code than what suits the
-machine are taken out of the environment.
+machine are taken out of the environment. ``--without-tiles`` measures all as on a processor without matrix tiles (:mod:`without_tiles`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from statistics import median
 from typing import Any
 
 import click
+import without_tiles
 from cpu_rows import MODULES, ROWS, Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -51,16 +52,21 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ZELLIG
 @click.option("--seconds", default=3.0, show_default=True, help="How long to measure each row.")
 @click.option("--write", is_flag=True, help="Merge the results into benchmarks/results/cpu.json and cpu.md.")
 @click.option("--results", default="cpu", show_default=True, help="The name of these files, for another machine another one.")
+@click.option("--without-tiles", "tileless", is_flag=True, help="As on a processor without registers of matrix tiles.")
 @click.option("--child", is_flag=True, hidden=True)
-def main(only: str, threads: str, seconds: float, write: bool, results: str, child: bool) -> None:
+def main(only: str, threads: str, seconds: float, write: bool, results: str, tileless: bool, child: bool) -> None:
     if child:
+        if tileless:
+            without_tiles.refuse()
         _measure_here(only, seconds)
         return
     found: list[dict[str, Any]] = []
     for count in threads.split(","):
         environment = {name: value for name, value in os.environ.items() if name not in STEERING}
         environment.update(dict.fromkeys(THREADS, count))
+        environment.update(without_tiles.VARIABLES if tileless else {})
         command = [sys.executable, __file__, "--child", "--only", only, "--seconds", str(seconds)]
+        command += ["--without-tiles"] * tileless
         process = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
         for line in process.stdout.splitlines():
             found.append(json.loads(line) | {"threads": int(count)})
@@ -128,8 +134,9 @@ def _environment() -> dict[str, str]:
 
     host = zellige_cpu.host.running_host()
     blas: Any = np.__config__.CONFIG["Build Dependencies"]["blas"]
+    withheld = f", without {', '.join(sorted(host.withheld))} ({host.withheld_because})" if host.withheld else ""
     return {
-        "machine": f"{_processor()}, {host.cores} cores, LLVM name {host.cpu}",
+        "machine": f"{_processor()}, {host.cores} cores, LLVM name {host.cpu}{withheld}",
         "numpy": f"{np.__version__} with {blas['openblas configuration'] if 'openblas configuration' in blas else blas['name']}"
         f", running the kernels of {_openblas_core()}",
         "torch": f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()}",

@@ -71,7 +71,7 @@ def _matmul_unit(unit: Unit, host: Host) -> MatmulUnit:
     width = unit.lanes(host)
     found = MatmulUnit(
         name=unit.name, engine="vector", a=unit.a.name, b=unit.b.name, c=unit.accumulator.name, k=unit.group, interleave=unit.group,
-        vector_bytes=width * unit.word_bytes, keeps_subnormals=unit.keeps_subnormals,
+        vector_bytes=width * unit.word_bytes, step_registers=unit.step_registers, keeps_subnormals=unit.keeps_subnormals,
     )  # fmt: skip
     if not unit.is_matrix:
         return found

@@ -38,6 +38,9 @@ BLOCK_PANEL_BYTES: Final = 65536
 """The same of a unit that multiplies whole blocks: it takes each line for several rows at once, so that the second level is near enough,
 and is through with a panel so fast that loading and storing sums costs more."""
 
+PRODUCT_REGISTERS: Final = 1
+"""Vector registers in which a vector engine that emulates a unit keeps a product until it is added."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
@@ -238,7 +241,8 @@ def register_block(
     if file is None or file.vectors == 0:
         return None
     lanes = register_lanes(accumulator, machine, unit)
-    rows, columns = register_rows(sizes[0], sizes[1], lanes, file.vectors)
+    beside = PRODUCT_REGISTERS if unit is None else unit.step_registers
+    rows, columns = register_rows(sizes[0], sizes[1], lanes, file.vectors - beside)
     return Tiling(m=rows, n=columns, k=1)
 
 

@@ -88,7 +88,8 @@ class MatmulUnit:
 
     Operands lie in one of ``a_spaces`` and ``b_spaces``, results in ``c_space`` (empty: anywhere). ``interleave`` is how many steps of k
     stand next to each other in b, ``vector_bytes`` the width of the vectors in which columns are taken (0: those of the register file).
-    With ``is_asynchronous`` a product goes on while its engine's role does something else.
+    ``step_registers`` are the vector registers that a step of k needs beside sums and operands: one where the product and the sum are two
+    instructions. With ``is_asynchronous`` a product goes on while its engine's role does something else.
 
     ``takes_scales``: operands with block scales of ``scale_block`` elements. ``takes_sparse``: two of four elements of a. ``issue_lanes``
     lanes issue it together (0: not said). ``accumulator_bits`` (0: those of c), ``rounding`` of the sums, ``keeps_subnormals`` and
@@ -111,6 +112,7 @@ class MatmulUnit:
     c_space: str = _consistent("")
     interleave: int = _tried("products", 1)
     vector_bytes: int = _consistent(0)
+    step_registers: int = _declared(0)
     is_asynchronous: bool = _declared(False)
     takes_scales: bool = _declared(False)
     scale_block: int = _declared(0)

@@ -64,10 +64,12 @@ class Macro:
 
     @property
     def unroll(self) -> int:
-        """Words of k in one round of a micro-kernel's loop."""
+        """Words of k in one round of a micro-kernel's loop. Where integers are added by an instruction of its own it is one: LLVM would
+        add up the products of a round first, for which registers do not suffice."""
         if self.unit.is_matrix:
             return self.unit.words
-        return 1 if self.lanes * self.unit.word_bytes >= _LARGE else _UNROLL
+        is_regrouped = self.unit.step_registers > 0 and self.unit.accumulator.is_integer
+        return 1 if is_regrouped or self.lanes * self.unit.word_bytes >= _LARGE else _UNROLL
 
     def row_blocks(self, vectors: int) -> tuple[tuple[int, int], ...]:
         """(blocks, rows each) of a panel: m cut into the fewest blocks, as even as they can be; those of a matrix unit begin where its

@@ -91,7 +91,7 @@ def blocking(host: Host, m: int, n: int, unit: Unit) -> Blocking:
     if unit.is_matrix:
         rows, columns = (equal_blocks(size, one, 2 * one) for size, one in ((m, unit.rows), (n, unit.width)))
         return Blocking(lanes=lanes, rows=rows, narrow_rows=rows, vectors=columns // lanes)
-    rows, columns = register_rows(m, n, lanes, host.vector_registers)
+    rows, columns = register_rows(m, n, lanes, host.vector_registers - unit.step_registers)
     vectors = columns // lanes
     return Blocking(lanes=lanes, rows=min(rows, m), narrow_rows=narrow_rows(host, unit, m, rows, vectors), vectors=vectors)
 
@@ -100,7 +100,7 @@ def narrow_rows(host: Host, unit: Unit, m: int, rows: int, vectors: int) -> int:
     """Rows of blocks in panels that are a vector narrower than ``vectors``, in whose blocks of ``rows`` rows the plan fits."""
     if unit.is_matrix or vectors == 1:
         return rows
-    return max(rows, min(m, rows_beside(m, vectors - 1, host.vector_registers)))
+    return max(rows, min(m, rows_beside(m, vectors - 1, host.vector_registers - unit.step_registers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

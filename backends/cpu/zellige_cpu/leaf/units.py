@@ -76,6 +76,11 @@ class Unit:
     def word_bytes(self) -> int:
         return element_bytes(self.accumulator)
 
+    @property
+    def step_registers(self) -> int:
+        """Registers of a step beside sums and operands: one where the sum is an instruction of its own."""
+        return int(self.adds or not self.intrinsic)
+
     def lanes(self, host: Host) -> int:
         """Columns of one step."""
         return self.width or host.lanes(self.word_bytes)
