@@ -377,6 +377,16 @@ def test_without_the_kernels_leave_no_tile_is_offered(tools):
     assert found["tdpbf16ps tmm"].endswith("but the kernel refuses their registers to this process (for this test)")
 
 
+def test_the_rate_of_other_instructions_stays_that_of_the_processor(tools):
+    """A processor with tiles is slow at dot products of pairs, with or without leave to use the tiles: operands are widened instead."""
+    host = without_tiles(machine(), "the kernel refuses their registers to this process (for this test)")
+    found = {r.name: r.reason for r in refusals(host, *map(dtype, BRAIN))}
+    assert found["vdpbf16ps zmm"] == "processors with amx-bf16 execute it at half the rate of multiply-adds of vectors"
+    code = code_of(tools, BRAIN, host)
+    assert "vdpbf16ps" not in code
+    assert "vfmadd" in code
+
+
 def test_the_device_says_what_is_withheld(monkeypatch):
     host = without_tiles(machine(), "the kernel refuses their registers to this process (for this test)")
     monkeypatch.setattr("zellige_cpu.host.running_host", lambda: host)
