@@ -285,7 +285,7 @@ def test_a_bitwise_operation_of_floats(refused, op):
         with T.Kernel(1):
             T.alloc_reducer((4,), "float32", op=op)
 
-    refused("E204", k)
+    assert isinstance(refused("E290", k), AssertionError)
 
 
 def test_a_tile_is_no_reducer(refused):
@@ -304,6 +304,17 @@ def test_a_batch_below_one(refused):
             T.finalize_reducer(acc, A, batch=0)
 
     refused("E245", k)
+
+
+@pytest.mark.parametrize("batch", [3, 8])
+def test_a_batch_that_does_not_divide_the_elements(refused, batch):
+    def k(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            acc = T.alloc_reducer((4,), "float32")
+            T.reducer_init(acc)
+            T.finalize_reducer(acc, A, batch=batch)
+
+    refused("E291", k)
 
 
 def test_an_update_of_a_whole_reducer(refused):

@@ -34,7 +34,7 @@ def test_every_reduction_along_every_dimension(run, random, name, dim):
             T.copy(A, tile)
             reduce(tile, out, dim=dim)
             T.copy(out, B)
-            reduce(tile, C, dim=dim, clear=False, batch=2)
+            reduce(tile, C, dim=dim, clear=False, batch=size)
 
     a = random.integers(-100, 100, (5, 6)).astype(np.int32)
     c = random.integers(-100, 100, size).astype(np.int32)
@@ -241,6 +241,15 @@ def test_a_batch_that_is_no_count(refused):
             T.reduce_sum(A, B, dim=1, batch=0)
 
     refused("E245", k)
+
+
+@pytest.mark.parametrize("batch", [3, 16])
+def test_a_batch_that_does_not_divide_the_results(refused, batch):
+    def k(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            T.reduce_sum(A, B, dim=1, batch=batch)
+
+    assert f"batch={batch} does not divide its 8 results" in str(refused("E291", k))
 
 
 def test_a_scan_into_another_shape(refused):

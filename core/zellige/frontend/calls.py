@@ -22,7 +22,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.expressions import combine, constantly, plain, run_time
 from zellige.frontend.loops import ForSpec
-from zellige.frontend.parameters import PendingTensor
+from zellige.frontend.parameters import DESCRIBING, PendingTensor
 from zellige.frontend.scopes import Frame
 from zellige.frontend.suggest import closest
 from zellige.frontend.values import Scalar, Tile, TileRegion
@@ -52,7 +52,7 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
         else:
             named[keyword.arg] = evaluate(frame, keyword.value)
     span = frame.here(node)
-    if any(isinstance(a, PendingTensor) for a in (*positional, *named.values())) and getattr(function, "__name__", "") != "make_tensor":
+    if any(isinstance(a, PendingTensor) for a in (*positional, *named.values())) and getattr(function, "__name__", "") not in DESCRIBING:
         positional = [a.tile() if isinstance(a, PendingTensor) else a for a in positional]
         named = {k: a.tile() if isinstance(a, PendingTensor) else a for k, a in named.items()}
     special = _BUILTINS.get(function) if _is_hashable_builtin(function) else None

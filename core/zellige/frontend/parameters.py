@@ -2,7 +2,7 @@
 
 In: a parameter's name and what its annotation says (a TensorSpec, a PointerSpec, an element type, Python's int, float, bool), or
 nothing. Out: the value that the name has in the body, and a parameter of the tile IR in its place. A tensor without annotation stays
-:class:`PendingTensor` until the body annotates it, ``T.make_tensor`` gives its shape, or the call's argument does.
+:class:`PendingTensor` until the body annotates it, ``T.make_tensor`` or ``T.match_buffer`` gives its shape, or the call's argument does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Scalar, Tile
 from zellige.ir.expr import INT32, Buffer, Const, Expr, Var, const
 from zellige.ir.stmt import ScalarParam, TensorParam
+
+DESCRIBING: Final = ("make_tensor", "match_buffer")
+"""The operations that give a tensor parameter its shape and element type: they take it as it is."""
 
 _PYTHON_NUMBERS: Final = {int: "int32", float: "float32", bool: "bool"}
 

@@ -19,7 +19,7 @@ from zellige.frontend import arithmetic, comprehensions, control, matching, stat
 from zellige.frontend.builder import Builder, Settings
 from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
-from zellige.frontend.parameters import PendingTensor, close_parameters, declare_parameter, without_parentheses
+from zellige.frontend.parameters import DESCRIBING, PendingTensor, close_parameters, declare_parameter, without_parentheses
 from zellige.frontend.scopes import Frame, Trace
 from zellige.frontend.source import FunctionSource, function_source
 from zellige.frontend.values import Tile
@@ -57,14 +57,14 @@ class KernelFunction:
 
     @cached_property
     def described_in_body(self) -> frozenset[str]:
-        """Names of parameters that the body annotates or hands to T.make_tensor: tensors, whatever a call gives."""
+        """Names of parameters that the body annotates or hands to T.make_tensor or T.match_buffer: tensors, whatever a call gives."""
         found: set[str] = set()
         for node in ast.walk(self.source.node):
             if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
                 found.add(node.target.id)
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
                 called = node.func
-                if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "make_tensor":
+                if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in DESCRIBING:
                     found.add(node.args[0].id)
         return frozenset(found & set(self.signature.parameters))
 
@@ -228,6 +228,16 @@ class PrimFunc:
         from zellige.ir.printer import print_kernel
 
         return print_kernel(self.kernel)
+
+    def over(self, kernel: Kernel) -> PrimFunc:
+        """The same function with ``kernel`` in place of its own: its signature has the arguments that ``kernel`` still takes."""
+        if kernel is self.kernel:
+            return self
+        made = PrimFunc(self._function, TracedKernel(kernel, self.settings))
+        kept = {param.buffer for param in kernel.params if isinstance(param, TensorParam)}
+        gone = {p.buffer.name for p in self.kernel.params if isinstance(p, TensorParam) and p.buffer not in kept}
+        made.signature = self.signature.replace(parameters=[p for p in self.signature.parameters.values() if p.name not in gone])
+        return made
 
     def __copy__(self) -> PrimFunc:
         return self

@@ -162,7 +162,7 @@ from zellige.language.numerics import (
     reinterpret,
     round,
 )
-from zellige.language.outputs import const, empty, make_tensor, ptr
+from zellige.language.outputs import const, empty, handle, make_tensor, match_buffer, ptr
 from zellige.language.products import GemmWarpPolicy, gemm, gemm_blockscaled, gemm_sp
 from zellige.language.random import rng_init, rng_rand, rng_rand_float
 from zellige.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update

@@ -1,4 +1,4 @@
-"""Tensors and sizes that a kernel's body declares: T.empty, T.const, T.ptr, T.make_tensor."""
+"""Tensors and sizes that a kernel's body declares: T.empty, T.const, T.ptr, T.make_tensor, T.match_buffer."""
 
 from __future__ import annotations
 
@@ -60,12 +60,44 @@ class _Pointer(PointerSpec):
         return PointerSpec(dtype=None if dtype is None or dtype == "void" else as_dtype(element_type(dtype).name))
 
 
-ptr = _Pointer()
+ptr = handle = _Pointer()
 
 
 def make_tensor(pointer: Any, shape: Any, dtype: Any = None, strides: Any = None) -> Tile:
     """A tensor of the given shape, element type and strides over the memory of a ``T.ptr`` parameter. E126 where it is none."""
-    builder = current_builder("T.make_tensor")
+    return _tensor_over(pointer, shape, dtype, strides, "T.make_tensor")
+
+
+def match_buffer(
+    pointer: Any,
+    shape: Any,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "default",
+    axis_separators: Any = None,
+) -> Tile:
+    """:func:`make_tensor` as older programs write it, for a parameter annotated ``T.ptr`` or ``T.handle``.
+
+    ``align`` and ``offset_factor`` are promises about the address that nothing here relies on. E126: no such parameter; E259: another
+    of the arguments says something, since an argument of a kernel begins at its first element and lies in global memory.
+    """
+    said = {"data": data, "elem_offset": elem_offset or None, "axis_separators": axis_separators or None}
+    said["scope"] = None if scope in ("", "global") else scope
+    said["buffer_type"] = None if buffer_type in ("", "default") else buffer_type
+    for name, value in said.items():
+        if value is not None:
+            reason = f"does not take {name}={arithmetic.describe(value)}"
+            raise catalogue.E259.error(here(), operation="T.match_buffer", reason=reason, signature="shape, dtype, strides")
+    return _tensor_over(pointer, shape, dtype, strides or None, "T.match_buffer")
+
+
+def _tensor_over(pointer: Any, shape: Any, dtype: Any, strides: Any, operation: str) -> Tile:
+    builder = current_builder(operation)
     if not isinstance(pointer, PendingTensor):
         hint = "an address that is loaded says neither size nor owner: pass each tensor of a table as a parameter"
         raise catalogue.E126.error(builder.span, name=arithmetic.describe(pointer), reason="is no T.ptr parameter", hint=hint)

@@ -11,6 +11,7 @@ from zellige.frontend.reducers import UPDATES, Reducer, open_loops, reducer_of
 from zellige.frontend.values import Element, Tile, here
 from zellige.language.allocate import allocate
 from zellige.language.movement import copy
+from zellige.language.reductions import check_batch
 
 _BITWISE = ("bitand", "bitor", "bitxor")
 
@@ -20,7 +21,7 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
 
     ``op``: sum, max, min, absmax, abssum, bitand, bitor, bitxor. It is started by :func:`reducer_init`, updated by
     :func:`reducer_update` and read from where :func:`finalize_reducer` copies it; older code clears it, updates by ``r[i] += x`` and reads
-    it after ``T.finalize_reducer(r)``. E233: unknown operation; E204: one that is not defined for the dtype.
+    it after ``T.finalize_reducer(r)``. E233: unknown operation; E290: one that is not defined for the dtype.
     """
     known = {name: name for name in UPDATES}
     if op not in known:
@@ -28,7 +29,8 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
     tile = allocate(shape, dtype, "fragment", "reducer")
     builder = current_builder("T.alloc_reducer")
     if tile.dtype.is_bool or (op in _BITWISE and not tile.dtype.is_integer):
-        raise catalogue.E204.error(builder.span, operation=f"a {op} reducer", dtype=tile.dtype)
+        wanted = "integers" if op in _BITWISE else "integers and floats"
+        raise catalogue.E290.error(builder.span, op=op, dtype=tile.dtype, wanted=wanted)
     builder.reducers[tile.node] = Reducer(
         buffer=tile.node, op=known[op], replication=replication, allocated=builder.mark(), depth=builder.depth, loops=open_loops(builder)
     )
@@ -55,11 +57,12 @@ def reducer_update(target: Any, value: Any) -> None:
 def finalize_reducer(reducer: Any, dst: Any = None, batch: int = 1, annotations: Any = None) -> None:
     """Ends the updates and copies the results to ``dst``; without ``dst`` the reducer itself is a fragment that holds them from here on.
 
-    ``batch`` is a hint. E234: not started, or ended already; E223: ``dst`` has another shape.
+    ``batch`` is a hint, see :func:`~zellige.language.reductions.check_batch` (E245, E291). E234: not started, or ended already;
+    E223: ``dst`` has another shape.
     """
-    if not isinstance(batch, int) or batch < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch", hint="batch must be >= 1")
-    _whole(reducer, "T.finalize_reducer").finalize("T.finalize_reducer")
+    whole = _whole(reducer, "T.finalize_reducer")
+    check_batch(batch, whole.buffer.shape, "T.finalize_reducer")
+    whole.finalize("T.finalize_reducer")
     if dst is not None:
         copy(reducer, dst)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
@@ -11,7 +12,7 @@ from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant
 from zellige.frontend.slices import shape_text
 from zellige.frontend.values import Element, Scalar, Variable, here
-from zellige.ir.expr import Region
+from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Reduce, ReduceOp, Scan, ScanOp
 from zellige.language.folds import fold
 from zellige.language.keywords import accept, flag
@@ -37,25 +38,39 @@ def check_dtype(operation: str, op: str, dtype: DType) -> None:
         )
 
 
+def check_batch(batch: Any, results: tuple[Expr, ...], operation: str) -> None:
+    """``batch``, how many results may be combined together, is a hint that has to make sense: a divisor of the number of results, whose
+    extents are ``results``. E245: no count; E291: no divisor. A number of results that only a run tells is not looked at."""
+    if not isinstance(batch, int) or batch < 1:
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch", hint="batch must be >= 1")
+    extents = [extent.value for extent in results if isinstance(extent, Const)]
+    if len(extents) < len(results):
+        return
+    count = math.prod(int(extent) for extent in extents)
+    if count % batch:
+        raise catalogue.E291.error(here(), operation=operation, batch=batch, count=count)
+
+
 def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any, nan_propagate: Any, hints: dict[str, Any]) -> None:
     """``out = op over dimension dim of buffer``, combined with what out holds unless ``clear``. ``batch`` is a hint.
 
-    E222: not a tile; E228: dimension; E229: shape of ``out``; E204: dtype; E245: batch; E105: a flag known only at run time.
+    E222: not a tile; E228: dimension; E229: shape of ``out``; E204: dtype; E245, E291: batch; E105: a flag known only at run time.
     """
     name = f"T.reduce_{op}"
     accept(name, hints, _KEYWORDS, hints_of="T.reduce")
     src = region_of(buffer, name)
     is_cleared, propagates = flag(clear, f"clear of {name}"), flag(nan_propagate, f"nan_propagate of {name}")
-    if not isinstance(batch, int) or batch < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch", hint="batch must be >= 1")
     axis = axis_of(dim, len(src.extents), name)
     check_dtype(name, op, src.buffer.dtype)
     if isinstance(out, Variable) and not isinstance(out, Element):
+        check_batch(batch, (), name)
         _into_variable(name, op, src, axis, out, is_cleared, propagates)
         return
     dst = region_of(out, name)
     check_dtype(name, op, dst.buffer.dtype)
-    kept = significant(src.extents[:axis] + src.extents[axis + 1 :])
+    results = src.extents[:axis] + src.extents[axis + 1 :]
+    check_batch(batch, results, name)
+    kept = significant(results)
     if not agree(kept, significant(dst.extents)):
         raise catalogue.E229.error(here(), operation=name, src=shape_text(src.extents), dst=shape_text(dst.extents), axis=axis)
     builder = current_builder(name)

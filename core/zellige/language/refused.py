@@ -18,7 +18,6 @@ NOT_YET: Final[dict[str, str]] = {
     "call_pure_extern": _EXTERN,
     "import_source": _EXTERN,
     "make_tensor_from_addr": "pass the tensor as a parameter",
-    "match_buffer": "declare the tensor as a parameter: A: T.Tensor((M, N), dtype)",
     "Range": "slice the tile, A[begin:end], or loop over range(begin, end)",
     "q_multiply_shift": _SHIFT,
     "q_multiply_shift_per_axis": _SHIFT,

@@ -23,9 +23,9 @@ exp exp10 exp2 expm1 extract_lane fabs fast_rcp fill finalize_reducer float floa
 float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0
 float8_e8m0fnu floor floordiv floormod fma fma2 fmod fmul folds fp8 gemm gemm_blockscaled gemm_sp get_block_binding get_block_bindings
 get_block_extent get_block_extents get_lane_idx get_thread_binding get_thread_bindings get_thread_extent get_thread_extents get_warp_idx
-get_warp_idx_sync grid half hints hypot ieee_add ieee_fdiv ieee_fmaf ieee_frcp ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub if_then_else im2col
-import_source infinity inline int int16 int32 int4 int64 int8 integers isfinite isinf isnan kernel keywords lanes ldexp ldg128 ldg256 ldg32
-ldg64 lds128 lds32 lds64 let likely log log10 log1p log2 long loop_break loops macro make_tensor make_tensor_from_addr match_all_sync
+get_warp_idx_sync grid half handle hints hypot ieee_add ieee_fdiv ieee_fmaf ieee_frcp ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub if_then_else
+im2col import_source infinity inline int int16 int32 int4 int64 int8 integers isfinite isinf isnan kernel keywords lanes ldexp ldg128 ldg256
+ldg32 ldg64 lds128 lds32 lds64 let likely log log10 log1p log2 long loop_break loops macro make_tensor make_tensor_from_addr match_all_sync
 match_any_sync match_buffer matches max max2 max_value meta_class min min2 min_value movement mul2 nearbyint nextafter numerics outputs
 parallel popcount pow prim_func print products ptr q_multiply_shift q_multiply_shift_per_axis random reduce reduce_absmax reduce_abssum
 reduce_bitand reduce_bitor reduce_bitxor reduce_max reduce_min reduce_sum reducer_init reducer_update reducers reductions refused

@@ -1,4 +1,4 @@
-"""E201 to E259: the language's operations: types and shapes.
+"""E201 to E259, E290 to E295: the language's operations: types and shapes.
 
 In: nothing. Out: a constant a code.
 """
@@ -206,3 +206,11 @@ E258 = code(
     hint="the operation's docstring lists what it takes: help(T.name)",
 )
 E259 = code("E259", "call does not fit the operation", "{operation} {reason}", hint="its arguments are: {signature}", also=TypeError)
+E290 = code(
+    "E290", "reducer not defined for the type", "a {op} reducer of {dtype} has no meaning: it combines {wanted}",
+    hint="give the reducer another element type and cast what updates it", also=AssertionError,
+)
+E291 = code(
+    "E291", "batch does not divide the results", "{operation}: batch={batch} does not divide its {count} results",
+    hint="batch says how many results may be combined together: leave it out, or give a divisor of their number",
+)
