@@ -18,6 +18,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -92,6 +93,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             return found
     with internal_errors(kernel, resolved):
         check(kernel)
+        kernel = shown(kernel, handle)
     fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
         if handle.works_in_steps:
@@ -123,6 +125,7 @@ def export_kernel(kernel: Kernel, target: str | Target, options: CompileOptions,
         text = _printed(kernel)
         ctx = handle.context(resolved, options)
         check(kernel)
+        kernel = shown(kernel, handle)
     fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
         contents = entries_of(handle, kernel, emitted_for(fitted, handle, ctx), text, ctx)
@@ -157,6 +160,12 @@ def _printed(kernel: Kernel) -> str:
         raise
 
 
+def shown(kernel: Kernel, handle: BackendHandle) -> Kernel:
+    """What a backend sees of a user's kernel: somebody else's a copy. A hook that changes what it is shown is refused (E703), and by then
+    the kernel would be another one for every other target too."""
+    return kernel if handle.origin.is_own else deepcopy(kernel)
+
+
 def legalise(kernel: Kernel, target: Target) -> Kernel:
     """The kernel after core's own passes; each result is checked, and a wrong one is the compiler's fault."""
     with internal_errors(kernel, target):
@@ -187,6 +196,7 @@ def fit_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = 
     handle = registry().backend(target)
     with internal_errors(kernel, target):
         check(kernel)
+        kernel = shown(kernel, handle)
         ctx = handle.context(target, options or CompileOptions())
     return fitted_for(legal_for(kernel, handle, ctx), ctx)
 
@@ -244,6 +254,7 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
     if stage in ("legal", "plan", "source"):
         handle = registry().backend(resolved)
         with internal_errors(kernel, resolved):
+            kernel = shown(kernel, handle)
             ctx = handle.context(resolved, chosen)
         legal = legal_for(kernel, handle, ctx)
         if stage == "legal":
@@ -282,6 +293,9 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
     except InternalError as error:
         if error.replay:
             raise
+        blamed = _blamed(error, target, is_raised=True)
+        if blamed is not None:
+            raise _repeatable(blamed, kernel, target) from error
         raise InternalError(error.message, replay=_replay(kernel, target)) from error
     except (Warning, MemoryError):  # a diagnostic that the user turned into an error; a machine too small for what was asked
         raise
@@ -321,13 +335,14 @@ def _repeatable(error: ZelligeError, kernel: Kernel | Callable[[], Kernel], targ
     return CompileError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
 
 
-def _blamed(error: BaseException, target: Target) -> ZelligeError | None:
-    """E709 for an exception that comes from the code of somebody else's backend, such as its launch; None for another."""
+def _blamed(error: BaseException, target: Target, *, is_raised: bool = False) -> ZelligeError | None:
+    """E709 for an exception that comes from the code of somebody else's backend, such as its launch (``is_raised``: that was raised there,
+    and not by something of core's that it called); None for another."""
     try:
         handle = registry().backend(target)
     except ZelligeError:
         return None
-    return handle.blamed(error, "runtime") if handle.owns(error) else None
+    return handle.blamed(error) if (handle.raised(error) if is_raised else handle.owns(error)) else None
 
 
 def _diagnosed(error: Exception, target: Target) -> ZelligeError | None:

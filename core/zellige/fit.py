@@ -11,6 +11,7 @@ whatever round it is from. A launch is planned once for the same capabilities. A
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -56,7 +57,8 @@ class _Planner:
 
         found = self.made.get((index, capabilities))
         if found is None:
-            checked = self.handle.checked_capabilities(self.ctx.target, capabilities)
+            hook = "" if capabilities is self.ctx.capabilities else "fit"
+            checked = self.handle.checked_capabilities(self.ctx.target, capabilities, hook)
             ask = self.handle.ask(replace(self.ctx, capabilities=capabilities))
             found = plan_launch(self.legal, self.legal.launches[index], checked, ask)
             self.made[index, capabilities] = found
@@ -108,14 +110,40 @@ def _rounds(planner: _Planner, wanted: Sequence[Revision]) -> tuple[PlannedKerne
     """The plan that the backend is content with, from the target's capabilities and the revisions that are ``wanted`` at once."""
     stated = planner.ctx.capabilities
     states = [_State(capabilities=stated, planned=planner.launch(i, stated)) for i in range(len(planner.legal.launches))]
-    asked = [_revise(planner, states, revision) for revision in wanted]
+    asked = _revised(planner, states, wanted)
     for _ in range(MOST_ROUNDS):
         planned = planner.kernel(states)
-        answer = planner.handle.fit(planned, tuple(asked), planner.ctx)
+        answer = _answer(planner, planned, tuple(asked))
         if isinstance(answer, Fitted):
             return planned, answer
-        asked += [_revise(planner, states, revision) for revision in answer]
+        asked += _revised(planner, states, answer)
     raise _wrong(planner.handle, f"asked for another plan {MOST_ROUNDS} times")
+
+
+def _answer(planner: _Planner, planned: PlannedKernel, asked: tuple[Asked, ...]) -> tuple[Revision, ...] | Fitted:
+    """What the hook says of a plan. E703 where a stranger's changed the plan, which was verified and is shown by reports."""
+    handle = planner.handle
+    before = "" if handle.origin.is_own else _text(planned)
+    answer = handle.fit(planned, asked, planner.ctx)
+    if before and _text(planned) != before:
+        raise _wrong(handle, "changed the plan that it was shown; it asks for another one with a Revision")
+    return answer
+
+
+def _text(planned: PlannedKernel) -> str:
+    """A plan and what was decided for it."""
+    from zellige.plan.printer import print_plan
+
+    decisions = [f"{d.question} {d.chosen} {d.because}" for launch in planned.launches for d in launch.decisions]
+    return "\n".join([print_plan(planned), *decisions])
+
+
+def _revised(planner: _Planner, states: Sequence[_State], wanted: Sequence[Revision]) -> list[Asked]:
+    """Carry out what is asked for at once. E703 where two ask for the same launch."""
+    for launch, count in Counter(revision.launch for revision in wanted).items():
+        if count > 1:
+            raise _wrong(planner.handle, f"asked {count} times at once for a revision of launch {launch}")
+    return [_revise(planner, states, revision) for revision in wanted]
 
 
 def _revise(planner: _Planner, states: Sequence[_State], revision: Revision) -> Asked:

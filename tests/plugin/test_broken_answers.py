@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -245,12 +246,12 @@ ENDS = {
     "dies": ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "the process that loaded it was ended by SIGSEGV"),
     "hangs": (
         "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])\ntime.sleep(300)",
-        "loading it took more than 6 s",
+        "loading it took more than 15 s",
     ),
 }
 ASK = """
 from zellige.plugin import loading
-loading.LOAD_SECONDS = 6
+loading.LOAD_SECONDS = 15
 from zellige.plugin.registry import registry
 print(registry().resolve("auto"), *sorted(registry().target_names()))
 for entry in registry().quarantined:
@@ -280,7 +281,8 @@ def test_who_is_waited_for_is_said(install: Install, monkeypatch: pytest.MonkeyP
     assert works("slow")
     said = [record.getMessage() for record in caplog.records]
     for doing in ("loading", "in its hook compile"):
-        assert f"the backend 'slow' has been {doing} for 0.05 s" in said
+        words = rf"the backend 'slow' has been {doing} for [\d.]+ s, now at .*plug_slow\.py:\d+ in "
+        assert any(re.match(words, line) for line in said), said
 
 
 def test_noise_and_threads_of_a_backend_do_not_hide_its_answer(install: Install) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +79,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "candidate_of_old": (
         OLD_CONTRACT + answering("candidates", ", operation, ctx", "(old.Candidate(name='x', because='y'),)"),
         "E703",
-        "its hook candidates answered a Candidate of choices_of_old, expected Candidate or Rejection",
+        "its hook candidates answered Candidate of choices_of_old for copy 4x8 of float32, expected candidates, rejections or None",
     ),
     "passes_of_old": (
         OLD_CONTRACT + answering("passes", ", stage, ctx", "(old.Insert(step=Seen('x', [])),)"),
@@ -248,4 +251,40 @@ def test_a_pass_that_does_not_end_is_named_while_it_is_waited_for(
     )})  # fmt: skip
     assert works("slow")
     said = [record.getMessage() for record in caplog.records]
-    assert "the pass ponder of the backend slow has been running for 0.05 s" in said
+    place = r"now at .*plug_slow\.py:\d+ in __call__"
+    assert any(re.fullmatch(rf"the pass ponder of the backend slow has been running for [\d.]+ s, {place}", line) for line in said), said
+
+
+def test_ctrl_c_ends_a_hook_and_says_which(install: Install, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(logger(), "propagate", True)
+    install({"endless": backend(
+        "@hookimpl\ndef compile(self, emitted):\n    import signal\n    signal.raise_signal(signal.SIGINT)\n    while True: pass"
+    )})  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        works("endless")
+    said = [record.getMessage() for record in caplog.records]
+    assert any(re.fullmatch(r"interrupted: the backend 'endless' has been in its hook compile for \d+\.\d s", line) for line in said), said
+    assert works("cpu")
+
+
+@pytest.mark.parametrize(
+    ("patch", "what"),
+    [
+        ("import zellige.generate.campaign as c\nc.run_campaign = print", "zellige.generate.campaign.run_campaign"),
+        ("import zellige.generate.program as p\np.Program.__eq__ = lambda one, two: True", "zellige.generate.program.Program.__eq__"),
+    ],
+)
+def test_modules_that_a_backend_loads_itself_are_watched_too(patch: str, what: str, install: Install) -> None:
+    """In a process of its own, where nobody has loaded them before."""
+    install({"patches": f"{patch}\n{backend('')}"})
+    ask = (
+        "import sys\nfrom zellige.plugin.registry import registry\n"
+        "assert not any(name.startswith('zellige.generate') for name in sys.modules)\n"
+        "print(*[entry.error for entry in registry().quarantined])\n"
+        f"import {what.rpartition('.')[0].removesuffix('.Program')}\n"
+        "print([f for f in sys.meta_path if f.__class__.__module__.startswith('zellige')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert f"loading it replaced {what}, which is not its own; that was undone" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -118,7 +118,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "candidates_nonsense": (
         backend("@hookimpl\ndef candidates(self, operation, ctx): return ['fast']"),
         "E703",
-        "its hook candidates answered a str, expected Candidate or Rejection",
+        "its hook candidates answered str for copy 4x8 of float32, expected candidates, rejections or None",
     ),
     "candidates_empty": (backend("@hookimpl\ndef candidates(self, operation, ctx): return ()"), "E703", "answered nothing for copy 4x8"),
     "rejects_all": (

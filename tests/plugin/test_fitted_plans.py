@@ -155,7 +155,7 @@ ALWAYS = "return [Revision(launch=0, capabilities=narrow(ctx), decisions=())]"
         (ALWAYS, "asked for another plan 16 times"),
         ("return Fitted(otherwise=(Revision(launch=0, decisions=()),))", "asked for a third plan of a kernel beside two"),
         ("return [Revision(launch=3, decisions=())]", "asked for a revision of launch 3 of a kernel that has 1"),
-        ("return ()", "answered no revisions, expected Fitted or a tuple of Revision"),
+        ("return ()", "answered nothing, expected Fitted or a tuple of Revision"),
         ("return None", "answered NoneType, expected Fitted or a tuple of Revision"),
         ("return ['less']", "answered str, expected Fitted or a tuple of Revision"),
         ("return [Revision(launch='first', decisions=())]", "launch"),

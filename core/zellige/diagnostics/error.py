@@ -93,15 +93,23 @@ class Diagnostic:
 
 
 class ZelligeError(Exception):
-    """Everything this package raises for a user's mistake. ``diagnostics`` holds at least one entry."""
+    """Everything this package raises for a user's mistake. ``diagnostics`` holds at least one entry: TypeError for an error that says
+    nothing."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
+        if not all(isinstance(one, Diagnostic) for one in diagnostics) or not diagnostics:
+            raise TypeError(f"{type(self).__name__} takes what it tells as one or more Diagnostic, given was {diagnostics!r}")
         self.diagnostics = diagnostics
         super().__init__("\n".join(d.render() for d in diagnostics))
 
     def __reduce__(self) -> tuple[Callable[..., ZelligeError], tuple[object, ...]]:
         """Made again from its diagnostics: an exception's own way, from the text, has lost them (pools of processes send exceptions)."""
         return _made_again, (*_parts.get(type(self), (type(self), None)), *self.diagnostics)
+
+    def tell_also(self, message: str) -> None:
+        """Adds a note, known to whoever meets the error further out, to what it says."""
+        self.diagnostics = tuple(replace(one, notes=(*one.notes, Note(message))) for one in self.diagnostics)
+        self.args = ("\n".join(one.render() for one in self.diagnostics),)
 
     @property
     def code(self) -> str:

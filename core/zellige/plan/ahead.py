@@ -95,7 +95,12 @@ def _offered(
 def _check(operation: Operation, candidate: Candidate, path: CopyPath, machine: Machine) -> None:
     """E703 for a candidate that cannot overlap the copy."""
     wait, wrong = candidate.synchronisation, ""
-    if candidate.path is not None and candidate.path != path:
+    engines = {engine.name for engine in machine.capabilities.engines}
+    if candidate.unit is not None:
+        wrong = f"it names {candidate.unit.name or 'a unit'}, which multiplies"
+    elif candidate.engine and candidate.engine not in engines:
+        wrong = f"the target has no engine {candidate.engine} ({', '.join(sorted(engines)) or 'it lists none'})"
+    elif candidate.path is not None and candidate.path != path:
         wrong = f"it issues the copy by {candidate.path.mechanism}, and what executes it is {path.mechanism}"
     elif candidate.path is not None and wait is None:
         wrong = f"it issues the copy by {path.mechanism}, and names nothing that waits for it"

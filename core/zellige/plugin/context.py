@@ -7,6 +7,7 @@ cache needs no capabilities, and putting them together takes longer than all els
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zellige.plugin.contract import Capabilities, CompileContext
@@ -42,3 +43,19 @@ class AskingContext(CompileContext):
             found = found()
             object.__setattr__(self, "_capabilities", found)
         return found
+
+
+def apart(value: object) -> object:
+    """What a stranger's hook is given for a value: of a target, and of a context and what it holds, a copy, so that whatever the hook does
+    to it changes nothing that others hold."""
+    from zellige.target import Target
+
+    if isinstance(value, CompileContext):
+        options, target = replace(value.options), replace(value.target)
+        if not isinstance(value, AskingContext):
+            return replace(value, options=options, target=target, capabilities=replace(value.capabilities))
+        stated = value
+        return AskingContext(
+            target=target, options=options, ir_version=value.ir_version, capabilities=lambda: replace(stated.capabilities)
+        )
+    return replace(value) if isinstance(value, Target) else value

@@ -20,6 +20,9 @@ from zellige.plugin.fit import Revision
 LARGEST: Final = 1 << 63
 """Numbers of an answer are smaller: they are sizes and counts."""
 
+LONGEST_LINE: Final = 10_000
+"""Characters of a line that reports print."""
+
 
 @lru_cache(maxsize=64)
 def hints_of(kind: type) -> dict[str, Any]:
@@ -75,12 +78,18 @@ def _tuple_problems(parts: tuple[Any, ...], value: Any, where: str) -> Iterator[
     if not isinstance(value, tuple):
         yield _wrong(where, value, "a tuple")
         return
-    kinds = (parts[0],) * len(value) if len(parts) == 2 and parts[1] is Ellipsis else parts
-    if len(kinds) != len(value):
-        yield f"{where} has {len(value)} items, expected {len(kinds)}"
+    items = items_of(value)
+    kinds = (parts[0],) * len(items) if len(parts) == 2 and parts[1] is Ellipsis else parts
+    if len(kinds) != len(items):
+        yield f"{where} has {len(items)} items, expected {len(kinds)}"
         return
-    for at, (one, item) in enumerate(zip(kinds, value)):
+    for at, (one, item) in enumerate(zip(kinds, items)):
         yield from type_problems(one, item, f"{where}[{at}]")
+
+
+def items_of(value: tuple[Any, ...] | list[Any]) -> list[Any]:
+    """What a stranger's tuple or list holds, whatever its class says when it is asked."""
+    return list(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
 
 
 def _name(kind: Any) -> str:
@@ -100,6 +109,11 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_line(value: str) -> bool:
+    """Whether a stranger's text is one line of a report: not empty, neither a new line nor what a terminal takes for an order."""
+    return 0 < len(value) <= LONGEST_LINE and value.isprintable()
 
 
 def shortened(value: object) -> str:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import is_dataclass
 from functools import cached_property, partial
 from itertools import islice
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pluggy
@@ -20,7 +20,7 @@ import pluggy
 from zellige.diagnostics import InternalError, ZelligeError, catalogue
 from zellige.options import options
 from zellige.plugin.choices import Ask
-from zellige.plugin.context import AskingContext
+from zellige.plugin.context import AskingContext, apart
 from zellige.plugin.contract import (
     Answer,
     Asked,
@@ -50,9 +50,9 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
-from zellige.plugin.fields import is_text, said, shortened, type_problems
+from zellige.plugin.fields import is_line, is_text, items_of, said, shortened, type_problems
 from zellige.plugin.hooks import PROJECT, BackendHooks
-from zellige.plugin.manifest import MOST_PROBLEMS, validated
+from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
@@ -66,6 +66,10 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS: Final = 20.0
 """How long a backend may look for its devices before it counts as not available."""
+
+_SAID_BY: Final = "said by the backend"
+_LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"})
+"""Methods of what the hook ``runtime`` answers, and of what that makes."""
 
 _T = TypeVar("_T")
 
@@ -104,7 +108,7 @@ class BackendHandle:
         self._hooks.add_hookspecs(BackendHooks)
         self._hooks.register(plugin, name=origin.name)
         self._hooks.check_pending()
-        self.manifest = validated(origin.name, self._call("manifest"), is_own=origin.is_own)
+        self.manifest = self._call("manifest", lambda answer: validated(origin.name, answer, is_own=origin.is_own))
 
     @cached_property
     def devices(self) -> tuple[Device, ...] | Unavailable:
@@ -114,12 +118,18 @@ class BackendHandle:
         if options().isolate_probes and not self.origin.is_own:
             report = isolated_once(self.origin, PROBE_SECONDS)
             return report.devices if report.unavailable is None else report.unavailable
-        found = within_seconds(lambda: self._call("probe"), PROBE_SECONDS, self.manifest.name)
-        if isinstance(found, Unavailable) or (isinstance(found, tuple) and all(isinstance(device, Device) for device in found)):
-            wrong = self._type_problems(tuple[Device, ...] if isinstance(found, tuple) else Unavailable, found, "probe")
-            return Unavailable(code="contract", reason=f"probe answered what cannot be: {wrong}") if wrong else found
-        kinds = ", ".join(sorted({type(d).__name__ for d in found})) if isinstance(found, tuple) else ""
-        given = f"a tuple of {kinds}" if kinds else type(found).__name__
+        found = within_seconds(lambda: self._call("probe", self._found), PROBE_SECONDS, self.manifest.name)
+        assert isinstance(found, (tuple, Unavailable)), "what _found makes, or why there is no answer"
+        return found
+
+    def _found(self, answer: object) -> tuple[Device, ...] | Unavailable:
+        """What the hook ``probe`` answered, checked: what cannot be is a backend that is not available."""
+        items = items_of(answer) if isinstance(answer, tuple) else []
+        if isinstance(answer, Unavailable) or (isinstance(answer, tuple) and all(isinstance(device, Device) for device in items)):
+            wrong = self._type_problems(tuple[Device, ...] if isinstance(answer, tuple) else Unavailable, answer, "probe")
+            return Unavailable(code="contract", reason=f"probe answered what cannot be: {wrong}") if wrong else answer
+        kinds = ", ".join(sorted({type(d).__name__ for d in items}))
+        given = f"a tuple of {kinds}" if kinds else type(answer).__name__
         return Unavailable(code="contract", reason=f"probe answered {given}, not a tuple of Device or Unavailable")
 
     @property
@@ -160,12 +170,14 @@ class BackendHandle:
         stated = self.describe(target)
         return stated if self.origin.is_own else self.checked_capabilities(target, stated)
 
-    def checked_capabilities(self, target: Target, capabilities: Capabilities) -> Capabilities:
-        """``capabilities`` of ``target``, or E703 that says which fields are wrong or contradict each other."""
+    def checked_capabilities(self, target: Target, capabilities: Capabilities, hook: str = "") -> Capabilities:
+        """``capabilities`` of ``target``, or E703 that says which fields are wrong or contradict each other. ``hook`` answered them (by
+        itself ``describe``)."""
         wrong = problems(capabilities, str(target))
         if wrong:
             more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
-            reason = f"describe({target}) answered capabilities that cannot be: {'; '.join(wrong[:MOST_PROBLEMS])}{more}"
+            who = f"its hook {hook}" if hook else f"describe({target})"
+            reason = f"{who} answered capabilities that cannot be: {'; '.join(wrong[:MOST_PROBLEMS])}{more}"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
         return capabilities
 
@@ -174,54 +186,61 @@ class BackendHandle:
         return (lambda operation: self._candidates(operation, ctx)) if self._has("candidates") else None
 
     def _candidates(self, operation: Operation, ctx: CompileContext) -> tuple[Answer, ...] | None:
-        answers = self._call("candidates", operation=operation, ctx=ctx)
-        if answers is None:
-            return None
-        if not isinstance(answers, (tuple, list)) or not answers:
-            given = type(answers).__name__ if answers else "nothing"
-            reason = f"its hook candidates answered {given} for {operation.text}, expected candidates, rejections or None"
-            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-        for answer in answers:
-            if not isinstance(answer, (Candidate, Rejection)):
-                reason = f"its hook candidates answered a {_kind_of(answer, Candidate, Rejection)}, expected Candidate or Rejection"
-                raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-            self._check_fields("candidates", answer)
-        return tuple(answers)
+        expected = f" for {operation.text}, expected candidates, rejections or None"
+
+        def checked(answers: object) -> tuple[Answer, ...] | None:
+            return None if answers is None else self._several("candidates", answers, (Candidate, Rejection), expected, may_be_none=False)
+
+        return self._call("candidates", checked, operation=operation, ctx=ctx)
 
     def pass_changes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
         """What the backend changes about the passes of a stage."""
         if not self._has("passes"):
             return ()
-        changes = self._call("passes", stage=stage, ctx=ctx)
-        if not isinstance(changes, (tuple, list)) or not all(isinstance(change, (Insert, Replace, Veto)) for change in changes):
-            known = (Insert, Replace, Veto)
-            several = isinstance(changes, (tuple, list))
-            kinds = ", ".join(sorted({_kind_of(c, *known) for c in changes})) if several else _kind_of(changes, *known)
-            reason = f"its hook passes answered {kinds}, expected a tuple of Insert, Replace or Veto"
-            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-        for change in changes:
-            self._check_fields("passes", change)
-        return tuple(changes)
+        expected = ", expected a tuple of Insert, Replace or Veto"
+        return self._call("passes", lambda found: self._several("passes", found, (Insert, Replace, Veto), expected), stage=stage, ctx=ctx)
 
     def fit(self, planned: PlannedKernel, asked: tuple[Asked, ...], ctx: CompileContext) -> tuple[Revision, ...] | Fitted:
         """What the backend says of a plan: it stands (also where it has no such hook), or launches to be planned again."""
         if not self._has("fit"):
             return Fitted()
-        answer = self._call("fit", planned=planned, asked=asked, ctx=ctx)
+        return self._call("fit", self._revisions, planned=planned, asked=asked, ctx=ctx)
+
+    def _revisions(self, answer: object) -> tuple[Revision, ...] | Fitted:
+        """What the hook ``fit`` answered, checked."""
         if isinstance(answer, Fitted):
             self._check_fields("fit", answer)
             return answer
-        if not isinstance(answer, (tuple, list)) or not answer or not all(isinstance(revision, Revision) for revision in answer):
-            kinds = ", ".join(sorted({type(r).__name__ for r in answer})) if isinstance(answer, (tuple, list)) else type(answer).__name__
-            reason = f"its hook fit answered {kinds or 'no revisions'}, expected Fitted or a tuple of Revision"
-            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-        for revision in answer:
-            self._check_fields("fit", revision)
-        return tuple(answer)
+        for one in items_of(answer) if isinstance(answer, (tuple, list)) else ():
+            if isinstance(one, Revision) and isinstance(one.decisions, tuple) and len(one.decisions) > MOST_OF_A_FIELD:
+                reason = f"its hook fit says {len(one.decisions)} decisions of launch {one.launch}, more than {MOST_OF_A_FIELD}"
+                raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+        return self._several("fit", answer, (Revision,), ", expected Fitted or a tuple of Revision", may_be_none=False)
+
+    def _several(self, hook: str, answer: object, kinds: tuple[type, ...], expected: str, *, may_be_none: bool = True) -> tuple[Any, ...]:
+        """The items of an answer, which are of these kinds. E703 where they are not, are too many, or ``may_be_none`` and there is none."""
+
+        found = tuple(items_of(answer)) if isinstance(answer, (tuple, list)) else ()
+        wrong = ", ".join(sorted({_kind_of(one, *kinds) for one in found if not isinstance(one, kinds)}))
+        if not isinstance(answer, (tuple, list)):
+            wrong = _kind_of(answer, *kinds)
+        elif not found and not may_be_none:
+            wrong = "nothing"
+        elif len(found) > MOST_OF_A_FIELD:
+            wrong = f"{len(found)} items, more than {MOST_OF_A_FIELD}"
+        if wrong:
+            raise catalogue.E703.error(name=self.manifest.name, reason=f"its hook {hook} answered {wrong}{expected}")
+        for one in found:
+            self._check_fields(hook, one)
+        return found
 
     def schedules(self) -> Mapping[str, StagePass]:
         """The backend's scheduling strategies by name; empty where it has none."""
-        found: Mapping[str, StagePass] = self._typed(Mapping, "schedules") if self._has("schedules") else {}
+        return self._call("schedules", self._strategies) if self._has("schedules") else {}
+
+    def _strategies(self, answer: object) -> Mapping[str, StagePass]:
+        """What the hook ``schedules`` answered, checked."""
+        found: Mapping[str, StagePass] = self._checked(Mapping, "schedules", answer)
         for name, strategy in found.items():
             wrong = self._type_problems(str, name, "a name") or self._type_problems(StagePass, strategy, f"strategy {shortened(name)}")
             if wrong:
@@ -301,12 +320,12 @@ class BackendHandle:
     def load(self, binary: Binary, kernel: Kernel, source: Emitted, ctx: CompileContext) -> CompiledKernel:
         """Machine code made ready to be launched on this machine."""
         self._require_available(ctx.target)
-        runtime = self._call("runtime", ctx=ctx)
+        runtime = self._call("runtime", lambda answer: answer, ctx=ctx)
         if not callable(getattr(runtime, "load", None)):
             reason = f"its hook runtime answered {type(runtime).__name__}, which has no method load(binary, kernel, source)"
             raise catalogue.E703.error(name=self.origin.name, reason=reason)
         loaded = self._attempt("runtime", lambda: runtime.load(binary=binary, kernel=kernel, source=source))
-        return self._checked(CompiledKernel, "runtime", loaded)
+        return self._attempt("runtime", lambda: self._checked(CompiledKernel, "runtime", loaded))
 
     def tools(self) -> tuple[Tool, ...]:
         """The vendor's tools as this machine has them; a failure to say so is one of them."""
@@ -339,32 +358,58 @@ class BackendHandle:
         if isinstance(self.manifest.state, Unavailable):
             raise catalogue.E706.error(target=str(target), reason=self.manifest.state.reason)
 
-    def _call(self, hook: str, **arguments: object) -> Any:
+    def _call(self, hook: str, then: Callable[[Any], _T], **arguments: object) -> _T:
+        """What ``then`` makes of a hook's answer, None where there is no such hook. Looking at an answer may run code of the backend's, for
+        which the hook is to blame too."""
         caller = getattr(self._hooks.hook, hook, None)
-        return None if caller is None else self._attempt(hook, lambda: caller(**arguments))
+        if caller is None:
+            return then(None)
+        given = arguments if self.origin.is_own else {name: apart(value) for name, value in arguments.items()}
+        return self._attempt(hook, lambda: then(caller(**given)))
 
-    def _attempt(self, hook: str, do: Callable[[], Any]) -> Any:
+    def _attempt(self, hook: str, do: Callable[[], _T]) -> _T:
+        """What a hook answers, or what is made of its answer, with its name on what goes wrong."""
         try:
             with nullcontext() if hook == "probe" else patience(self.origin, f"in its hook {hook}"):  # probe has a time limit
                 return do()
-        except (ZelligeError, InternalError):
+        except ZelligeError as error:
+            if not self.origin.is_own and not error.code.startswith("E7") and not _is_said(error):
+                error.tell_also(f"{_SAID_BY} {self.origin.name!r} in its hook {hook}")
             raise
+        except InternalError as error:
+            if not self.raised(error):
+                raise
+            raise self.blamed(error, f"hook {hook}") from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise self.blamed(error, hook) from error
+            raise self.blamed(error, f"hook {hook}") from error
 
-    def blamed(self, error: BaseException, hook: str) -> ZelligeError:
-        """What a failure inside the backend's code is to the user: E710 where the backend knows it, else E709."""
+    def blamed(self, error: BaseException, place: str = "") -> ZelligeError:
+        """What a failure inside the backend's code is to the user: E710 where the backend knows it, else E709. ``place`` is where it was
+        raised, where that is known."""
         manifest = self.__dict__.get("manifest")
         known = self.diagnose(error) if manifest is not None and isinstance(error, Exception) else None
         vendor = manifest.vendor if manifest is not None else "its author"
-        return known or catalogue.E709.error(name=self.origin.name, hook=hook, reason=said(error), vendor=vendor)
+        return known or catalogue.E709.error(name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=vendor)
+
+    def _place(self, error: BaseException) -> str:
+        """The hook that an exception passed through; else the method of an object that the backend handed to core."""
+        names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__) if self._is_mine(frame)]
+        hook = next((name for name in names if name in hook_parameters()), "")
+        return f"hook {hook}" if hook else "hook runtime" if {*names} & _LAUNCHES else f"method {names[0] if names else '?'}"
+
+    def _is_mine(self, frame: FrameType) -> bool:
+        return str(frame.f_globals.get("__name__")).partition(".")[0] == self.package
 
     def owns(self, error: BaseException) -> bool:
         """Whether an exception passed through the code of a backend that is somebody else's."""
-        frames = traceback.walk_tb(error.__traceback__)
-        return not self.origin.is_own and any(str(f.f_globals.get("__name__")).partition(".")[0] == self.package for f, _ in frames)
+        return not self.origin.is_own and any(self._is_mine(frame) for frame, _ in traceback.walk_tb(error.__traceback__))
+
+    def raised(self, error: BaseException) -> bool:
+        """Whether an exception was raised in the code of a backend that is somebody else's, not by something of core's that it called."""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        return not self.origin.is_own and bool(frames) and self._is_mine(frames[-1])
 
     def text_of(self, kernel: CompiledKernel, what: Literal["source", "assembly"]) -> str:
         """The source or the assembly of a compiled kernel."""
@@ -380,7 +425,7 @@ class BackendHandle:
         return found
 
     def _typed(self, kind: type[_T], hook: str, **arguments: object) -> _T:
-        return self._checked(kind, hook, self._call(hook, **arguments))
+        return self._call(hook, lambda answer: self._checked(kind, hook, answer), **arguments)
 
     def _checked(self, kind: type[_T], hook: str, answer: object) -> _T:
         if not isinstance(answer, kind):
@@ -396,12 +441,33 @@ class BackendHandle:
     def _check_fields(self, hook: str, answer: object) -> None:
         """E703 where an answer of somebody else's backend holds something of a wrong type."""
         wrong = self._type_problems(type(answer), answer, type(answer).__name__) if is_dataclass(answer) else ""
+        if not wrong and not self.origin.is_own:
+            wrong = _unreadable(answer)
         if wrong:
             raise catalogue.E703.error(name=self.origin.name, reason=f"its hook {hook} answered what cannot be: {wrong}")
 
     def _type_problems(self, kind: Any, value: object, where: str) -> str:
         """What is of a wrong type; empty where nothing is, or where the backend is one of zellige's own, which its tests check."""
         return "" if self.origin.is_own else "; ".join(islice(type_problems(kind, value, where), MOST_PROBLEMS))
+
+
+def _unreadable(answer: object) -> str:
+    """What of an answer cannot stand in a line of a report; empty where everything can."""
+    texts: list[tuple[str, str]] = []
+    if isinstance(answer, (Candidate, Rejection)):
+        texts = [(f"{type(answer).__name__}.name", answer.name)]
+    elif isinstance(answer, Revision):
+        texts = [
+            (f"Revision.decisions[{at}].{field}", getattr(decision, field))
+            for at, decision in enumerate(answer.decisions)
+            for field in ("question", "chosen")
+        ]
+    return next((f"{where} is {shortened(text)}, expected a line of text" for where, text in texts if not is_line(text)), "")
+
+
+def _is_said(error: ZelligeError) -> bool:
+    """Whether an error says already which backend's it is: hooks may ask for other hooks."""
+    return any(note.message.startswith(_SAID_BY) for note in error.diagnostics[0].notes)
 
 
 def _kind_of(value: object, *expected: type) -> str:

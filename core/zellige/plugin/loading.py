@@ -17,7 +17,7 @@ import pluggy
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.options import options
 from zellige.plugin.contract import API
-from zellige.plugin.fields import said
+from zellige.plugin.fields import said, shortened
 from zellige.plugin.guard import own_names_kept
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.manifest import MOST_PROBLEMS
@@ -51,15 +51,29 @@ def refused(origin: Origin, reason: str) -> Quarantined:
     return Quarantined(origin=origin, error=catalogue.E703.error(name=origin.name, reason=reason), traceback="")
 
 
-def _loaded_apart(origin: Origin) -> object:
-    """A stranger's object. E703 where loading it gave a function or class of core another meaning; all have their own again."""
+def _taken_in(origin: Origin) -> BackendHandle:
+    """A backend's object, validated. E702 for another version of the contract, E703 for what is no backend."""
+    plugin = origin.load()
+    if isinstance(plugin, type):
+        reason = f"its entry point names the class {plugin.__name__}, expected an object, such as {plugin.__name__}()"
+        raise catalogue.E703.error(name=origin.name, reason=reason)
+    theirs = getattr(plugin, "API", None)
+    if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(type(part) is int for part in theirs)):
+        raise catalogue.E703.error(name=origin.name, reason=f"its API is {shortened(theirs)}, expected (major, minor)")
+    if theirs[0] != API[0] or theirs[1] > API[1]:
+        raise catalogue.E702.error(name=origin.name, theirs=".".join(map(str, theirs)), ours=".".join(map(str, API)))
+    return BackendHandle(origin, plugin)
+
+
+def _taken_in_apart(origin: Origin) -> BackendHandle:
+    """The same of a stranger. E703 where it gave a function or class of core another meaning; all have their own again."""
     with own_names_kept() as replaced:
-        plugin = origin.load()
+        handle = _taken_in(origin)
     if replaced:
         more = f" and {len(replaced) - MOST_PROBLEMS} more" if len(replaced) > MOST_PROBLEMS else ""
         reason = f"loading it replaced {', '.join(replaced[:MOST_PROBLEMS])}{more}, which is not its own; that was undone"
         raise catalogue.E703.error(name=origin.name, reason=reason)
-    return plugin
+    return handle
 
 
 def load(origin: Origin) -> BackendHandle | Quarantined:
@@ -71,16 +85,7 @@ def load(origin: Origin) -> BackendHandle | Quarantined:
             return Quarantined(origin=origin, error=failed, traceback=report.traceback)
     try:
         with patience(origin, "loading"):
-            plugin = origin.load() if origin.is_own else _loaded_apart(origin)
-        if isinstance(plugin, type):
-            reason = f"its entry point names the class {plugin.__name__}, expected an object, such as {plugin.__name__}()"
-            raise catalogue.E703.error(name=origin.name, reason=reason)
-        theirs = getattr(plugin, "API", None)
-        if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(type(part) is int for part in theirs)):
-            raise catalogue.E703.error(name=origin.name, reason=f"its API is {theirs!r}, expected (major, minor)")
-        if theirs[0] != API[0] or theirs[1] > API[1]:
-            raise catalogue.E702.error(name=origin.name, theirs=".".join(map(str, theirs)), ours=".".join(map(str, API)))
-        return BackendHandle(origin, plugin)
+            return _taken_in(origin) if origin.is_own else _taken_in_apart(origin)
     except ZelligeError as error:
         return Quarantined(origin=origin, error=error, traceback=traceback.format_exc())
     except pluggy.PluginValidationError as error:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
@@ -31,7 +32,7 @@ ISOLATE: Final = variable("isolate_probes")
 """The setting that asks for processes of their own, which such a process does not ask for again."""
 
 PATIENCE_SECONDS = 20.0
-"""After so long it is said for whom the process waits."""
+"""After so long it is said for whom the process waits, and again whenever the wait has doubled."""
 
 _MOST_PRINTED: Final = 20_000
 """Of what such a process prints so many characters are kept, the last."""
@@ -55,22 +56,42 @@ def within_seconds(ask: Callable[[], object], seconds: float, name: str) -> obje
 
 @contextmanager
 def patience(origin: Origin, doing: str) -> Iterator[None]:
-    """Says, once, for which backend of somebody else's the process waits, where that takes long: nobody can end a hook for it, but nobody
-    should have to guess either."""
+    """Says for which backend of somebody else's the process waits, where that takes long or the user interrupts it: nobody can end a hook
+    for it, but nobody should have to guess either."""
     with nullcontext() if origin.is_own else waiting(f"the backend {origin.name!r} has been {doing}"):
         yield
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Says, once, ``what`` and for how long, where it takes long."""
-    timer = threading.Timer(PATIENCE_SECONDS, logger().warning, ("%s for %g s", what, PATIENCE_SECONDS))
-    timer.daemon = True
-    timer.start()
+    """Says ``what``, for how long and at which line, where it takes long; what was interrupted, where Ctrl-C ends it."""
+    watch = _Watch(what, threading.get_ident())
+    watch.start()
     try:
         yield
+    except KeyboardInterrupt:
+        logger().warning("interrupted: %s for %.1f s", what, time.monotonic() - watch.begin)
+        raise
     finally:
-        timer.cancel()
+        watch.is_over.set()
+
+
+class _Watch(threading.Thread):
+    """Looks at what another thread does, at first after a while, then whenever the time has doubled."""
+
+    def __init__(self, what: str, watched: int) -> None:
+        super().__init__(name="zellige-patience", daemon=True)
+        self.is_over = threading.Event()
+        self.begin = time.monotonic()
+        self._what, self._watched = what, watched
+
+    def run(self) -> None:
+        pause = waited = PATIENCE_SECONDS
+        while not self.is_over.wait(pause):
+            frame = sys._current_frames().get(self._watched)
+            place = "" if frame is None else f", now at {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+            logger().warning("%s for %g s%s", self._what, waited, place)
+            pause, waited = waited, 2 * waited
 
 
 def _too_long(seconds: float) -> Unavailable:

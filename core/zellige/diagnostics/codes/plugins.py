@@ -58,7 +58,7 @@ E708 = code(
 E709 = code(
     "E709",
     "hook of a backend failed",
-    "the backend {name!r} raised in its hook {hook}: {reason}",
+    "the backend {name!r} raised in its {place}: {reason}",
     hint="this is a fault of the backend, not of the kernel; report it to {vendor}",
 )
 E710 = code(
