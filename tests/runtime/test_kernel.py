@@ -499,15 +499,29 @@ def test_faults_of_a_backend_keep_their_code_and_can_be_repeated(machines: dict[
     assert path.read_text() == driver.dump(doubling(), "gadget", "tile-ir")
 
 
-def test_internal_errors_get_a_replay_command(machines: dict[str, Machine]) -> None:
-    machines["gadget"].fault = InternalError("the emitter met itself")
-    with pytest.raises(InternalError, match="the emitter met itself") as caught:
+def raising(monkeypatch: pytest.MonkeyPatch, error: InternalError) -> None:
+    """Core itself fails while it compiles: in code of a module of its own, which this one is not."""
+    scope: dict[str, Any] = {"__name__": driver.__name__, "error": error}
+    exec("def fall(*given):\n    raise error", scope)  # noqa: S102
+    monkeypatch.setattr(driver, "run_on_tiles", scope["fall"])
+
+
+def test_internal_errors_get_a_replay_command(machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, InternalError("the pass met itself"))
+    with pytest.raises(InternalError, match="the pass met itself") as caught:
         JITKernel(doubling(), "gadget")
     assert caught.value.replay.endswith("--target gadget")
-    machines["gadget"].fault = InternalError("known", replay="do this")
+    raising(monkeypatch, InternalError("known", replay="do this"))
     with pytest.raises(InternalError) as caught:
         JITKernel(doubling(), "gadget")
     assert caught.value.replay == "do this"
+
+
+def test_an_internal_error_that_a_backend_raises_is_its_own(machines: dict[str, Machine]) -> None:
+    machines["gadget"].fault = InternalError("the emitter met itself")
+    with pytest.raises(CompileError, match="E709: the backend 'gadget' raised in its hook compile_kernel: InternalError") as caught:
+        JITKernel(doubling(), "gadget")
+    assert "note: replay: zellige compile" in str(caught.value)
 
 
 def test_a_pass_that_breaks_the_program_is_the_compilers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -530,7 +544,7 @@ def test_replay_goes_to_the_temporary_folder_when_the_cache_cannot_be_written(
     monkeypatch.setenv("ZELLIGE_CACHE_DIR", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
     options.cache_clear()
-    machines["gadget"].fault = InternalError("x")
+    raising(monkeypatch, InternalError("x"))
     with pytest.raises(InternalError) as caught:
         driver.compile_kernel(doubling(), "gadget")
     assert str(tmp_path / "elsewhere") in caught.value.replay
