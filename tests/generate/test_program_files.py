@@ -107,3 +107,12 @@ def test_the_command_compares_and_replays(tmp_path: Path, monkeypatch: pytest.Mo
     assert bad.exit_code == 1
     assert bad.output == f"seed 5: target interp: wrong\n  {out / 'fuzz-5.tile'}\n1 programs, 1 failures\n"
     assert (out / "fuzz-5.tile").exists()
+
+
+def test_the_command_refuses_what_it_cannot_try(tmp_path: Path) -> None:
+    """A target that no backend has is no failure of a program, and no programs are no campaign."""
+    unknown = CliRunner().invoke(group, ["fuzz", "--count", "1", "--target", "nowhere", "--out", str(tmp_path)])
+    assert getattr(unknown.exception, "code", "") == "E705"
+    assert not list(tmp_path.iterdir())
+    for count in ("0", "-1"):
+        assert CliRunner().invoke(group, ["fuzz", "--count", count]).exit_code == 2

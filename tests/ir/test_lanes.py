@@ -90,7 +90,7 @@ def test_maps_of_the_block_and_of_the_lane() -> None:
         """)
     found = lane_dependence(launch)
     maps = [x for x in launch.body if isinstance(x, s.Map)]
-    assert [found.is_private_map(m) for m in maps] == [False, False, True, True, True, True, True]
+    assert [found.is_private(m) for m in maps] == [False, False, True, True, True, True, True]
     assert found.partial == ()
 
 
@@ -98,7 +98,7 @@ def test_a_launch_without_lanes_has_nothing_that_differs() -> None:
     body = "        if bx < B[bx]:\n            fill(B[:], 0)\n"
     text = "# tile-ir 1.0\ndef k(B: tensor((4,), int32)):\n    with launch(4) as (bx,):\n" + body
     found = lane_dependence(parse_kernel(text).launches[0])
-    assert (found.partial, found.fragments, found.private_maps) == ((), (), frozenset())
+    assert (found.partial, found.fragments, found.private) == ((), (), frozenset())
 
 
 def test_which_statements_are_collective() -> None:
@@ -117,6 +117,24 @@ def test_which_statements_are_collective() -> None:
         """)
     assert [is_collective(x) for x in launch.body[2:]] == [False, False, False, True, True, True, False, True, True]
     assert [len(tile_regions(x)) for x in launch.body] == [0, 0, 2, 2, 1, 2, 2, 2, 0, 0, 3]
+
+
+def test_tile_operations_of_the_block_and_of_the_lane() -> None:
+    launch = launch_of("""
+        L = alloc((4,), float32, "local")
+        S = alloc((4, 32), float32, "shared")
+        copy(S[:, 0], L[:])
+        copy(A[0, tx], S[0, tx])
+        copy(A[0, 0:+32], S[0, :])
+        fill(S[:, :], cast(tx, float32))
+        fill(S[:, :], cast(bx, float32))
+        if tx < 4:
+            copy(L[0:+1], S[0, tx])
+        """)
+    found = lane_dependence(launch)
+    operations = [x for x in walk(launch) if tile_regions(x)]
+    assert [found.is_private(x) for x in operations] == [True, True, False, True, False, True]
+    assert (found.partial, found.fragments) == ((), ())
 
 
 def test_a_long_chain_of_assignments_against_the_order_of_the_program() -> None:

@@ -201,6 +201,16 @@ def test_a_mistake_inside_a_module_of_the_user_stays_python_s_own(tmp_path: Path
     assert isinstance(result.exception, SyntaxError) and result.exception.filename == str(tmp_path / "wrong_neighbour.py")
 
 
+def test_a_file_that_ends_the_process_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "ends.py"
+    path.write_text("import sys\n\nsys.exit(3)\n")
+    with pytest.raises(CompileError, match="ends the process when it is run") as caught:
+        select(str(path))
+    assert caught.value.code == "E742"
+    assert caught.value.span is not None
+    assert (caught.value.span.file, caught.value.span.line) == (str(path), 3)
+
+
 def test_functions_that_need_arguments_are_named(tmp_path: Path) -> None:
     lazy = tmp_path / "lazy.py"
     lazy.write_text(

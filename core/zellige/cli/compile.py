@@ -10,6 +10,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import time
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -152,9 +153,20 @@ def load(path: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.insert(0, str(path.resolve().parent))
     _refuse_other_text(path, spec.loader, name)
-    with contextlib.redirect_stdout(sys.stderr):
-        spec.loader.exec_module(module)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except SystemExit as error:
+        hint = "the file is run as a module: let it define its kernels, and do the rest where `__name__` is `__main__`"
+        raise catalogue.E742.error(_place_in(path, error), file=str(path), reason="ends the process when it is run", hint=hint) from error
     return module
+
+
+def _place_in(path: Path, error: BaseException) -> Span | None:
+    """The line of the file that was running when the error came up."""
+    own = path.resolve()
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if Path(frame.f_code.co_filename).resolve() == own]
+    return Span(str(path), lines[-1]) if lines else None
 
 
 def _refuse_other_text(path: Path, loader: object, name: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("fuzz")
-@click.option("--count", default=100, show_default=True, help="How many programs.")
+@click.option("--count", type=click.IntRange(min=1), default=100, show_default=True, help="How many programs.")
 @click.option("--seed", default=0, show_default=True, help="The seed of the first; the others follow.")
 @click.option("--target", "targets", multiple=True, default=("cpu",), show_default=True, help="Compare this target; may be repeated.")
 @click.option(
@@ -33,7 +33,10 @@ def fuzz(count: int, seed: int, targets: tuple[str, ...], kind: Flavour, out: Pa
     """
     from zellige.generate.campaign import first_problem, run_campaign
     from zellige.generate.program import Program
+    from zellige.plugin.registry import registry
 
+    for target in targets:
+        registry().resolve(target)  # a name that no backend has is no failure of a program
     if replay is not None:
         problem = first_problem(Program.load(replay), targets)
         click.echo(f"{replay}: {problem or 'everything agrees'}")

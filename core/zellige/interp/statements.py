@@ -271,8 +271,8 @@ def _is_lanewise(run: Run, statement: Stmt) -> bool:
     found = run.lanewise.get(id(statement))
     if found is None:
         dependence = run.dependence
-        if isinstance(statement, Map):
-            found = dependence is not None and dependence.is_private_map(statement)
+        if isinstance(statement, Map) or tile_regions(statement):
+            found = dependence is not None and dependence.is_private(statement)
         else:
             named = names(run, statement)
             found = any(root.space in PRIVATE for root in named.buffers)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zellige.diagnostics import Span
-from zellige.ir.expr import Buffer, Load, Node, Region, Var
+from zellige.ir.expr import Buffer, Expr, Load, Node, Region, Var
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -74,10 +74,11 @@ def has_lane_code(launch: Launch) -> bool:
 
 
 def is_collective(statement: Stmt) -> bool:
-    """Whether all lanes of a block take part in it together.
+    """Whether all lanes of a block take part in it together, as far as the statement by itself says.
 
-    Tile operations are, unless they move private data: a region in a private space, the others private or global. So are the reducers'
-    start and end, synchronisation of a block or more, and Map (but see :meth:`LaneDependence.is_private_map`).
+    Tile operations do, unless they move private data: a region in a private space, the others private or global. So do the reducers'
+    start and end, synchronisation of a block or more, and Map. What surrounds it can make a Map or a tile operation each
+    lane's own: :meth:`LaneDependence.is_private`.
     """
     regions = tile_regions(statement)
     if regions:
@@ -95,11 +96,11 @@ def is_collective(statement: Stmt) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentUse:
-    """An element of a fragment, or all of it, used in code or at a place that differs between lanes."""
+    """An element of a fragment used at a place that differs between lanes, or used by a ``statement`` that each lane runs for itself."""
 
     buffer: Buffer
     span: Span | None
-    is_index: bool
+    statement: Stmt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,18 +109,22 @@ class LaneDependence:
 
     partial: tuple[Stmt, ...]
     fragments: tuple[FragmentUse, ...]
-    private_maps: frozenset[int]
+    private: frozenset[int]
     dependent: frozenset[int]
 
-    def is_private_map(self, statement: Map) -> bool:
-        """Whether each lane runs all points of this Map for itself, because what it computes belongs to the lane: it touches a
-        local or var buffer or assigns a variable made outside it, or uses a value that differs between lanes. The
-        points of any other Map are shared out among the lanes."""
-        return id(statement) in self.private_maps
+    def is_private(self, statement: Stmt) -> bool:
+        """Whether each lane runs all of this Map or tile operation for itself, because what it computes belongs to the lane: it touches
+        a local or var buffer, assigns a variable made outside it, or uses a value that differs between lanes. Any other one is
+        shared out among the lanes."""
+        return id(statement) in self.private
 
     def is_lane_dependent(self, name: Var | Buffer) -> bool:
         """Whether the variable, or an element of the per-lane buffer, may differ between lanes."""
         return id(name.root if isinstance(name, Buffer) else name) in self.dependent
+
+    def differs(self, *expressions: Expr) -> bool:
+        """Whether lanes may see different values of an expression."""
+        return not self.dependent.isdisjoint(_sources(*expressions))
 
 
 class _Body:
@@ -172,7 +177,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
     for var in launch.lane_vars:
         graph.add((_LANES,), id(var))
     collectives: list[tuple[int, Stmt]] = []
-    maps: list[_MapUse] = []
+    uses: list[_Use] = []
     places: list[tuple[Buffer, list[int], Span | None]] = []
     stack = [_Body(launch.body, graph.control(), is_loop=False)]
     while stack:
@@ -184,37 +189,40 @@ def lane_dependence(launch: Launch) -> LaneDependence:
             continue
         statement = top.body[top.index]
         top.index += 1
+        if not top.in_map:
+            if isinstance(statement, Map):
+                uses.append(_map_use(statement))
+            elif regions := tile_regions(statement):
+                uses.append(_tile_use(statement, regions))
         if is_collective(statement) and not (isinstance(statement, Map) and top.in_map):
             collectives.append((top.control, statement))
-            if isinstance(statement, Map):
-                maps.append(_map_use(statement))
         _fragment_places(statement, places)
         _effects(graph, statement, top)
         stack.extend(_nested(graph, statement, top))
     dependent = graph.lane_dependent()
-    private = [use for use in maps if use.is_private or not dependent.isdisjoint(use.outside)]
-    private_maps = frozenset(id(use.statement) for use in private)
-    fragments = [FragmentUse(buffer=b, span=span, is_index=True) for b, sources, span in places if not dependent.isdisjoint(sources)]
-    fragments += [FragmentUse(buffer=b, span=use.statement.span, is_index=False) for use in private for b in use.fragments]
+    own = [use for use in uses if use.is_private or not dependent.isdisjoint(use.outside)]
+    private = frozenset(id(use.statement) for use in own)
+    fragments = [FragmentUse(buffer=b, span=span) for b, sources, span in places if not dependent.isdisjoint(sources)]
+    fragments += [FragmentUse(buffer=b, span=use.statement.span, statement=use.statement) for use in own for b in use.fragments]
     return LaneDependence(
-        partial=tuple(s for control, s in collectives if control in dependent and id(s) not in private_maps),
+        partial=tuple(s for control, s in collectives if control in dependent and id(s) not in private),
         fragments=tuple(fragments),
-        private_maps=private_maps,
+        private=private,
         dependent=frozenset(dependent),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _MapUse:
-    """What a Map uses of the code around it."""
+class _Use:
+    """What a Map or a tile operation uses of the code around it."""
 
-    statement: Map
+    statement: Stmt
     outside: list[int]
     fragments: list[Buffer]
     is_private: bool
 
 
-def _map_use(statement: Map) -> _MapUse:
+def _map_use(statement: Map) -> _Use:
     inside: set[int] = set()
     variables: list[int] = []
     buffers: list[Buffer] = []
@@ -239,11 +247,21 @@ def _map_use(statement: Map) -> _MapUse:
         if isinstance(buffer, Buffer):
             buffers.append(buffer.root)
     outside = [b for b in dict.fromkeys(buffers) if id(b) not in inside]
-    return _MapUse(
+    return _Use(
         statement,
         [v for v in variables if v not in inside],
         [b for b in outside if b.space == "fragment"],
         any(b.space in PRIVATE for b in outside) or any(v not in inside for v in assigned),
+    )
+
+
+def _tile_use(statement: Stmt, regions: tuple[Region, ...]) -> _Use:
+    roots = list(dict.fromkeys(region.buffer.root for region in regions))
+    return _Use(
+        statement,
+        _sources(statement),
+        [root for root in roots if root.space == "fragment"],
+        any(root.space in PRIVATE for root in roots),
     )
 
 

@@ -52,13 +52,14 @@ Statements
 Structure
  24. Break and Continue stand in a For or While of the same Map body, Dialect body or launch.
  25. Bodies nest at most 64 deep; an If that is all of an `otherwise` body counts as `elif` and adds nothing.
- 26. In a Map: no Return, no collective statement other than Map (tile operations on private data are not collective), no Shuffle, Vote or
-     Barrier, no allocation in a space other than local and var.
+ 26. In a Map: no Return, no collective statement other than Map (a tile operation with a region in local or var and the others there or
+     global belongs to the point), no Shuffle, Vote or Barrier, no allocation in a space other than local and var.
  27. Shuffle and Vote stand in launches with lane variables.
- 28. Collective statements are not reached by only some lanes. Collective are: tile operations (but those with a region in local or var
-     and the others there or global), ReducerInit, ReducerFinalize, Barrier and Vote of more than a warp, and a Map unless it belongs
-     to the lane (it touches a local or var buffer or assigns a variable made outside it, or uses a value that differs between lanes).
- 29. The indices of a fragment's element do not differ between lanes, and a Map that belongs to the lane touches no fragment.
+ 28. Collective statements are not reached by only some lanes. Collective are: ReducerInit, ReducerFinalize, Barrier and Vote of more
+     than a warp, and tile operations and Maps unless they belong to the lane (they touch a local or var buffer, assign a variable
+     made outside them, or use a value that differs between lanes).
+ 29. The indices of a fragment's element do not differ between lanes, and a tile operation or Map that belongs to the lane touches no
+     fragment.
  30. Between ReducerInit and ReducerFinalize only ReducerUpdate of the same operator touches the buffer or its views, and
      ReducerUpdate stands only there; both ends stand in one body, or the second in a branch of an If that stands there.
  31. Every word is one of those that its field's type lists (operators, roundings, scopes, orders, modes, roles), every node of the

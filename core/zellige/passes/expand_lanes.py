@@ -140,13 +140,7 @@ class _Expansion:
     # -- what differs between lanes -------------------------------------------------------------------------------------
 
     def _depends(self, *expressions: Expr) -> bool:
-        for expression in expressions:
-            for node in walk(expression):
-                if isinstance(node, Var) and (node.kind == "lane" or self._dependence.is_lane_dependent(node)):
-                    return True
-                if isinstance(node, Load) and node.buffer.root.space in PRIVATE and self._dependence.is_lane_dependent(node.buffer):
-                    return True
-        return False
+        return self._dependence.differs(*expressions)
 
     def _is_divergent(self, statement: Stmt) -> bool:
         """Whether lanes may go different ways at this statement."""
@@ -162,13 +156,13 @@ class _Expansion:
         """Whether the statement itself is done once for all lanes, or ends a stretch."""
         match statement:
             case Map():
-                return not self._dependence.is_private_map(statement)
+                return not self._dependence.is_private(statement)
             case Barrier() | Shuffle() | Vote() | Print() | Return():
                 return True
             case Bind() | Assign():
                 return False
             case _:
-                return is_collective(statement)
+                return is_collective(statement) and not self._dependence.is_private(statement)
 
     def _is_lane_code(self, statement: Stmt) -> bool:
         """Whether a lane can run the statement with everything in it by itself."""

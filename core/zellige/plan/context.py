@@ -19,6 +19,7 @@ from zellige.plan.draft import Decisions
 from zellige.plan.edges import scopes_of
 from zellige.plan.facts import LaunchFacts, bytes_of
 from zellige.plan.inflight import ProductsInFlight
+from zellige.plan.lane_points import with_lane_points
 from zellige.plan.legalise import Legal, legalise
 from zellige.plan.nodes import Channel, Placement, PlanStmt, Role, Token
 from zellige.plan.place import Excess, Tile, place, too_large
@@ -57,7 +58,7 @@ class Context:
         """The launch with legal products and its tiles in spaces."""
         decisions = Decisions()
         apart = separated(kernel, with_structured_returns(launch), machine, decisions)
-        legal = legalise(kernel, apart, machine, decisions)
+        legal = legalise(kernel, with_lane_points(apart, decisions), machine, decisions)
         facts = LaunchFacts(kernel, legal.launch)
         buffers = block_buffers(facts)
         spaces = choose_spaces(facts, buffers, legal.products, machine, decisions)

@@ -6,8 +6,8 @@ not understood.
 
 The order of passes for a launch, each a module::
 
-    separate (operands) -> legalise (products) -> spaces -> choices -> roles -> streams -> channels (depths that fit: place)
-        -> weave -> overlap -> in flight -> stores -> classes -> split -> launch order
+    separate (operands) -> lane_points (each lane's own) -> legalise (products) -> spaces -> choices -> roles -> streams
+        -> channels (depths that fit: place) -> weave -> overlap -> in flight -> stores -> classes -> split -> launch order
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the
 result.

@@ -24,6 +24,7 @@ from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.diagnostics import catalogue
 from zellige.ir.expr import Buffer, Expr, Load, Region, Var, constant_value
+from zellige.ir.lanes import PRIVATE, LaneDependence, lane_dependence
 from zellige.ir.stmt import (
     Alloc,
     AtomicTile,
@@ -74,6 +75,9 @@ class _Work:
     decisions: Decisions
     scopes: Mapping[int, Scope]
     in_points: frozenset[int]
+    lanes: LaneDependence
+    own: set[int]
+    """Operations that each lane does for itself."""
     allocations: list[Stmt]
     safe_values: list[SafeValue]
 
@@ -90,7 +94,8 @@ def separated(kernel: Kernel, launch: Launch, machine: Machine, decisions: Decis
     maps = [s for s in statements_in(launch.body) if isinstance(s, Map)]
     work = _Work(
         facts=facts, machine=machine, decisions=decisions, scopes=scopes_of(facts),
-        in_points=frozenset(id(inner) for one in maps for inner in statements_in(one.body)), allocations=[], safe_values=[],
+        in_points=frozenset(id(inner) for one in maps for inner in statements_in(one.body)),
+        lanes=lane_dependence(launch), own=set(), allocations=[], safe_values=[],
     )  # fmt: skip
     replaced = {id(s): made for s in meeting if (made := _apart(work, s)) != (s,)}
     if not replaced:
@@ -131,14 +136,16 @@ def _loaded(statement: Operation, root: Buffer) -> tuple[Expr, ...]:
 def _apart(work: _Work, statement: Operation) -> tuple[Stmt, ...]:
     """What takes the statement's place."""
     before, alone = _with_values_first(statement)
+    if work.facts.launch.lane_vars and work.lanes.is_private(statement):
+        work.own.add(id(alone))
     scope = work.scope(statement)
     result = _result(alone)
-    meeting = [r for r in _operands(alone) if _meet(alone, r, result, work.facts, scope)]
+    meeting = [r for r in _operands(alone) if _meet(work, alone, r, result, scope)]
     if not meeting:
         return (*before, alone)
     if isinstance(alone, (Gemm, Reduce, Scan)) and _extents(result) is not None:
         return (*before, *_result_apart(work, alone, result, meeting))
-    if isinstance(alone, (Copy, AtomicTile)) and not _is_small(work, alone.src):
+    if isinstance(alone, (Copy, AtomicTile)) and id(alone) not in work.own and not _is_small(work, alone.src):
         made = in_parts(alone, scope, _REGISTER_BYTES // 4 * _lanes(work.facts.launch))
         if made is not None:
             _tell(work, alone, meeting, f"a part at a time, through {made.tile.name} ({made.tile.space})")
@@ -159,9 +166,14 @@ def _with_values_first(statement: Operation) -> tuple[tuple[Stmt, ...], Operatio
 # -- whether they meet -----------------------------------------------------------------------------------------------------
 
 
-def _meet(statement: Operation, operand: Region, result: Region, facts: LaunchFacts, scope: Scope) -> bool:
+def _meet(work: _Work, statement: Operation, operand: Region, result: Region, scope: Scope) -> bool:
     """Whether the operation may read an element after it has written it, or while another of its parts writes it."""
-    if operand.buffer.root is not result.buffer.root or are_apart(operand, result, facts, scope):
+    if operand.buffer.root is not result.buffer.root:
+        return False
+    if id(statement) in work.own and result.buffer.root.space not in PRIVATE:
+        if _are_apart_for_all_lanes(work, operand, result, scope):
+            return False
+    elif are_apart(operand, result, work.facts, scope):
         return False
     if 0 in (constant_value(e) for e in (*operand.extents, *result.extents)):
         return False
@@ -174,6 +186,16 @@ def _are_same(one: Region, other: Region, scope: Scope) -> bool:
         return False
     pairs = (*zip(one.offsets, other.offsets), *zip(one.extents, other.extents))
     return all(a == b or (scope.form(a) - scope.form(b)).constant == 0 for a, b in pairs)
+
+
+def _are_apart_for_all_lanes(work: _Work, one: Region, other: Region, scope: Scope) -> bool:
+    """Whether no lane's region has an element in common with another region of any lane: told by a dimension in which they do not
+    differ between lanes."""
+    if one.buffer is not other.buffer:
+        return False
+    places = ((one.offsets[d], one.extents[d], other.offsets[d], other.extents[d]) for d in range(one.buffer.rank))
+    shared = [d for d, expressions in enumerate(places) if not work.lanes.differs(*expressions)]
+    return any(_are_apart_in(one, other, d, scope) for d in shared)
 
 
 def are_apart(one: Region, other: Region, facts: LaunchFacts, scope: Scope) -> bool:
@@ -283,7 +305,7 @@ def _tile(work: _Work, statement: Operation, name: str, like: Buffer, shape: Ite
     if size is None:
         raise _refusal(statement, operand, "the size of what it reads is known only at run time")
     root = like.root
-    if root.space in ("local", "var"):
+    if root.space in PRIVATE or id(statement) in work.own:
         return rebuilt(made, space="local")
     if root.space == "fragment" or size <= _REGISTER_BYTES * _lanes(work.facts.launch):
         return rebuilt(made, space="fragment")

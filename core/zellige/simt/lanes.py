@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zellige.ir.expr import Buffer, Expr, Load, Var
-from zellige.ir.lanes import PRIVATE, is_collective
-from zellige.ir.stmt import Alloc, Atomic, Barrier, Map, Print, ReducerUpdate, Shuffle, Stmt, StmtNode, Vote
+from zellige.ir.expr import Buffer, Expr, Load
+from zellige.ir.lanes import PRIVATE
+from zellige.ir.stmt import Alloc, Atomic, Barrier, Print, ReducerUpdate, Shuffle, Stmt, StmtNode, Vote
 from zellige.ir.traverse import rebuilt, walk
 from zellige.simt import elements
 from zellige.simt.context import Context
@@ -30,12 +30,10 @@ def emit(ctx: Context, statement: Barrier | Shuffle | Vote) -> None:
 
 
 def is_private(ctx: Context, statement: Stmt) -> bool:
-    """Whether each lane runs a tile operation for itself."""
+    """Whether each lane runs a Map or a tile operation for itself."""
     if not ctx.has_lanes or ctx.dependence is None:
         return _writes_own_copies(statement)
-    if isinstance(statement, Map):
-        return ctx.dependence.is_private_map(statement)
-    return not is_collective(statement)
+    return ctx.dependence.is_private(statement)
 
 
 def _writes_own_copies(statement: Stmt) -> bool:
@@ -65,14 +63,7 @@ def may_differ(ctx: Context, expr: Expr) -> bool:
     """Whether lanes may see different values of an expression."""
     if ctx.point is not None:
         return True
-    if ctx.dependence is None:
-        return False
-    for node in walk(expr):
-        if isinstance(node, Var) and (node.kind == "lane" or ctx.dependence.is_lane_dependent(node)):
-            return True
-        if isinstance(node, Load) and ctx.dependence.is_lane_dependent(node.buffer):
-            return True
-    return False
+    return ctx.dependence is not None and ctx.dependence.differs(expr)
 
 
 @contextmanager

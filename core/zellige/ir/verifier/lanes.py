@@ -16,10 +16,13 @@ def check_lanes(context: Context, launch: Launch) -> None:
     for statement in found.partial:
         context.report(28, statement.span, f"{_name(statement)} is reached by some lanes only")
     for use in found.fragments:
-        if use.is_index:
+        if use.statement is None:
             context.report(29, use.span, f"fragment {use.buffer.name} is indexed by a value that differs between lanes")
-        else:
+        elif isinstance(use.statement, Map):
             context.report(29, use.span, f"fragment {use.buffer.name} is used in a T.Parallel that each lane runs for itself")
+        else:
+            operation = word(use.statement)
+            context.report(29, use.span, f"fragment {use.buffer.name} is an operand of {operation}, which each lane does for itself")
 
 
 def _name(statement: Stmt) -> str:
