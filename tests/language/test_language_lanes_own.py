@@ -170,7 +170,10 @@ def test_a_region_moves_within_a_tile(target: str, shift: str, random: np.random
 def test_a_product_of_every_lane(target: str, random: np.random.Generator) -> None:
     """Its tiles live on across a barrier and are seen through a view, so that they become arrays with a dimension more."""
 
-    def k(A: T.Tensor((32, 6), "float32"), B: T.Tensor((3, 2), "float32"), P: T.Tensor((32, 3, 2), "float32"), O: T.Tensor((32, 2, 2), "float32")):
+    def k(
+        A: T.Tensor((32, 6), "float32"), B: T.Tensor((3, 2), "float32"), P: T.Tensor((32, 3, 2), "float32"),
+        O: T.Tensor((32, 2, 2), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             row = T.alloc_local((6,), "float32")
