@@ -360,20 +360,6 @@ def test_strided_tensors_and_constants_in_strides() -> None:
     np.testing.assert_array_equal(rows(wide[:, ::2]), wide[:, ::2])
 
 
-def test_pointer_parameters() -> None:
-    @jit(target="interp")
-    def add(A: T.ptr, B: T.ptr, n: int, dtype: Any):
-        A = T.make_tensor(A, (n,), dtype)
-        B = T.make_tensor(B, (n,), dtype)
-        with T.Kernel(n) as bx:
-            B[bx] = B[bx] + A[bx]
-
-    a, b = array(4), array(4)
-    add(a, b, 4, "float32")
-    np.testing.assert_array_equal(b, 2 * a)
-    assert add.compile(A=T.ptr(), B=T.ptr(), n=3, dtype=T.float16).kernel.params[0].buffer.dtype == "float16"
-
-
 # ---- direct
 
 

@@ -55,6 +55,26 @@ def test_a_call_that_does_not_fit_is_a_type_error(call: Any, words: str) -> None
     assert isinstance(caught.value, (zl.CompileError, zl.LaunchError)) and isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize(
+    ("call", "code", "kind"),
+    [
+        (lambda s: T.__exp(T.int32(3)), "E204", TypeError),
+        (lambda s: T.popcount(T.float32(1.5)), "E230", TypeError),
+        (lambda s: T.extract_lane(1, 0), "E258", TypeError),
+        (lambda s: T.extract_lane(s[0, 0], 0), "E258", TypeError),
+        (lambda s: T.extract_lane(T.float16x2(1, 2), T.cast(s[0, 0], "int32")), "E105", TypeError),
+        (lambda s: T.extract_lane(T.float16x2(1, 2), 2), "E241", IndexError),
+        (lambda s: T.get_thread_binding(3), "E241", IndexError),
+        (lambda s: s[T.float32(1), 0], "E205", TypeError),
+        (lambda s: T.alloc_reducer((1,), "float32", op="bitand"), "E290", AssertionError),
+    ],
+)
+def test_an_operand_of_the_wrong_kind_is_what_python_calls_it(call: Any, code: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind) as caught:
+        trace(call)
+    assert isinstance(caught.value, zl.CompileError) and isinstance(caught.value, ValueError) and caught.value.code == code
+
+
 def test_a_view_of_another_size_is_an_assertion_error() -> None:
     for view in (lambda s: T.reshape(s, (8, 17)), lambda s: T.view(s, (8, 16), dtype="float16")):
         with pytest.raises(AssertionError) as caught:

@@ -33,6 +33,33 @@ def test_bindings_by_the_name_of_a_dimension(run):
     np.testing.assert_array_equal(run(k, np.full((3, 4, 8), -1, np.int32)), columns + 10 * rows + 100 * blocks)
 
 
+def test_loops_over_the_blocks_and_lanes_of_the_launch(run):
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def k(A: T.Tensor((n, 3, 64), "int32")):
+        with T.Kernel(3, n, threads=64):
+            for column in T.thread_binding(3, thread="blockIdx.x"):
+                for row in T.thread_binding(n, "blockIdx.y"):
+                    for lane in T.thread_binding(64, thread="threadIdx.x"):
+                        A[row, column, lane] = 100 * row + 10 * column + lane
+
+    rows, columns, lanes = np.indices((5, 3, 64))
+    np.testing.assert_array_equal(run(k, np.full((5, 3, 64), -1, np.int32)), 100 * rows + 10 * columns + lanes)
+
+
+def test_groups_of_warps(run):
+    @T.prim_func
+    def k(A: T.Tensor((2, 256), "int32")):
+        with T.Kernel(1, threads=(128, 2)):
+            lane = T.get_thread_binding() + 128 * T.get_thread_binding(1)
+            A[0, lane] = T.get_warp_group_idx()
+            A[1, lane] = T.get_warp_group_idx(16, 3)
+
+    lanes = np.arange(256)
+    np.testing.assert_array_equal(run(k, np.full((2, 256), -1, np.int32)), [lanes // 128, lanes // 48])
+
+
 def test_a_binding_whose_range_is_not_the_launch(refused):
     def longer(A: T.Tensor((8,), "int32")):
         with T.Kernel(1, threads=8):
@@ -46,7 +73,17 @@ def test_a_binding_whose_range_is_not_the_launch(refused):
         with T.Kernel(1, threads=8):
             A[T.thread_binding(0, 8, thread="vthread")] = 1
 
-    assert "the extent 8 that T.Kernel's threads have along threadIdx.x" in str(refused("E258", longer))
+    def no_grid(A: T.Tensor((8,), "int32")):
+        for block in T.thread_binding(8, thread="blockIdx.x"):
+            A[block] = 1
+
+    def symbolic(A: T.Tensor((T.dynamic("n"), T.dynamic("m")), "int32")):
+        with T.Kernel(A.shape[0]):
+            A[T.thread_binding(0, A.shape[1], thread="blockIdx.x"), 0] = 1
+
+    assert "the extent 8 that T.Kernel gives to threadIdx.x, not 9" in str(refused("E258", longer))
+    assert "the extent 1 that T.Kernel gives to blockIdx.x, not 8" in str(refused("E258", no_grid))
+    assert "that T.Kernel gives to blockIdx.x" in str(refused("E258", symbolic))
     assert "a range from 0" in str(refused("E258", shifted))
     assert "one of threadIdx.x" in str(refused("E258", nameless))
 

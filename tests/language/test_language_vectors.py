@@ -42,6 +42,39 @@ def test_a_vector_as_an_index(run):
         swaps = {0: swaps[1], 1: swaps[0]}
 
 
+def test_vectors_are_compared_lane_by_lane(run):
+    @T.prim_func
+    def k(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32"), C: T.Tensor((8, 4), "int32")):
+        with T.Kernel(1):
+            x, y = T.float32x4(A[0], A[1], A[2], A[3]), T.float32x4(B[0], B[1], B[2], B[3])
+            C[0, 0:4] = T.cast(x == y, "int32")
+            C[1, 0:4] = T.cast(x != y, "int32")
+            C[2, 0:4] = T.cast(x < y, "int32")
+            C[3, 0:4] = T.cast(x <= y, "int32")
+            C[4, 0:4] = T.cast(x > 1, "int32")
+            C[5, 0:4] = T.cast(1 >= x, "int32")
+            C[6, 0:4] = T.cast(T.if_then_else(x < y, x, y), "int32")
+            C[7, 0:4] = T.cast(T.Select(T.cast(x, "int4") == T.cast(y, "int4"), x, 9), "int32")
+
+    a, b = np.array([0, 1, 2, 3], np.float32), np.array([0, 2, 1, 3], np.float32)
+    rows = [a == b, a != b, a < b, a <= b, a > 1, a <= 1, np.minimum(a, b), np.where(a == b, a, 9)]
+    np.testing.assert_array_equal(run(k, a, b, np.zeros((8, 4), np.int32)), rows)
+
+
+def test_a_comparison_of_vectors_is_no_condition(refused):
+    def branch(A: T.Tensor((2,), "float32")):
+        with T.Kernel(1):
+            if T.float32x2(A[0], A[1]) == T.float32x2(A[0], A[1]):
+                A[0] = 1
+
+    def chained(A: T.Tensor((2,), "float32")):
+        with T.Kernel(1):
+            A[0] = T.cast(T.extract_lane(0 < T.float32x2(A[0], A[1]) < 2, 0), "float32")
+
+    refused("E104", branch)
+    refused("E104", chained)
+
+
 def test_lanes_that_disagree_or_are_none(refused):
     def unequal(A: T.Tensor((4, 4), "int32")):
         with T.Kernel(1):

@@ -289,7 +289,7 @@ def _comparison(frame: Frame, node: ast.Compare) -> Any:
             result = outcome
         else:
             result = combine(frame, True, result, constantly(outcome), node)
-        if not run_time(result) and not plain(result):
+        if position + 1 < len(node.ops) and not run_time(result) and not plain(result):
             return result
         left = right
     return result

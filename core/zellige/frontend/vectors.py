@@ -16,7 +16,7 @@ from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.values import Element, LaneWise, Scalar, TileRegion, Variable, bind, declare, here, is_volatile
-from zellige.ir.expr import INT32, Buffer, Const, Expr, Load, const
+from zellige.ir.expr import INT32, Buffer, CompareOp, Const, Expr, Load, const
 
 _LANES: Final = 64  # the most lanes that a vector can have
 
@@ -58,11 +58,38 @@ class Vector(LaneWise):
     def __bool__(self) -> bool:
         raise catalogue.E104.error(here(), given=self.described)
 
+    __hash__ = object.__hash__  # equality gives a vector, so that a vector is one key by being the same object
+
+    def __eq__(self, other: object) -> Any:
+        return _compared("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _compared("ne", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return _compared("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _compared("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compared("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _compared("ge", self, other)
+
     def astype(self, dtype: Any) -> Vector:
         from zellige.dtypes import dtype as as_dtype
 
         target = as_dtype(dtype).scalar
         return Vector.of([Scalar(arithmetic.cast(lane.expr, target, here())) for lane in self])
+
+
+def _compared(op: CompareOp, left: Vector, right: Any) -> Any:
+    """Lane by lane, a vector of bools; what is no value of a kernel (None, a name) differs from every vector."""
+    if right is None or isinstance(right, str):
+        return op == "ne"
+    return apply(lambda a, b: Scalar(arithmetic.compare(op, a, b, here())), left, right)
 
 
 class VectorVariable(Vector):

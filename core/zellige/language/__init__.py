@@ -106,6 +106,7 @@ from zellige.language.lanes import (
     get_thread_bindings,
     get_thread_extent,
     get_thread_extents,
+    get_warp_group_idx,
     get_warp_idx,
     get_warp_idx_sync,
     shfl_down,

@@ -17,6 +17,7 @@ WARP: Final = 32
 """The lanes of a warp in the language: shuffles, votes and warp reductions work on groups of this many unless told otherwise."""
 
 _DIMENSIONS: Final = 3
+_WARPS_OF_A_GROUP: Final = 4
 
 
 def _launch(operation: str) -> LaunchDraft:
@@ -38,26 +39,40 @@ def get_thread_binding(dim: int = 0) -> Scalar:
 
 
 def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") -> Any:
-    """The lane's number along a dimension of ``threads``, whose range is given.
+    """The lane's number along a dimension of ``threads``, or the block's along one of the grid, whose range is given.
 
-    ``for tx in T.thread_binding(128, "threadIdx.x")``: each lane runs the body once, with its own number. A range from 0,
-    ``tx = T.thread_binding(0, 128, "threadIdx.x")``, is the number itself. E258: no such dimension, or another range than the launch's.
+    ``for tx in T.thread_binding(128, "threadIdx.x")``: each lane runs the body once, with its own number; "blockIdx.x" is the block's.
+    A range from 0, ``tx = T.thread_binding(0, 128, "threadIdx.x")``, is the number itself. It opens no launch: T.Kernel does.
+    E258: no such dimension, or another range than the launch's; E241: the grid has no such dimension.
     """
     if isinstance(stop, str):
         stop, thread = None, stop
-    known = {f"threadIdx.{axis}": dim for dim, axis in enumerate("xyz")}
+    known = {f"{kind}.{axis}": (kind, dim) for kind in ("threadIdx", "blockIdx") for dim, axis in enumerate("xyz")}
     if thread not in known:
         wanted = "one of " + ", ".join(known)
         raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=arithmetic.describe(thread))
-    lanes = get_thread_extents()[known[thread]]
+    kind, dim = known[thread]
+    extents, binding = (get_thread_extents, get_thread_binding) if kind == "threadIdx" else (get_block_extents, get_block_binding)
     extent = start if stop is None else stop
-    if getattr(extent, "constant", extent) != lanes:
-        wanted = f"the extent {lanes} that T.Kernel's threads have along {thread}"
-        raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=arithmetic.describe(extent))
+    if not _is_same_extent(extent, extents()[dim]):
+        wanted = f"the extent {_shown(extents()[dim])} that T.Kernel gives to {thread}"
+        hint = "T.Kernel(2, 3, threads=64) opens blocks 2 and 3 along blockIdx.x and blockIdx.y, and lanes 64 along threadIdx.x"
+        raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=_shown(extent), hint=hint)
     if stop is not None and getattr(start, "constant", start) != 0:
         raise catalogue.E258.error(here(), operation="T.thread_binding", wanted="a range from 0", given=arithmetic.describe(start))
-    own = get_thread_binding(known[thread])
+    own = binding(dim)
     return [own] if stop is None else own
+
+
+def _is_same_extent(given: Any, extent: Any) -> bool:
+    """Whether both are one number, or one expression of run-time sizes."""
+    if isinstance(given, Scalar) and isinstance(extent, Scalar):
+        return bool(given.expr == extent.expr)
+    return type(given) in (int, Scalar) and getattr(given, "constant", given) == getattr(extent, "constant", extent)
+
+
+def _shown(extent: Any) -> str:
+    return str(extent) if type(extent) is int else arithmetic.describe(extent)
 
 
 def get_thread_bindings() -> list[Scalar]:
@@ -122,6 +137,12 @@ def get_warp_idx(warp_size: Any = None) -> Scalar:
 
 
 get_warp_idx_sync = get_warp_idx
+
+
+def get_warp_group_idx(warp_size: Any = None, warps_per_group: Any = None) -> Scalar:
+    """The number of the lane's group of warps in the block: groups of ``warps_per_group`` warps, 4 by default."""
+    group = _WARPS_OF_A_GROUP if warps_per_group is None else warps_per_group
+    return Scalar(arithmetic.binary("floordiv", get_warp_idx(warp_size), group, here()))
 
 
 def shuffle_elect(thread_extent: int) -> Scalar:

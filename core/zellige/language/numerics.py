@@ -13,12 +13,14 @@ from zellige.ir.expr import Cast, Expr, Reinterpret, Rounding
 from zellige.language.directed import Direction, directed
 from zellige.language.elementwise import call
 from zellige.language.keywords import without
+from zellige.language.stochastic import stochastic
 from zellige.language.tensors import element_type
 from zellige.language.words import repacked
 
 _ROUNDINGS: Final[dict[str, Rounding]] = {
     "": "nearest_even", "rn": "nearest_even", "rz": "toward_zero", "rm": "down", "rd": "down", "rp": "up", "ru": "up",
 }  # fmt: skip
+_FAST_TYPES: Final = ("float16", "bfloat16", "tfloat32", "float32", "float64")
 _DIRECTIONS: Final[dict[str, Direction]] = {"rz": "toward_zero", "rd": "down", "ru": "up"}
 
 
@@ -26,7 +28,8 @@ _DIRECTIONS: Final[dict[str, Direction]] = {"rz": "toward_zero", "rd": "down", "
 def cast(value: Any, dtype: Any, round: str = "", sat: bool | None = None, rbits: Any = None) -> Any:
     """``value`` converted to ``dtype``. ``round``: rn (nearest even), rz, rm (down), rp (up); ``sat=True`` clamps to the finite values.
 
-    E217: dtype; E248: ``round``, ``sat`` or ``rbits``; E402: ``round="rs"``, the stochastic rounding.
+    ``round="rs"`` rounds float32 up or down by chance: the low bits of the integer ``rbits`` decide (each lane of a vector by its own
+    ``rbits``, or all by one), and the result is clamped. E217: dtype; E230: ``rbits``; E248: ``round``, ``sat``, or types that rs lacks.
     """
     target = element_type(dtype).scalar
     if round not in (*_ROUNDINGS, "rs"):
@@ -37,9 +40,9 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool | None = None, rbits
         need = "rbits is required" if rbits is None else "rbits is only valid"
         raise catalogue.E248.error(here(), reason=f'{need} with round="rs" of T.cast')
     if round == "rs":
-        raise catalogue.E402.error(
-            here(), name="stochastic rounding", hint="round to nearest even, or add the random bits to the integer form by hand"
-        )
+        if is_vector(value):
+            return lane_by_lane(lambda lane, bits: stochastic(lane, target, sat, bits), value, rbits)
+        return stochastic(value, target, sat, rbits)
     rounding = _ROUNDINGS[round]
     if is_vector(value):
         return lane_by_lane(lambda lane: _converted(lane, target, rounding, sat), value)
@@ -164,10 +167,14 @@ def fast(function: str) -> Any:
     """The approximate form of a unary function, where the target has a faster one."""
 
     def apply(x: Any) -> Any:
+        given = None if isinstance(x, (bool, int, float)) else x.dtype.scalar if is_vector(x) else arithmetic.as_expr(x, here()).dtype
+        if given is not None and given.name not in _FAST_TYPES:
+            hint = f"T.__{function} only supports floating-point inputs, but got {given}: cast it, or T.{function} takes it as float32"
+            raise catalogue.E204.error(here(), operation=f"T.__{function}", dtype=given, hint=hint)
         return call(function, x, precision="fast")
 
     apply.__name__ = apply.__qualname__ = f"__{function}"
-    apply.__doc__ = f"{function}, approximate where the target has a faster form."
+    apply.__doc__ = f"{function} of a float of 16 bits or more, approximate where the target has a faster form. E204: other types."
     return apply
 
 

@@ -26,7 +26,7 @@ E104 = code(
 )
 E105 = code(
     "E105", "run-time value where a constant is needed", "{given} is known only when the kernel runs, and a constant is needed here",
-    hint="use a Python number, a closure variable or T.const for sizes that must be known while compiling",
+    hint="use a Python number, a closure variable or T.const for sizes that must be known while compiling", also=TypeError,
 )
 E106 = code(
     "E106", "iteration over a run-time value", "{given} cannot be iterated over",

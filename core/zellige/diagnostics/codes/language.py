@@ -18,11 +18,11 @@ E202 = code(
 E203 = code("E203", "operands do not fit each other", "{left} and {right} cannot be combined", hint="cast one of them first")
 E204 = code(
     "E204", "operation not defined for the type", "{operation} is not defined for {dtype}",
-    hint="cast the operand first, or reinterpret its bits",
+    hint="cast the operand first, or reinterpret its bits", also=TypeError,
 )
 E205 = code(
     "E205", "index is not an integer", "an integer is needed as index or size, not {given}",
-    hint="use // for integer division, or T.cast(x, 'int32')",
+    hint="use // for integer division, or T.cast(x, 'int32')", also=TypeError,
 )
 E206 = code(
     "E206", "variable changes its type", "{name} is {old} and cannot become {new} in the middle of the kernel",
@@ -102,6 +102,7 @@ E229 = code(
 )
 E230 = code(
     "E230", "function not defined for the type", "{function} takes integers, not {dtype}", hint="cast or reinterpret the operand first",
+    also=TypeError,
 )
 E231 = code("E231", "division by zero", "a constant division by zero", hint="check where the divisor comes from")
 E232 = code("E232", "type without infinity", "{dtype} has no infinity", hint="T.max_value(dtype) is its largest finite value")
@@ -135,7 +136,10 @@ E240 = code(
     "E240", "previous value of a tile", "{operation} gives the previous value of single elements only",
     hint="call it on one element in T.Parallel",
 )
-E241 = code("E241", "dimension does not exist", "{what} {given} does not exist: there are {count}", hint="they are counted from 0")
+E241 = code(
+    "E241", "dimension does not exist", "{what} {given} does not exist: there are {count}", hint="they are counted from 0",
+    also=IndexError,
+)
 E242 = code(
     "E242", "named barrier", "barriers with an id or an arrival count belong to a device's dialect",
     hint="T.sync_threads() without arguments waits for the whole block",
@@ -203,7 +207,7 @@ E256 = code(
 E257 = code("E257", "unknown reduction", "{given} is not a reduction", hint="one of: {known}")
 E258 = code(
     "E258", "wrong operand", "{operation} needs {wanted}, not {given}",
-    hint="the operation's docstring lists what it takes: help(T.name)",
+    hint="the operation's docstring lists what it takes: help(T.name)", also=TypeError,
 )
 E259 = code("E259", "call does not fit the operation", "{operation} {reason}", hint="its arguments are: {signature}", also=TypeError)
 E290 = code(
