@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from zellige.cache import memo, program_key
 from zellige.cache.bundle import write_bundle
 from zellige.cache.keys import text_key
-from zellige.cache.recall import build, entries_of, recall
+from zellige.cache.recall import build, entries_of, recall, recalled_together
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
 from zellige.diagnostics.warn import warn
 from zellige.ir.printer import print_kernel, text_of
@@ -133,9 +133,12 @@ def export_kernel(kernel: Kernel, target: str | Target, options: CompileOptions,
     write_bundle(contents, file)
 
 
-def compiled_earlier(outline: Kernel, text: str, ctx: CompileContext, conditions: str) -> CompiledKernel | None:
+def compiled_earlier(
+    outline: Kernel, text: str, ctx: CompileContext, conditions: str, parts: tuple[bytes, bytes] | None = None
+) -> CompiledKernel | None:
     """What was compiled from the kernel with that ``text``, in this process or an earlier one; ``outline`` are its parameters and grids,
-    ``conditions`` everything else that code depends on. None where it must be compiled, or its code tells places of a source."""
+    ``conditions`` everything else that code depends on, ``parts`` its artifact and machine code where they are at hand. None where it must
+    be compiled, or its code tells places of a source."""
     target, options = ctx.target, ctx.options
     handle = registry().backend(target)
     begin = perf_counter()
@@ -143,7 +146,7 @@ def compiled_earlier(outline: Kernel, text: str, ctx: CompileContext, conditions
         key = text_key(text, target, options, handle.cache_key(ctx))
         found = memo.find(key)
         if found is None and handle.works_in_steps and not target.is_simulated:
-            found = recall(handle, outline, text, ctx, conditions)
+            found = recall(handle, outline, text, ctx, conditions) if parts is None else recalled_together(handle, outline, *parts, ctx)
             if found is not None:
                 memo.keep(key, found)
                 say = told().info if options.is_verbose else logger().debug

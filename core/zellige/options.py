@@ -77,23 +77,24 @@ class Options:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Options:
         """Read every variable. Raises E741 for a wrong value; warns of a ``ZELLIGE_`` variable that does not exist."""
-        known = {variable(name) for name in (f.name for f in fields(cls))}
-        for name in sorted(environ):
-            if name.startswith("ZELLIGE_") and name not in known:
-                warnings.warn(f"{name} is not a setting of zellige; it has {', '.join(sorted(known))}", ZelligeWarning, stacklevel=2)
+        variables = _variables()
+        given = {name: environ[name] for name in environ if name.startswith("ZELLIGE_")}
+        for name in sorted(given.keys() - set(variables.values())):
+            known = ", ".join(sorted(variables.values()))
+            warnings.warn(f"{name} is not a setting of zellige; it has {known}", ZelligeWarning, stacklevel=2)
 
         def read(name: str, default: _T, expected: str, convert: Callable[[str], _T]) -> _T:
-            text = environ.get(variable(name))
+            text = given.get(variables[name])
             if text is None or text == "":
                 return default
             try:
                 return convert(text)
             except (ValueError, KeyError) as error:
-                raise catalogue.E741.error(variable=variable(name), value=text, expected=expected) from error
+                raise catalogue.E741.error(variable=variables[name], value=text, expected=expected) from error
 
         return cls(
             target=read("target", AUTO, "a target", str),
-            cache_dir=read("cache_dir", _default_cache_dir(environ), "a directory", _path),
+            cache_dir=read("cache_dir", None, "a directory", _path) or _default_cache_dir(environ),
             cache_size=read("cache_size", 1 << 30, "a number of bytes such as 512M or 2G", _bytes),
             cache_enabled=read("cache_enabled", True, "0 or 1", _switch),
             threads=read("threads", 0, "a count of threads, 0 for one a core", _count),
@@ -109,9 +110,15 @@ CHECKS: Final = ("bounds", "races", "undefined")
 """What the interpreter can report beside its result."""
 
 
+@lru_cache(maxsize=1)
+def _variables() -> dict[str, str]:
+    """The environment variable of each field of :class:`Options`."""
+    return {f.name: str(f.metadata["variable"]) for f in fields(Options)}
+
+
 def variable(name: str) -> str:
     """The environment variable that sets the field ``name`` of :class:`Options`."""
-    return str(next(f.metadata["variable"] for f in fields(Options) if f.name == name))
+    return _variables()[name]
 
 
 @lru_cache(maxsize=1)

@@ -2,7 +2,7 @@
 
 In: a function, the arguments of a call, options. Out: a :class:`Question`, or None where something that tracing reads cannot be told
 apart in another process (:mod:`zellige.frontend.fingerprint`). :meth:`Question.answer` is the kernel as an earlier process traced and
-compiled it; :meth:`Question.note` keeps what this process traced.
+compiled it, in one piece where that can be (:mod:`zellige.cache.starts`); :meth:`Question.note` keeps what this process traced.
 
 Kept are only traces that read nothing but what the question stands for: the function meant the same before and after, no diagnostic was
 shown, nobody was asked what backends are installed, and the body of the kernel set no options.
@@ -10,6 +10,7 @@ shown, nobody was asked what backends are installed, and the body of the kernel 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,10 @@ from typing import Any
 from zellige import driver
 from zellige.cache import memo, store
 from zellige.cache.artifacts import Unreadable
-from zellige.cache.keys import trace_key
-from zellige.cache.recall import conditions_of
+from zellige.cache.keys import packages_of, start_key, trace_key
+from zellige.cache.recall import conditions_of, kept_together, was_built_here
+from zellige.cache.sources import stamp
+from zellige.cache.starts import Grounds, KeptStart, pack_start, unpack_start
 from zellige.cache.traces import pack_trace, unpack_trace
 from zellige.diagnostics.warn import warnings_so_far
 from zellige.frontend.builder import Settings
@@ -30,10 +33,12 @@ from zellige.jit_options import JITOptions
 from zellige.kernel import JITKernel, Outline
 from zellige.options import options as process_options
 from zellige.plugin.contract import CompileContext
-from zellige.plugin.registry import registry
-from zellige.target import Target
+from zellige.plugin.installed import OWN_DISTRIBUTION, noted_places
+from zellige.plugin.registry import BackendHandle, begin_with, registry
+from zellige.target import AUTO, Target
 
 _KIND = "traces"
+_STARTS = "starts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,8 @@ class Question:
     requested: Target
     ctx: CompileContext
     seen: tuple[int, int]
+    start: KeptStart | None = None
+    start_key: str = ""
 
     @classmethod
     def of(cls, function: KernelFunction | None, values: tuple[Any, ...], options: JITOptions, device: str | int | None) -> Question | None:
@@ -57,34 +64,51 @@ class Question:
             return None
         if options.debug_root_path is not None or process_options().debug_root is not None:
             return None
-        seen = _seen()
+        warned = warnings_so_far()
         values = (*values, options.out_idx)
         found = _mark(function, values)
         if found is None:
             return None
         requested = options.resolved_target()
+        start, name = _start_of(found, requested, options)
         target = registry().resolve(requested, device=device)
         handle = registry().backend(target)
         chosen = options.compile_options(Settings(), requested)
-        if target.is_simulated or not handle.works_in_steps or _seen()[0] != seen[0]:
+        if target.is_simulated or not handle.works_in_steps or warnings_so_far() != warned:
             return None
         ctx = handle.context(target, chosen)
-        conditions = conditions_of(handle, ctx)
+        if start is not None and not _is_ground(start.grounds, handle, ctx):
+            start = None
+        conditions = conditions_of(handle, ctx) if start is None else start.grounds.conditions
         key = trace_key(found, conditions, chosen)
         return cls(
-            function=function, values=values, mark=found, key=key, conditions=conditions, requested=requested, ctx=ctx, seen=_seen()
-        )
+            function=function, values=values, mark=found, key=key, conditions=conditions, requested=requested, ctx=ctx, seen=_seen(),
+            start=start, start_key=name,
+        )  # fmt: skip
 
     def answer(self) -> tuple[JITKernel, Any] | None:
         """The kernel, and what was noted with it; None where it must be traced."""
+        start = self.start
+        if start is not None:
+            found = self._taken(start.trace, (start.artifact, start.binary))
+            if found is not None:
+                store().count(is_found=True)
+                return found
         data = store().find(_KIND, self.key)
         if data is None:
             return None
+        found = self._taken(data, None)
+        if found is not None:
+            self._note_start(data, is_all_loaded=False)
+        return found
+
+    def _taken(self, trace: bytes, parts: tuple[bytes, bytes] | None) -> tuple[JITKernel, Any] | None:
+        """The kernel of a trace that was kept, with its artifact and machine code where they are at hand."""
         try:
-            kept = unpack_trace(data)
+            kept = unpack_trace(trace)
         except Unreadable:
             return None
-        compiled = driver.compiled_earlier(kept.outline, kept.text, self.ctx, self.conditions)
+        compiled = driver.compiled_earlier(kept.outline, kept.text, self.ctx, self.conditions, parts)
         if compiled is None:
             return None
         outline = Outline(kernel=kept.outline, touched=kept.touched, text=kept.text, make_prim_func=self._prim_func)
@@ -98,14 +122,71 @@ class Question:
         """Keep the kernel of a trace that follows from the question. ``extra`` is any value of JSON."""
         if warnings_so_far() != self.seen[0] or _mark(self.function, self.values) != self.mark:
             return
-        data = pack_trace(kernel.kernel, kernel.signature.touched, text_of(kernel.kernel), extra)
+        text = text_of(kernel.kernel)
+        data = pack_trace(kernel.kernel, kernel.signature.touched, text, extra)
         if data is not None:
             store().keep(_KIND, self.key, data)
+            self._note_start(data, is_all_loaded=was_built_here(text, self.conditions, self.ctx))
+
+    def _note_start(self, trace: bytes, *, is_all_loaded: bool) -> None:
+        """Keep trace, artifact and machine code in one piece, for a backend of zellige's own. ``is_all_loaded``: this process has loaded
+        every module that had a part in them; those that it has not cannot have had one."""
+        handle = registry().backend(self.ctx.target)
+        if not self.start_key or not handle.origin.is_own:
+            return
+        parts = kept_together(unpack_trace(trace).text, self.conditions, self.ctx)
+        if parts is None:
+            return
+        packages = packages_of(handle.manifest, handle.package)
+        places = noted_places(OWN_DISTRIBUTION, packages)
+        files = stamp(packages, frozenset(sys.modules) if is_all_loaded else None)
+        if places is None or files is None:
+            return
+        grounds = Grounds(
+            target=str(self.ctx.target), conditions=self.conditions, description=handle.description(self.ctx),
+            backend_key=handle.cache_key(self.ctx), root=_root_of(handle.package), points=registry().own_points(),
+            places=places, files=files,
+        )  # fmt: skip
+        store().keep(_STARTS, self.start_key, pack_start(KeptStart(grounds=grounds, trace=trace, artifact=parts[0], binary=parts[1])))
 
     @property
     def _prim_func(self) -> Callable[[Any], PrimFunc]:
         function = self.function
         return lambda kernel: PrimFunc(function, TracedKernel(kernel, Settings()))
+
+
+def _start_of(mark: str, requested: Target, options: JITOptions) -> tuple[KeptStart | None, str]:
+    """The start of a kernel whose grounds hold but for what the backend says, and its key; no key where none is kept: for a target that
+    stands for others, and options that backends must be asked about."""
+    if requested.name == AUTO or options.pass_configs or options.compile_flags:
+        return None, ""
+    key = start_key(mark, requested, options.compile_options(Settings(), requested))
+    data = store().look(_STARTS, key)
+    if data is None:
+        return None, key
+    try:
+        found = unpack_start(data)
+    except Unreadable:
+        return None, key
+    if found is not None:
+        begin_with(found.grounds.points)
+    return found, key
+
+
+def _is_ground(grounds: Grounds, handle: BackendHandle, ctx: CompileContext) -> bool:
+    """Whether a backend says now what it said when the start was kept."""
+    return (
+        handle.origin.is_own
+        and grounds.target == str(ctx.target)
+        and grounds.root == _root_of(handle.package)
+        and grounds.description == handle.description(ctx)
+        and grounds.backend_key == handle.cache_key(ctx)
+    )
+
+
+def _root_of(package: str) -> str:
+    """The file by which a package that is loaded is found."""
+    return str(getattr(sys.modules.get(package), "__file__", ""))
 
 
 def described(given: Mapping[str, GivenTensor | None]) -> list[Any]:

@@ -205,7 +205,7 @@ def test_statistics_and_clear(tmp_path: Path) -> None:
     store.keep("artifacts", KEY, bytes(50))
     assert [store.find("artifacts", key) is None for key in (KEY, OTHER)] == [False, True]
     found = store.statistics()
-    assert found.entries == {"artifacts": 1, "binaries": 1, "sources": 0, "remarks": 0, "traces": 0}
+    assert found.entries == {"artifacts": 1, "binaries": 1, "sources": 0, "remarks": 0, "traces": 0, "starts": 0}
     assert found.bytes["binaries"] > 100 > found.bytes["artifacts"] > 50
     assert (found.found, found.missed) == (1, 1)
     (tmp_path / "tuning").mkdir()

@@ -56,7 +56,7 @@ def installed(install: Install, answer: str) -> list[str]:
     """The backend's log."""
     registry = install({"fits": BACKEND % answer.replace("\n", "\n        ")})
     handle = registry.backend(registry.resolve("fits"))
-    (plugin,) = handle._hooks.get_plugins()
+    plugin = handle._hooks.plugin
     log: list[str] = __import__(type(plugin).__module__).LOG
     log.clear()
     return log

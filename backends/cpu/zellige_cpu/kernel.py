@@ -15,7 +15,7 @@ from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.plugin.contract import Binary, Emitted
 from zellige_cpu.host import Host, running_host
-from zellige_cpu.linker import check_symbols, load
+from zellige_cpu.linker import load
 from zellige_cpu.memory import run_alone
 from zellige_cpu.program import INTERRUPTED, STATUS_WORDS, LaunchProgram, Program, Site, argument_slots, program_of
 
@@ -32,9 +32,8 @@ class CpuKernel:
     def __init__(self, kernel: Kernel, program: Program, host: Host, code: bytes | None = None) -> None:
         self._program = program
         self._host = host
-        check_symbols(program.symbols)
         own, shared = code_parts(packed_code(program, host) if code is None else code)
-        self._library = load(own, program.exported, host)
+        self._library = load(own, program.exported, host, program.symbols)
         self._shared = shared
         self._runner: Callable[..., None] | None = None
         addresses = self._library.addresses

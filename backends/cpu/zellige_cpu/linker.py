@@ -1,7 +1,7 @@
 """Object files linked into this process: those of the simple kind that this backend makes without LLVM's linker, others by it.
 
-In: an object file, the names that it exports. Out: a :class:`Library` with the addresses of the exported functions (:func:`load`). Symbols
-can be looked up before (:func:`check_symbols`), so that a missing one is an InternalError.
+In: an object file, the names that it exports and those of the process that it needs. Out: a :class:`Library` with the addresses of the
+exported functions (:func:`load`). A function that the process does not have is an InternalError.
 
 The simple kind (ELF64, x86-64, Linux) has code that is independent of its place: sections of code and of constants, and between them
 and to functions of the process only relative references (``R_X86_64_PC32`` and ``R_X86_64_PLT32``; System V ABI, AMD64 supplement, table
@@ -71,7 +71,7 @@ class Library:
         self.addresses: Final = addresses
 
 
-def load(data: bytes, exported: Iterable[str], host: Host) -> Library:
+def load(data: bytes, exported: Iterable[str], host: Host, needed: Iterable[str] = ()) -> Library:
     """Link an object file into this process."""
     names = list(exported)
     if _has_own_linker(host):
@@ -80,6 +80,7 @@ def load(data: bytes, exported: Iterable[str], host: Host) -> Library:
             library = Library(image.addresses)
             weakref.finalize(library, image.close).atexit = False
             return library
+    check_symbols(needed)  # which LLVM's linker would end the process for
     return _linked_by_llvm(data, names, host)
 
 

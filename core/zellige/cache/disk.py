@@ -26,9 +26,10 @@ from zellige.diagnostics import catalogue
 from zellige.diagnostics.warn import warn
 from zellige.options import options
 
-KINDS: Final = ("artifacts", "binaries", "sources", "remarks", "traces")
+KINDS: Final = ("artifacts", "binaries", "sources", "remarks", "traces", "starts")
 """artifacts: by program, what a backend made of it; binaries: by emitted text, machine code; sources: digests of packages' source; remarks:
-by a kernel's text, that there is nothing to remark on it; traces: by everything that tracing a function reads, the kernel that it gives."""
+by a kernel's text, that there is nothing to remark on it; traces: by everything that tracing a function reads, the kernel that it gives;
+starts: by the same, trace, artifact and machine code in one piece."""
 
 TUNING: Final = "tuning"
 """The folder, beside the entries, in which results of tuning lie."""
@@ -77,10 +78,18 @@ class DiskStore:
         """The content kept under ``kind`` and ``key``, proven to be what was kept there; None where there is none."""
         content = self._read(kind, key)
         if kind == "artifacts":
-            with self._lock:
-                self._found += content is not None
-                self._missed += content is None
+            self.count(is_found=content is not None)
         return content
+
+    def look(self, kind: str, key: str) -> bytes | None:
+        """The same as :meth:`find`, without counting the question."""
+        return self._read(kind, key)
+
+    def count(self, *, is_found: bool) -> None:
+        """Count a question for an artifact."""
+        with self._lock:
+            self._found += is_found
+            self._missed += not is_found
 
     def keep(self, kind: str, key: str, content: bytes) -> None:
         """Keep ``content``; nothing happens where the folder cannot be written."""

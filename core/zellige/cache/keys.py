@@ -9,6 +9,7 @@ The compiler's own version is a digest of its source (:mod:`zellige.cache.source
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import fields
 from typing import Final
 
@@ -23,6 +24,8 @@ from zellige.plugin.contract import Emitted, Manifest
 from zellige.plugin.installed import installed_version
 from zellige.target import Target
 from zellige.version import __version__
+
+_HERE: Final = __file__
 
 _OF_PASSES: Final = ("passes", "schedule")
 
@@ -45,6 +48,12 @@ def text_key(text: str, target: Target, options: CompileOptions, backend_key: st
 def trace_key(question: str, conditions: str, options: CompileOptions) -> str:
     """What identifies the trace of a function: ``question`` stands for everything that tracing it reads."""
     return _digest("trace", question, conditions, options_text(options))
+
+
+def start_key(question: str, requested: Target, options: CompileOptions) -> str:
+    """What identifies the start of a function's kernel: ``question`` as for its trace, and how this process finds packages."""
+    finders = [(finder.__module__, getattr(finder, "__qualname__", type(finder).__qualname__)) for finder in sys.meta_path]
+    return _digest("start", __version__, question, str(requested), options_text(options), _HERE, repr(sys.path), repr(finders))
 
 
 def options_text(options: CompileOptions) -> str:
@@ -70,9 +79,14 @@ def conditions(
 ) -> str:
     """Everything beside the program and its options that code depends on: target, what it can do (``description``), versions of compiler
     and tools, and what the backend adds (``backend_key``)."""
-    sources = [f"{name} {source_digest(name, store)}" for name in (CORE, package, *manifest.code_packages)]
+    sources = [f"{name} {source_digest(name, store)}" for name in packages_of(manifest, package)]
     tools = [f"{name} {installed_version(name)}" for name in manifest.requirements]
     return _digest(__version__, manifest.version, str(target), description, backend_key, *sources, *tools)
+
+
+def packages_of(manifest: Manifest, package: str) -> tuple[str, ...]:
+    """The packages whose source makes code for a backend that lies in ``package``."""
+    return (CORE, package, *manifest.code_packages)
 
 
 def _digest(*parts: str) -> str:

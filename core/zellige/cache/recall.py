@@ -7,8 +7,9 @@ is kept with its machine code.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import lru_cache
-from pathlib import Path
+from typing import Final
 
 from zellige.cache.artifacts import Artifact, Unreadable, pack_artifact, pack_binary, places_of, unpack_artifact, unpack_binary
 from zellige.cache.disk import DiskStore, store
@@ -39,7 +40,7 @@ def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext
 
             kernel = parse_kernel(text)
         emitted = artifact.emitted_for(kernel)
-        return handle.load(_binary(handle, emitted, ctx, known), kernel, emitted, ctx)
+        return handle.load(_binary(handle, emitted, ctx, known)[0], kernel, emitted, ctx)
     except (Unreadable, InternalError, ZelligeError) as error:
         if isinstance(error, ZelligeError) and error.code == catalogue.E717.id:
             raise
@@ -47,22 +48,60 @@ def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext
         return None
 
 
+def recalled_together(handle: BackendHandle, outline: Kernel, artifact: bytes, binary: bytes, ctx: CompileContext) -> CompiledKernel | None:
+    """The kernel from an artifact and machine code that were kept together, or None; of a backend of zellige's own."""
+    try:
+        emitted, code = unpack_artifact(artifact).emitted, unpack_binary(binary)
+        return handle.load(code, outline, emitted, ctx) if _runs_here(handle, code, ctx) else None
+    except (Unreadable, InternalError, ZelligeError) as error:
+        if isinstance(error, ZelligeError) and error.code == catalogue.E717.id:
+            raise
+        logger().warning("a cached kernel cannot be used and is compiled again: %s", error)
+        return None
+
+
+def kept_together(text: str, conditions: str, ctx: CompileContext) -> tuple[bytes, bytes] | None:
+    """The artifact and the machine code of a kernel with that text as they are kept; None where they are not, or the code tells places."""
+    disk = store()
+    artifact = disk.look("artifacts", artifact_key(text, conditions, ctx.options))
+    if artifact is None:
+        return None
+    try:
+        found = unpack_artifact(artifact)
+    except Unreadable:
+        return None
+    binary = None if found.has_places else disk.look("binaries", found.binary)
+    return None if binary is None else (artifact, binary)
+
+
+_built: Final[deque[str]] = deque(maxlen=64)
+"""The keys of the artifacts that this process made last, machine code included."""
+
+
+def was_built_here(text: str, conditions: str, ctx: CompileContext) -> bool:
+    """Whether this process, a moment ago, planned, emitted and compiled the kernel of that text, so that it has loaded all that had a part
+    in it."""
+    return artifact_key(text, conditions, ctx.options) in _built
+
+
 def build(
     handle: BackendHandle, kernel: Kernel, emitted: Emitted, text: str, ctx: CompileContext
 ) -> CompiledKernel:
     """Compile and load ``emitted``, and keep both; ``kernel`` is what it was made from and what ``text`` prints."""
     known = conditions_of(handle, ctx)
-    binary = _binary(handle, emitted, ctx, known)
+    binary, is_made = _binary(handle, emitted, ctx, known)
     compiled = handle.load(binary, kernel, emitted, ctx)
-    artifact = _artifact(kernel, emitted, ctx, known)
-    store().keep("artifacts", artifact_key(text, known, ctx.options), pack_artifact(artifact))
+    artifact, key = _artifact(kernel, emitted, ctx, known), artifact_key(text, known, ctx.options)
+    store().keep("artifacts", key, pack_artifact(artifact))
+    if is_made:
+        _built.append(key)
     return compiled
 
 
 def entries_of(handle: BackendHandle, kernel: Kernel, emitted: Emitted, text: str, ctx: CompileContext) -> dict[str, bytes]:
     """What :func:`build` keeps of a kernel, under kind and key: its artifact and its machine code. Nothing is loaded."""
     known = conditions_of(handle, ctx)
-    binary, artifact = _binary(handle, emitted, ctx, known), _artifact(kernel, emitted, ctx, known)
+    (binary, _), artifact = _binary(handle, emitted, ctx, known), _artifact(kernel, emitted, ctx, known)
     return {
         f"artifacts/{artifact_key(text, known, ctx.options)}": pack_artifact(artifact),
         f"binaries/{artifact.binary}": pack_binary(binary),
@@ -74,8 +113,8 @@ def _artifact(kernel: Kernel, emitted: Emitted, ctx: CompileContext, known: str)
     return Artifact(kernel=kernel.name, target=str(ctx.target), binary=key, emitted=emitted, places=places)
 
 
-def _binary(handle: BackendHandle, emitted: Emitted, ctx: CompileContext, known: str) -> Binary:
-    """The machine code of an emitted program: kept, or made and kept."""
+def _binary(handle: BackendHandle, emitted: Emitted, ctx: CompileContext, known: str) -> tuple[Binary, bool]:
+    """The machine code of an emitted program: kept, or made and kept; and whether it was made."""
     disk = store()
     key = binary_key(emitted, known, ctx.options)
     data = disk.find("binaries", key)
@@ -83,12 +122,12 @@ def _binary(handle: BackendHandle, emitted: Emitted, ctx: CompileContext, known:
         try:
             found = unpack_binary(data)
             if _runs_here(handle, found, ctx):
-                return found
+                return found, False
         except Unreadable as error:
             logger().warning("cached machine code cannot be used and is made again: %s", error)
     binary = handle.compile_step(emitted, ctx)
     disk.keep("binaries", key, pack_binary(binary))
-    return binary
+    return binary, True
 
 
 def _runs_here(handle: BackendHandle, binary: Binary, ctx: CompileContext) -> bool:
@@ -104,9 +143,9 @@ def _runs_here(handle: BackendHandle, binary: Binary, ctx: CompileContext) -> bo
 
 def conditions_of(handle: BackendHandle, ctx: CompileContext) -> str:
     """Everything beside the program and its options that code depends on."""
-    return _conditions(handle, ctx.target, handle.description(ctx), store().folder, handle.cache_key(ctx))
+    return _conditions(handle, ctx.target, handle.description(ctx), store(), handle.cache_key(ctx))
 
 
 @lru_cache(maxsize=64)
-def _conditions(handle: BackendHandle, target: Target, description: str, folder: Path, backend_key: str) -> str:
-    return conditions(handle.manifest, handle.package, target, description, DiskStore(folder), backend_key)
+def _conditions(handle: BackendHandle, target: Target, description: str, disk: DiskStore, backend_key: str) -> str:
+    return conditions(handle.manifest, handle.package, target, description, disk, backend_key)

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,9 @@ from zellige.version import LOADED_NS
 CORE: Final = "zellige"
 WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "claims", "cli", "demo", "diagnostics", "generate", "interp"})
 """Parts of core that neither make a kernel out of a function nor code out of a kernel."""
+
+_LOOK_ONLY: Final = getattr(os, "O_PATH", os.O_RDONLY)
+"""How a folder is opened in which nothing is read (open(2), O_PATH)."""
 
 _KIND: Final = "sources"
 _FORMAT: Final = "3"
@@ -61,12 +64,34 @@ def _digest(root: Path, left_out: frozenset[str], store: DiskStore) -> str:
     return digest
 
 
+def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] | None:
+    """The files of packages, for :func:`is_unchanged`: all of them, or without those of Python's whose modules are not among ``modules``.
+    None where one is younger than this process, or lies in no folder."""
+    found: list[_Folder] = []
+    try:
+        for package in packages:
+            root = _root(package)
+            if root is not None:
+                found += _folders(root, WITHOUT_EFFECT if package == CORE else frozenset())
+    except OSError:
+        return None
+    if any(changed >= LOADED_NS or any(time >= LOADED_NS for _, _, time in files) for _, changed, files in found):
+        return None
+    if modules is not None:
+        loaded = {str(getattr(sys.modules.get(name), "__file__", "")) for name in modules}
+        found = [
+            (folder, changed, [file for file in files if not file[0].endswith(".py") or os.path.join(folder, file[0]) in loaded])
+            for folder, changed, files in found
+        ]
+    return _flat(found)
+
+
 def is_unchanged(seen: list[Any]) -> bool:
     """Whether folders and files are what they were: of each folder its path, time of change, the names of its files, and their sizes and
     times of change, one after the other."""
     for path, changed, names, numbers in seen:
         try:
-            folder = os.open(path, os.O_RDONLY)
+            folder = os.open(path, _LOOK_ONLY)
         except OSError:
             return False
         try:

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.metadata import Distribution, EntryPoint
-from typing import Final
+from typing import Any, Final
+
+from zellige.version import LOADED_NS
 
 OWN_DISTRIBUTION: Final = "zellige"
 
@@ -39,6 +41,7 @@ class Installed:
 
 def installed_points(group: str, distribution: str = "") -> list[Installed]:
     """The entry points of ``group``, of all that is installed now, or of one distribution."""
+    _names.cache_clear()
     if _are_folders_all():
         found = list(_from_folders(group, distribution))
     else:
@@ -54,7 +57,7 @@ def installed_points(group: str, distribution: str = "") -> list[Installed]:
 @lru_cache(maxsize=64)
 def installed_version(distribution: str) -> str:
     """The version of a distribution, or "none" where it is not installed. The answer is kept for the life of the process."""
-    folder = _folders().get(_normal(distribution)) if _are_folders_all() else None
+    folder = _folder_of(distribution) if _are_folders_all() else None
     title = os.path.basename(folder or "")
     if title.endswith(".dist-info"):
         return title.removesuffix(".dist-info").partition("-")[2]
@@ -64,17 +67,78 @@ def installed_version(distribution: str) -> str:
         return "none"
 
 
+Places = dict[str, list[Any]]
+"""What :func:`noted_places` notes: of each place its time of change (-1: look each time) and the names there that count, and of the list of
+entry points its path, size and time of change."""
+
+
+def noted_places(distribution: str, packages: Iterable[str]) -> Places | None:
+    """What the entry points of a distribution, the versions of all and the places of some packages follow from, for :func:`are_unchanged`.
+    None where distributions are found in other ways than by folders of the path, or the distribution is not there."""
+    folder = _folder_of(distribution) if _are_folders_all() else None
+    if folder is None:
+        return None
+    wanted = sorted(packages)
+    places = []
+    for place in sys.path:
+        changed = _changed(place)  # before it is looked through
+        places.append([place, changed if changed < LOADED_NS else -1, _counting(place, wanted)])
+    return {"packages": wanted, "places": places, "points": _status(os.path.join(folder, "entry_points.txt"))}
+
+
+def are_unchanged(noted: Places) -> bool:
+    """Whether looking again would find the same; folders in which nothing came or went are not looked through."""
+    if [place for place, _, _ in noted["places"]] != sys.path or _have_other_finders() or _status(noted["points"][0]) != noted["points"]:
+        return False
+    for place, changed, names in noted["places"]:
+        if (changed < 0 or _changed(place) != changed) and (os.path.isfile(place) or _counting(place, noted["packages"]) != names):
+            return False
+    return True
+
+
+def _changed(place: str) -> int:
+    """When something came into a folder of the path or went; 0 where there is none."""
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _counting(place: str, packages: list[str]) -> list[str]:
+    """The names in a place of the path by which distributions and the packages are found."""
+    try:
+        return sorted(name for name in os.listdir(place or ".") if name.endswith(_ENDINGS) or name.partition(".")[0] in packages)
+    except OSError:
+        return []
+
+
+def _status(path: str) -> list[Any]:
+    """Path, size and time of change of a file; -1 where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return [path, -1, -1]
+    return [path, found.st_size, found.st_mtime_ns]
+
+
 def _are_folders_all() -> bool:
     """Whether distributions can be nowhere else than in folders of the path."""
-    others = [f for f in sys.meta_path if f is not PathFinder and getattr(f, "find_distributions", None) is not None]
-    return not others and not any(place.endswith(".egg") or os.path.isfile(place) for place in sys.path)
+    return not _have_other_finders() and not any(_is_archive(place) for place in sys.path)
+
+
+def _have_other_finders() -> bool:
+    return any(f is not PathFinder and getattr(f, "find_distributions", None) is not None for f in sys.meta_path)
+
+
+def _is_archive(place: str) -> bool:
+    """Whether a place of the path is a file, or looks like one; a folder whose distributions were listed is none."""
+    return place.endswith(".egg") or (not _names(place) and os.path.isfile(place))
 
 
 def _from_folders(group: str, distribution: str) -> Iterator[Installed]:
-    _listed.cache_clear()
-    for name, folder in _folders().items():
-        if distribution and name != _normal(distribution):
-            continue
+    alone = _folder_of(distribution) if distribution else None
+    folders = _folders() if not distribution else [] if alone is None else [alone]
+    for folder in folders:
         if group in _text(os.path.join(folder, "entry_points.txt")):
             title = os.path.basename(folder).rpartition(".")[0].partition("-")[0]
             yield from _points(lambda folder=folder: Distribution.at(folder).entry_points, group, title)  # type: ignore[misc]
@@ -90,22 +154,38 @@ def _points(listed: Callable[[], Iterable[EntryPoint]], group: str, distribution
         yield Installed(point=point, distribution=distribution, fault=fault)
 
 
-def _folders() -> dict[str, str]:
-    """The folder of each distribution, by its name as names are compared."""
-    return _listed(tuple(sys.path))
-
-
-@lru_cache(maxsize=1)
-def _listed(path: tuple[str, ...]) -> dict[str, str]:
+def _folders() -> list[str]:
+    """The folder of each distribution, in the order of the path."""
     found: dict[str, str] = {}
-    for place in path:
-        try:
-            names = sorted(name for name in os.listdir(place or ".") if name.endswith(_ENDINGS))
-        except OSError:
-            continue  # a folder of the path that is not there, which Python passes over as well
-        for name in names:
-            found.setdefault(_normal(name.rpartition(".")[0].partition("-")[0]), os.path.join(place or ".", name))
-    return found
+    for place in sys.path:
+        for name in _names(place):
+            found.setdefault(_title(name), os.path.join(place or ".", name))
+    return list(found.values())
+
+
+def _folder_of(distribution: str) -> str | None:
+    """The folder of one distribution; None where it is not installed. Names that begin otherwise are not looked at."""
+    wanted = _normal(distribution)
+    first = (wanted[:1], wanted[:1].upper())
+    for place in sys.path:
+        for name in _names(place):
+            if name.startswith(first) and _title(name) == wanted:
+                return os.path.join(place or ".", name)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _names(place: str) -> tuple[str, ...]:
+    """The folders of distributions in a place of the path."""
+    try:
+        return tuple(sorted([name for name in os.listdir(place or ".") if name.endswith(_ENDINGS)]))
+    except OSError:
+        return ()  # a folder of the path that is not there, which Python passes over as well
+
+
+def _title(folder: str) -> str:
+    """The name of the distribution that a folder is of, as names are compared."""
+    return _normal(folder.rpartition(".")[0].partition("-")[0])
 
 
 def _normal(name: str) -> str:

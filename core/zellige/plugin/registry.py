@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
+from importlib.metadata import EntryPoint
 from typing import Final
 
 from zellige.diagnostics import catalogue
@@ -140,6 +141,11 @@ class Registry:
         if isinstance(handle.manifest.state, Unavailable):
             raise catalogue.E706.error(target=str(target), reason=handle.manifest.state.reason)
         return handle
+
+    def own_points(self) -> list[list[str]]:
+        """Name and text of the entry points of zellige's own distribution."""
+        own = [(origin.name, origin.text.partition(": ")[2]) for origin in self._first if origin.is_own]
+        return [list(point) for point in own if point not in BUILTIN]
 
     def only(self, name: str) -> Registry:
         """A registry of the entry points of this name alone."""
@@ -270,8 +276,25 @@ def registry() -> Registry:
     ``registry.cache_clear()`` forgets it.
     """
     own = [Origin(name=name, text=f"zellige: {text}", load=loader(text), is_own=True) for name, text in BUILTIN]
-    own += map(_origin, installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION))
+    own += map(_origin, _remembered.pop() if _remembered else installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION))
     return Registry(own, lambda: (o for o in map(_origin, installed_points(ENTRY_POINT_GROUP)) if not o.is_own))
+
+
+def is_begun() -> bool:
+    """Whether this process has its registry."""
+    return registry.cache_info().currsize > 0
+
+
+def begin_with(points: Iterable[Sequence[str]]) -> None:
+    """Make the registry of this process from entry points of zellige's own distribution that are known to be those that it has now."""
+    if not is_begun():
+        named = [EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP) for name, value in points]
+        _remembered[:] = [[Installed(point=point, distribution=OWN_DISTRIBUTION) for point in named]]
+        registry()
+
+
+_remembered: Final[list[list[Installed]]] = []
+"""Entry points that the registry which is made next begins with."""
 
 
 def _origin(found: Installed) -> Origin:

@@ -18,7 +18,8 @@ from zellige.plugin.hooks import PROJECT, BackendHooks
 REQUIRED: Final = ("manifest", "probe", "describe")
 STEPS: Final = ("emit", "compile", "runtime")
 
-_MARK: Final = f"{PROJECT}_impl"
+MARK: Final = f"{PROJECT}_impl"
+"""The attribute by which a method says that it is a hook."""
 
 
 @lru_cache(maxsize=1)
@@ -55,7 +56,7 @@ def _problems(plugin: object) -> Iterator[str]:
             continue
         member = as_written(plugin, name)
         function = getattr(member, "__func__", member)
-        if not hasattr(function, _MARK):
+        if not hasattr(function, MARK):
             continue
         marked.add(name)
         if name not in hooks:

@@ -1,0 +1,320 @@
+"""Kernels that are found in one piece: taken while their grounds hold, never when one of them has changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import zipfile
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zellige import recollection
+from zellige.cache import memo, recall, sources, starts, store
+from zellige.cache.artifacts import Unreadable
+from zellige.plugin import installed
+from zellige.plugin.handle import BackendHandle
+from zellige.plugin.registry import begin_with, registry
+
+PROGRAM = """
+import numpy as np
+import zellige as zl
+import zellige.language as T
+
+@zl.jit(target="{target}"{options})
+def kernel(A, factor=2.0):
+    N = T.const("N")
+    A: T.Tensor((N,), "float32")
+    B = T.empty((N,), "float32")
+    with T.Kernel(1) as _:
+        for j in T.Parallel(N):
+            {body}
+            B[j] = A[j] * factor
+    return B
+"""
+A = np.arange(16, dtype=np.float32)
+
+
+class Runs:
+    """Runs the program from always the same file, as a new process would."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path = path
+        self._asked: list[bool] = []
+        conditions_of = recollection.conditions_of
+
+        def counted(*arguments: Any) -> str:
+            self._asked.append(True)
+            return conditions_of(*arguments)
+
+        monkeypatch.setattr(recollection, "conditions_of", counted)
+
+    def __call__(self, target: str = "cpu", options: str = "", body: str = "pass") -> bool:
+        """Whether the kernel was found in one piece: nobody asked what keys of other entries are made of."""
+        self._path.write_text(PROGRAM.format(target=target, options=options, body=body))
+        memo.clear()
+        recall._conditions.cache_clear()
+        self._asked.clear()
+        spec = importlib.util.spec_from_file_location("program_that_starts", self._path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert np.array_equal(module.kernel(A), A * 2)
+        return not self._asked
+
+
+@pytest.fixture
+def runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    del folder
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return Runs(tmp_path / "program.py", monkeypatch)
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "v1" / "starts").rglob("*") if path.is_file())
+
+
+# ---- the whole way
+
+
+def test_a_kernel_is_found_in_one_piece(runs: Runs, folder: Path) -> None:
+    assert not runs()
+    assert len(entries(folder)) == 1
+    before = store().statistics()
+    assert runs()
+    after = store().statistics()
+    assert (after.found - before.found, after.missed - before.missed) == (1, 0)
+
+
+def test_one_that_is_gone_is_kept_again(runs: Runs, folder: Path) -> None:
+    runs()
+    entries(folder)[0].unlink()
+    assert not runs()
+    assert runs()
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d[:60], lambda d: b"", lambda d: d[:-1] + bytes((d[-1] ^ 1,))])
+def test_what_is_damaged_is_not_taken(runs: Runs, folder: Path, damage: Callable[[bytes], bytes]) -> None:
+    runs()
+    (entry,) = entries(folder)
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert not runs()
+    assert runs()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x05\0\0\0 {}[]", b"\x02\0\0\0{}" + bytes(24), b"\x02\0\0\0[]"])
+def test_what_is_proven_but_none_is_not_taken(runs: Runs, folder: Path, content: bytes) -> None:
+    runs()
+    (entry,) = entries(folder)
+    store().keep("starts", entry.name, content)
+    assert not runs()
+
+
+def test_a_start_that_holds_too_little_is_unreadable(runs: Runs, folder: Path) -> None:
+    runs()
+    data = store().look("starts", entries(folder)[0].name)
+    assert data is not None
+    assert starts.unpack_start(data) is not None
+    for cut in (data[:-1], data + b" "):
+        with pytest.raises(Unreadable):
+            starts.unpack_start(cut)
+
+
+@pytest.mark.parametrize("hook", ["description", "cache_key"])
+def test_another_machine_takes_none(runs: Runs, monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
+    runs()
+    assert runs()
+    monkeypatch.setattr(BackendHandle, hook, lambda self, ctx: "another machine")
+    assert not runs()
+
+
+def test_code_that_links_no_more_is_compiled_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs()
+    load, asked = BackendHandle.load, []
+
+    def refuses_once(self: Any, *arguments: Any) -> Any:
+        asked.append(True)
+        if len(asked) == 1:
+            raise recall.InternalError("the machine code cannot be linked")
+        return load(self, *arguments)
+
+    monkeypatch.setattr(BackendHandle, "load", refuses_once)
+    assert runs()
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("case", ["auto", "configs", "places"])
+def test_what_follows_from_more_is_not_kept_in_one_piece(
+    runs: Runs, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setenv("ZELLIGE_TARGET", "auto")
+    chosen: dict[str, dict[str, str]] = {
+        "auto": {"target": "auto"},
+        "configs": {"options": ', pass_configs={"tl.enable_fast_math": True}'},
+        "places": {"body": 'T.device_assert(A[j] >= 0, "negative")'},
+    }
+    for _ in range(2):
+        assert not runs(**chosen[case])
+    assert not entries(folder)
+
+
+def test_other_arguments_and_targets_are_other_starts(runs: Runs, folder: Path) -> None:
+    runs()
+    assert not runs(body="pass; pass")
+    assert not runs(target="llvm")
+    assert len(entries(folder)) == 3
+
+
+def test_a_kernel_that_was_not_compiled_here_follows_from_all_files(runs: Runs, folder: Path) -> None:
+    def files() -> int:
+        data = store().look("starts", entries(folder)[0].name)
+        assert data is not None
+        kept = starts.unpack_start(data)
+        assert kept is not None
+        return sum(len(names) for _, _, names, _ in kept.grounds.files)
+
+    runs()
+    some = files()
+    entries(folder)[0].unlink()
+    recall._built.clear()
+    assert not runs()
+    every = sources.stamp(("zellige", "zellige_cpu", "zellige_intrinsics"), None)
+    assert every is not None
+    assert files() == sum(len(names) for _, _, names, _ in every) > some > 100
+
+
+def test_points_that_are_known_make_a_registry_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = registry().own_points()
+    assert ["cpu", "zellige_cpu:backend"] in points
+    registry.cache_clear()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("zellige.plugin.registry.installed_points", lambda *_: pytest.fail("nobody searches"))
+            begin_with(points)
+            assert registry().own_points() == points
+            assert registry().backend(registry().resolve("cpu")).origin.is_own
+        begin_with([])
+        assert registry().own_points() == points, "a registry that is there stays"
+    finally:
+        registry.cache_clear()
+
+
+# ---- files of packages
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a module that is loaded, one that is not, and a table."""
+    made = tmp_path / "roots" / "some_backend"
+    (made / "deep").mkdir(parents=True)
+    (made / "__init__.py").write_text("from some_backend.deep import loaded\n")
+    (made / "deep" / "__init__.py").write_text("")
+    (made / "deep" / "loaded.py").write_text("a = 1\n")
+    (made / "deep" / "other.py").write_text("b = 1\n")
+    (made / "table.txt").write_text("c\n")
+    monkeypatch.syspath_prepend(str(made.parent))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sources, "LOADED_NS", 2**62)
+    importlib.import_module("some_backend")
+    yield made
+    for name in [name for name in sys.modules if name.partition(".")[0] == "some_backend"]:
+        del sys.modules[name]
+
+
+def _edit(path: Path) -> None:
+    """Another text of the same length at another time, in place."""
+    with path.open("r+") as file:
+        file.write("x")
+    os.utime(path, ns=(1, 1))
+
+
+@pytest.mark.parametrize("is_some", [False, True])
+@pytest.mark.parametrize("change", ["deep/loaded.py", "table.txt", "new", "gone", "deep/other.py"])
+def test_a_changed_file_is_seen(package: Path, is_some: bool, change: str) -> None:
+    noted = sources.stamp(("some_backend",), frozenset(sys.modules) if is_some else None)
+    assert noted is not None
+    assert sources.is_unchanged(noted)
+    if change == "new":
+        (package / "deep" / "more.py").write_text("")
+    elif change == "gone":
+        (package / "deep" / "other.py").unlink()
+    else:
+        _edit(package / change)
+    is_without_effect = is_some and change == "deep/other.py"  # no code of it had a part in what was made
+    assert sources.is_unchanged(noted) == is_without_effect
+
+
+def test_files_younger_than_the_process_are_not_noted(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del package
+    monkeypatch.setattr(sources, "LOADED_NS", 0)
+    assert sources.stamp(("some_backend",), None) is None
+
+
+# ---- what is installed
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A path of two folders, the second with a distribution."""
+    (tmp_path / "first").mkdir()
+    info = tmp_path / "second" / "own-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "entry_points.txt").write_text("[some.group]\na = b:c\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second"), str(tmp_path / "missing.zip")])
+    installed._names.cache_clear()
+    yield tmp_path
+    installed._names.cache_clear()
+
+
+def _renamed(root: Path) -> None:
+    (root / "second" / "own-1.0.dist-info").rename(root / "second" / "own-1.1.dist-info")
+
+
+def _archived(root: Path) -> None:
+    with zipfile.ZipFile(root / "missing.zip", "w") as file:
+        file.writestr("a", "b")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "installed": lambda root: (root / "first" / "more-1.0.dist-info").mkdir(),
+    "another version": _renamed,
+    "other points": lambda root: (root / "second" / "own-1.0.dist-info" / "entry_points.txt").write_text("[some.group]\na = other:c\n"),
+    "no points": lambda root: (root / "second" / "own-1.0.dist-info" / "entry_points.txt").unlink(),
+    "a package before": lambda root: (root / "first" / "some_package").mkdir(),
+    "a module before": lambda root: (root / "first" / "some_package.py").write_text(""),
+    "an archive": _archived,
+    "another path": lambda root: sys.path.append(str(root)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("is_old", [False, True])
+def test_what_is_installed_is_seen(places: Path, monkeypatch: pytest.MonkeyPatch, change: str, is_old: bool) -> None:
+    monkeypatch.setattr(installed, "LOADED_NS", 2**62 if is_old else 0)  # of young folders no time is trusted
+    noted = installed.noted_places("own", ["some_package"])
+    assert noted is not None
+    assert installed.are_unchanged(noted)
+    (places / "first" / "results.txt").write_text("a program wrote beside itself")
+    assert installed.are_unchanged(noted)
+    CHANGES[change](places)
+    assert not installed.are_unchanged(noted)
+
+
+@pytest.mark.usefixtures("places")
+def test_somebody_elses_finder_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = installed.noted_places("own", [])
+    assert noted is not None
+
+    class Finder(PathFinder):
+        pass
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    assert not installed.are_unchanged(noted)
+    assert installed.noted_places("own", []) is None
+    assert installed.noted_places("there-is-none", []) is None
