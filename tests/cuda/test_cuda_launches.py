@@ -250,7 +250,7 @@ class Two(Driver):
 def two(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Two:
     made = Two()
     monkeypatch.setattr(device, "driver", lambda: made)
-    monkeypatch.setattr(device, "_library", lambda: made)
+    monkeypatch.setattr(device, "library", lambda: made)
     monkeypatch.setattr(device, "_count", lambda: 2)
     monkeypatch.setattr(device, "launcher", lambda: made.launch)
     monkeypatch.setattr(device, "current_stream", lambda index: 100 + index)

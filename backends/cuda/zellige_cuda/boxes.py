@@ -8,7 +8,6 @@ Source: CUDA Driver API 13, cuTensorMapEncodeTiled (limits of extents, strides a
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -155,8 +154,7 @@ def _words_of_pairs(numbers: list[int]) -> list[int]:
 @cache
 def _encoder() -> Any:
     """The driver's function, called by address."""
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    function = library.cuTensorMapEncodeTiled
+    function = device.library().cuTensorMapEncodeTiled
     pointer, word = ctypes.c_void_p, ctypes.c_int
     function.argtypes = (pointer, word, ctypes.c_uint32, pointer, pointer, pointer, pointer, pointer, word, word, word, word)
     function.restype = ctypes.c_int

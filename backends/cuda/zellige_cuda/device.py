@@ -215,12 +215,12 @@ def ordinal_of(pointer: int) -> int | None:
     """The device whose memory ``pointer`` is, None for memory of the host. The library is asked itself: cuda-bindings 13.3 answers 0 for
     memory of any device, so that kernels for tensors of a second device ran on the first (tools/device_check.py, the part ``devices``)."""
     found = ctypes.c_int(-1)
-    status = _library().cuPointerGetAttribute(ctypes.byref(found), _DEVICE_ORDINAL, ctypes.c_uint64(pointer))
+    status = library().cuPointerGetAttribute(ctypes.byref(found), _DEVICE_ORDINAL, ctypes.c_uint64(pointer))
     return found.value if status == 0 and found.value >= 0 else None
 
 
 @cache
-def _library() -> Any:
+def library() -> Any:
     """The driver library, for calls by address: what a wrapper would add to every launch is left out."""
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
@@ -228,7 +228,7 @@ def _library() -> Any:
 @cache
 def launcher() -> Any:
     """The driver's own cuLaunchKernel."""
-    function = _library().cuLaunchKernel
+    function = library().cuLaunchKernel
     function.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     function.restype = ctypes.c_int
     return function
@@ -236,7 +236,7 @@ def launcher() -> Any:
 
 def address_of(name: str) -> int:
     """Where a function of the driver lies."""
-    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
 
 
 @cache

@@ -64,7 +64,7 @@ class CudaKernel:
         self._kernel = kernel
         self._text = source.text
         self._binary = binary
-        self._functions = functions_of(source)
+        self._functions: list[dict[str, Any]] = facts["functions"]
         self._arch: str = facts["arch"]
         self._alignments: list[int] = facts["alignments"]
         self._needed: list[int] = facts["needed"]

@@ -5,8 +5,9 @@ In: the name of a package and of a file in it. Out: a tuple of :class:`DialectNa
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 from zellige.plugin.contract import DialectName
 
@@ -26,10 +27,13 @@ def read_dialect(package: str, file: str = "dialect.txt") -> tuple[DialectName, 
 
 def _text(package: str, file: str) -> str:
     """A file of a package: from its folder, or by importlib.resources, which takes longer to load, where the package is in no folder."""
-    spec = find_spec(package)
-    path = Path(spec.origin).with_name(file) if spec is not None and spec.origin is not None else None
-    if path is not None and path.is_file():
-        return path.read_text(encoding="utf-8")
+    loaded = sys.modules.get(package)  # as it is where a backend's manifest is asked for
+    home = loaded.__spec__ if loaded is not None else find_spec(package)
+    if home is not None and home.origin is not None:
+        path = os.path.join(os.path.dirname(home.origin), file)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as text:
+                return text.read()
     from importlib.resources import files
 
     return files(package).joinpath(file).read_text(encoding="utf-8")
