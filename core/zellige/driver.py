@@ -93,6 +93,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             return found
     with internal_errors(kernel, resolved):
         check(kernel)
+        handle.begin(ctx)
         kernel = shown(kernel, handle)
     fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
@@ -125,6 +126,7 @@ def export_kernel(kernel: Kernel, target: str | Target, options: CompileOptions,
         text = _printed(kernel)
         ctx = handle.context(resolved, options)
         check(kernel)
+        handle.begin(ctx)
         kernel = shown(kernel, handle)
     fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):

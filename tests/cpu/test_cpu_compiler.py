@@ -77,6 +77,58 @@ def test_a_process_killed_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     compiler._pool().close()
 
 
+def test_a_process_killed_while_it_loads_is_replaced(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(compiler, "_pools", {})
+    prepare = compiler._Process.prepare
+    killed: list[int] = []
+    most = [1]
+
+    def kill(one: compiler._Process) -> None:
+        if len(killed) < most[0]:
+            os.kill(one._process.pid, signal.SIGKILL)
+            killed.append(one._process.pid)
+        prepare(one)
+
+    monkeypatch.setattr(compiler._Process, "prepare", kill)
+    with caplog.at_level(logging.WARNING):
+        assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+        assert len(killed) == 1
+        compiler._pool().close()
+        monkeypatch.setattr(compiler, "_pools", {})
+        most[0] = 3  # the next two
+        with pytest.raises(InternalError, match="signal 9"):
+            jit.compile_object(RIGHT, running_host())
+        assert len(killed) == 3
+        assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+    assert not compiler._pool()._is_closed
+    assert "LLVM runs in this process" not in caplog.text
+    compiler._pool().close()
+
+
+def test_only_a_compilation_starts_a_process() -> None:
+    """Whoever asks what the machine can do, or for the program's text alone, waits for no compiler."""
+    found = python("""
+        import zellige as zl, zellige.language as T
+        from zellige import driver
+        from zellige.plugin.registry import registry
+        from zellige_cpu import compiler
+
+        @T.prim_func
+        def add(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32")):
+            with T.Kernel(1) as _:
+                for j in T.Parallel(16):
+                    B[j] = A[j] + 1
+
+        target = registry().resolve("cpu")
+        assert registry().backend(target).describe(target).dtypes
+        assert "define" in driver.dump(add.kernel, target, "source")
+        assert not compiler._pools
+        zl.compile(add, target="cpu")
+        assert len(compiler._pool()._idle) == 1
+    """)
+    assert found.returncode == 0, found.stderr
+
+
 def test_threads_compile_side_by_side() -> None:
     made: list[bytes] = []
     threads = [threading.Thread(target=lambda: made.append(jit.compile_object(RIGHT, running_host()))) for _ in range(8)]

@@ -110,6 +110,12 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "E703",
         "capabilities.lanes is '32', expected int",
     ),
+    "begin_raises": (backend("@hookimpl\ndef begin(self, ctx): return 1 / 0"), "E709", "raised in its hook begin: ZeroDivisionError"),
+    "begin_answers": (
+        backend("@hookimpl\ndef begin(self, ctx): return ctx.target"),
+        "E703",
+        "its hook begin answered Target, expected None",
+    ),
     "candidates_raise": (
         backend("@hookimpl\ndef candidates(self, operation, ctx): return operation.size"),
         "E709",

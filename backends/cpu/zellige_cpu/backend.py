@@ -116,11 +116,16 @@ class CpuBackend:
 
     @hookimpl
     def describe(self, target: Target) -> Capabilities:
-        from zellige_cpu import compiler
         from zellige_cpu.host import running_host
 
-        compiler.begin()  # a kernel that is found in the cache asks for no description: what is described is compiled next
         return capabilities_of(running_host(), str(target))
+
+    @hookimpl
+    def begin(self, ctx: CompileContext) -> None:
+        """LLVM is loaded in a process of its own while the plan is made."""
+        from zellige_cpu import compiler
+
+        compiler.begin()
 
     @hookimpl
     def describe_key(self, target: Target) -> str:

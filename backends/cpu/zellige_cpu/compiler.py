@@ -1,11 +1,11 @@
 """LLVM in processes of its own, so that a program on which it aborts costs an error and not the user's process.
 
 In: LLVM IR text and a host. Out: machine code. Raises InternalError where LLVM refuses the program, or ends the process while it works on
-it; the message holds what it last said. A process that others killed is replaced once.
+it; the message holds what it last said. A process that others killed, at work or while it loaded LLVM, is replaced once.
 
-A process is started by the first compilation and serves later ones; several threads get one each, as many as the machine has cores. It
-ends with this process, and an interrupt (Ctrl-C) during a compilation ends it too. A child made by ``fork`` starts its own. Where no
-process can be started, LLVM runs in this one, and a warning says so.
+A process is started when a compilation begins (:func:`begin`) and serves later ones; several threads get one each, as many as the machine
+has cores. It ends with this process, and an interrupt (Ctrl-C) during a compilation ends it too. A child made by ``fork`` starts its own.
+Where no process can be started, LLVM runs in this one, and a warning says so.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ class _Pool:
 
     @contextmanager
     def process(self) -> Iterator[_Process | None]:
-        """A process for one request; None where none can be started. After an exception it is not used again."""
+        """A process for one request; None where none can be started. After an exception it is not used again. Raises _Ended where others
+        killed it before it was ready."""
         with self._slots:
             one = self._prepared()
             try:
@@ -179,8 +180,8 @@ class _Pool:
             one.prepare()
         except BaseException as error:
             one.close(kill=True)
-            if not isinstance(error, _Ended):
-                raise
+            if not isinstance(error, _Ended) or error.status in _KILLED_BY_OTHERS:
+                raise  # the next one may be left alone while it loads
             self._do_without(error)
             return None
         return one

@@ -230,6 +230,16 @@ class BackendHandle:
         """What else the backend's code depends on; empty where it says nothing."""
         return self._typed(str, "cache_key", ctx=ctx) if self._has("cache_key") else ""
 
+    def begin(self, ctx: CompileContext) -> None:
+        """Tell the backend that a kernel will be compiled next."""
+        self._call("begin", self._nothing, ctx=ctx)
+
+    def _nothing(self, answer: object) -> None:
+        """What the hook ``begin`` answered, checked."""
+        if answer is not None:
+            reason = f"its hook begin answered {type(answer).__name__}, expected None"
+            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+
     def compat(self, binary: Binary) -> Compatibility:
         """Whether machine code made earlier runs on this machine's first device."""
         if not self._has("compat"):

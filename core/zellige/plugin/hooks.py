@@ -92,6 +92,11 @@ class BackendHooks:
         for devices whose caches are not the host's."""
 
     @_hookspec(firstresult=True)
+    def begin(self, ctx: CompileContext) -> None:
+        """A kernel will be planned, emitted and compiled next: what takes long to start, such as a compiler in a process of its own, may
+        start meanwhile. Answers at once. It is not called for what a cache holds, nor where only text is asked for. Optional."""
+
+    @_hookspec(firstresult=True)
     def fit(  # type: ignore[empty-body]
         self, planned: PlannedKernel, asked: Sequence[Asked], ctx: CompileContext
     ) -> Sequence[Revision] | Fitted:
