@@ -21,6 +21,7 @@ from operator import is_
 from typing import Any, Final
 
 from zellige.call_keys import call_key, check_tensor, freeze, given_tensor
+from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import Dependencies, plain_function
@@ -45,6 +46,7 @@ def compile(func: Any = None, out_idx: OutIndex = None, **options: Any) -> JITKe
     return _compile(func, options_of({"out_idx": out_idx, **options}, "compile"))
 
 
+@rarely_collecting()
 def _compile(func: Any, options: JITOptions, device: str | int | None = None) -> JITKernel:
     if isinstance(func, JITFunction):
         return func.compile()
@@ -246,19 +248,23 @@ class JITFunction:
             state = self._state()
             entry = self._entries.get(key)
             if entry is None or entry.state != state:
-                question = Question.of(self._kernel_function, ("lazy", dict(bound.arguments)), self.options, None)
-                known = None if question is None else question.answer()
                 entry = _Entry(state=state)
-                if known is not None:
-                    entry.kernels[()] = known[0]
-                else:
-                    prim_func = self._traced_lazily(args, named)
-                    follows = question is not None and question.follows(prim_func.settings)
-                    kernel = entry.kernels[()] = _compile(prim_func, self.options)
-                    if question is not None and follows:
-                        question.note(kernel, None)
+                entry.kernels[()] = self._compile_lazily(bound.arguments, args, named)
                 self._entries[key] = entry
             return entry.kernels[()]
+
+    @rarely_collecting()
+    def _compile_lazily(self, bound: Mapping[str, Any], args: tuple[Any, ...], named: dict[str, Any]) -> JITKernel:
+        question = Question.of(self._kernel_function, ("lazy", dict(bound)), self.options, None)
+        known = None if question is None else question.answer()
+        if known is not None:
+            return known[0]
+        prim_func = self._traced_lazily(args, named)
+        follows = question is not None and question.follows(prim_func.settings)
+        kernel = _compile(prim_func, self.options)
+        if question is not None and follows:
+            question.note(kernel, None)
+        return kernel
 
     def _traced_lazily(self, args: tuple[Any, ...], named: dict[str, Any]) -> PrimFunc:
         self._bound(args, named)
@@ -409,6 +415,7 @@ class JITFunction:
                 kernel = self._compile_eagerly(entry, constants, given, sizes, args)
         return kernel, passed
 
+    @rarely_collecting()
     def _compile_eagerly(
         self,
         entry: _Entry,

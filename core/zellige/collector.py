@@ -1,0 +1,52 @@
+"""Python's collector of cycles, asked less often while a kernel is compiled.
+
+In: a stretch of work that makes many objects and hardly a cycle, such as loading the planner. Out: :func:`rarely_collecting`, within which
+the collector looks after many more new objects than usual; its settings are given back at the end, unless somebody changed them meanwhile.
+
+Each pass over all objects of a program takes tens of milliseconds where large packages are loaded, and one falls into nearly every first
+compilation, which has nothing to collect: trees of frozen nodes are freed as soon as nobody holds them.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+OBJECTS: Final = 100_000
+"""So many new objects are looked at together: a kernel of ordinary size makes fewer, a huge one is still looked through."""
+
+_lock: Final = threading.Lock()
+_inside: Final[list[int]] = [0, 0, 0]
+"""How many stretches are under way, the threshold before the first of them, and the one that was set."""
+
+
+@contextmanager
+def rarely_collecting() -> Iterator[None]:
+    """Within it the collector looks after :data:`OBJECTS` new objects, in every thread; where it was switched off it stays off."""
+    _begin()
+    try:
+        yield
+    finally:
+        _end()
+
+
+def _begin() -> None:
+    with _lock:
+        _inside[0] += 1
+        first, *others = gc.get_threshold()
+        if _inside[0] == 1:
+            _inside[1:] = first, 0
+            if 0 < first < OBJECTS:
+                _inside[2] = OBJECTS
+                gc.set_threshold(OBJECTS, *others)
+
+
+def _end() -> None:
+    with _lock:
+        _inside[0] -= 1
+        first, *others = gc.get_threshold()
+        if _inside[0] == 0 and _inside[2] and first == _inside[2]:
+            gc.set_threshold(_inside[1], *others)
