@@ -11,7 +11,6 @@ import pytest
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Copy, Map, Reduce, StmtNode, Store
 from zellige.ir.traverse import walk
-from zellige.options import CompileOptions
 from zellige_cpu.fusion import Fold
 from zellige_cpu.preparation import prepare
 
@@ -34,7 +33,7 @@ def points(*statements: str) -> str:
 
 def prepared(tools, body: str) -> list[StmtNode]:
     kernel = tools["block_kernel"](HEAD, body)
-    launch = prepare(kernel.launches[0], CompileOptions())
+    launch = prepare(kernel.launches[0])
     return [node for node in walk(launch) if isinstance(node, StmtNode)]
 
 
@@ -222,7 +221,7 @@ def test_the_random_blocks_are_worth_running(tools):
     for seed in range(60):
         kernel = tools["block_kernel"](HEAD + ", n: scalar(int32)", Writer(seed).text())
         before = [n for n in walk(kernel.launches[0]) if isinstance(n, (Copy, Map, Reduce))]
-        after = [n for n in walk(prepare(kernel.launches[0], CompileOptions())) if isinstance(n, (Copy, Map, Reduce, Fold, Store))]
+        after = [n for n in walk(prepare(kernel.launches[0])) if isinstance(n, (Copy, Map, Reduce, Fold, Store))]
         joined += len(before) - sum(isinstance(n, (Copy, Map, Reduce)) for n in after)
         folded += sum(isinstance(n, Fold) for n in after)
         left_out += any(isinstance(n, Store) for n in after)

@@ -19,7 +19,8 @@ from zellige_cpu.host import Host, make_host, running_host
 from zellige_cpu.jit import assembly, compile_object
 from zellige_cpu.launch import lower
 from zellige_cpu.leaf.units import units
-from zellige_cpu.planned import unit_of
+from zellige_cpu.planned import choices_of, products_of, unit_of
+from zellige_cpu.preparation import expanded, joined
 
 
 def text(m, n, k, tile, types=("float32", "float32", "float32"), *, stages=3, ta=False, tb=False, into=None, k_steps=None, batch=0):
@@ -297,3 +298,46 @@ def _has_no_instruction(host: Host, left: str, right: str, total: str) -> bool:
     return not any(
         u.accumulator.name == total and holds(u.a, dtype(left)) and holds(u.b, dtype(right)) for u in units(host)
     )
+
+
+def test_products_that_change_places_keep_their_choices(tools, random):
+    """A copy that is joined with a later one takes the product that reads it along, past another product of other types."""
+    kernel = tools["kernel_of"]("""
+        def k(
+            A: tensor((17, 6), float16), C: tensor((5, 5, 9), float16), D: tensor((5, 5, 7), float32),
+            E: tensor((5, 9, 2), float32), F: tensor((5, 2, 7), float32),
+        ):
+            with launch(5) as (bx,):
+                t0 = alloc((5, 9), float16, "fragment")
+                copy(A[9:+5, :+9], t0[:, :])
+                t1 = alloc((5, 2), float16, "shared")
+                copy(A[8:+5, 3:+2], t1[:, :])
+                t2 = alloc((9, 2), float32, "shared")
+                gemm(t0[:, :], t1[:, :], t2[:, :], clear=True, transpose_a=True)
+                t3 = alloc((2, 7), float32, "fragment")
+                copy(A[11:+2, :+7], t3[:, :])
+                t4 = alloc((5, 7), float32, "shared")
+                fill(t4[:, :], 0.5)
+                gemm(t1[:, :], t3[:, :], t4[:, :], clear=False)
+                copy(t0[:, :], C[bx, :, :])
+                copy(t4[:, :], D[bx, :, :])
+                copy(t2[:, :], E[bx, :, :])
+                copy(t3[:, :], F[bx, :, :])
+        """)
+    (launch,) = plan(kernel, capabilities_of(running_host())).launches
+    plain = expanded(launch.launch)
+    prepared = joined(plain)
+    orders = [[n.a.buffer.name for s in one.body for n in walk(s) if isinstance(n, Gemm)] for one in (plain, prepared)]
+    assert orders == [["t0", "t1"], ["t1", "t0"]], "nothing has changed places, so this test sees nothing"
+    products = products_of(choices_of(launch, plain), prepared)
+    for product in (n for s in prepared.body for n in walk(s) if isinstance(n, Gemm)):
+        chosen = products.choices[id(product)].operation
+        assert (chosen.a.buffer, chosen.b.buffer) == (product.a.buffer, product.b.buffer)
+    a = random.integers(-4, 5, (17, 6)).astype(np.float16)
+    c, d, e, f = (np.zeros(shape, t) for shape, t in (((5, 5, 9), np.float16), ((5, 5, 7), "f4"), ((5, 9, 2), "f4"), ((5, 2, 7), "f4")))
+    tools["run_on"](tools["compile_for"](kernel), kernel, [a, c, d, e, f])
+    wide = np.pad(a, ((0, 0), (0, 3))).astype(np.float32)
+    np.testing.assert_array_equal(c, np.broadcast_to(wide[9:14], c.shape))
+    np.testing.assert_array_equal(f, np.broadcast_to(wide[11:13, :7], f.shape))
+    np.testing.assert_array_equal(d, np.broadcast_to(0.5 + wide[8:13, 3:5] @ wide[11:13, :7], d.shape))
+    np.testing.assert_array_equal(e, np.broadcast_to(wide[9:14].T @ wide[8:13, 3:5], e.shape))

@@ -128,6 +128,9 @@ def built() -> dict[str, tuple[list[int], s.Kernel]]:
         "a kernel without a name": ([17], kernel_of(name="")),
         "a launch that is none": ([17], kernel_of(launches=(store,))),  # type: ignore[arg-type]
         "a hint on a buffer of nowhere": ([23], kernel_of(launches=(hinted,))),
+        "a hint that is none": ([31], kernel_of(launches=(s.Launch(grid_vars=(), grid=(), hints=(number(),)),))),  # type: ignore[arg-type]
+        "a safe value that is none": ([31], kernel_of(
+            launches=(s.Launch(grid_vars=(), grid=(), safe_values=(number(),)),))),  # type: ignore[arg-type]
         "bodies too deep": ([25], kernel_of(deep)),
         "a long chain of elif is not deep": ([24], kernel_of(chain)),
         "an unknown operator": ([31], kernel_of(s.Bind(var=x, value=Binary(op="nand", left=number(), right=number())))),  # type: ignore[arg-type]

@@ -32,8 +32,8 @@ from zellige_cpu.expressions import evaluate
 from zellige_cpu.host import Host
 from zellige_cpu.indexes import i64, uniform
 from zellige_cpu.leaf import convert
-from zellige_cpu.planned import products_of
-from zellige_cpu.preparation import prepare
+from zellige_cpu.planned import choices_of, products_of
+from zellige_cpu.preparation import expanded, joined
 from zellige_cpu.program import LaunchProgram, Program
 from zellige_cpu.storage import ScratchPlan, add_tensor, check_capacity, plan_scratch
 from zellige_cpu.text import Function, Module, Value
@@ -76,13 +76,15 @@ def _lower_launch(
     cells = f"cells_{number_of}"
     coarsen = planned.order.coarsen or (1,) * len(launch.grid)
     _emit_cells(module, kernel, launch, coarsen, cells)
-    prepared = prepare(launch, options)
+    plain = expanded(launch)
+    choices = choices_of(planned, plain)
+    prepared = joined(plain)
     plan = plan_scratch(prepared)
     name = f"launch_{number_of}"
     params = [("args", "ptr"), ("begin", "i64"), ("end", "i64"), *((n, "ptr") for n in ("scratch", "leaf", "states", "shared"))]
     fn = module.function(name, "void", params, is_exported=True)
     ctx = _context(fn, options)
-    ctx.products = products_of(planned, prepared)
+    ctx.products = products_of(choices, prepared)
     ctx.plan = plan
     ctx.scratch, ctx.leaf, ctx.states, ctx.shared = fn.params[3:]
     ctx.memory.scratch_bytes = plan.total

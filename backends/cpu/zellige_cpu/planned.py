@@ -43,14 +43,18 @@ class Products:
         return self.sources.get(id(gemm), {}).get(operand)
 
 
-def products_of(planned: PlannedLaunch, prepared: Launch) -> Products:
-    """The products of ``prepared``, which holds those of the plan in the same order (preparation may have made new nodes of them)."""
+def choices_of(planned: PlannedLaunch, expanded: Launch) -> Mapping[int, Choice]:
+    """The choice of each product of ``expanded``, which holds those of the plan in the same order (some as new nodes)."""
     before = [node for role in planned.roles for s in role.body for node in walk(s) if isinstance(node, Gemm)]
-    after = [node for s in prepared.body for node in walk(s) if isinstance(node, Gemm)]
+    after = [node for s in expanded.body for node in walk(s) if isinstance(node, Gemm)]
     if len(before) != len(after):
-        raise InternalError(f"the plan has {len(before)} products, the prepared launch {len(after)}")
+        raise InternalError(f"the plan has {len(before)} products, the expanded launch {len(after)}")
     by_id = {id(choice.operation): choice for choice in planned.choices}
-    choices = {id(new): by_id[id(old)] for old, new in zip(before, after) if id(old) in by_id}
+    return {id(new): by_id[id(old)] for old, new in zip(before, after) if id(old) in by_id}
+
+
+def products_of(choices: Mapping[int, Choice], prepared: Launch) -> Products:
+    """The products of ``prepared`` with their choices."""
     sources: dict[int, dict[Operand, Copy]] = {}
     merged: dict[int, Gemm] = {}
     loops: dict[int, For] = {}

@@ -1,7 +1,8 @@
 """What is rewritten in a launch before code is written for it: tile IR to tile IR.
 
 In: a verified launch. Out: a launch with the same meaning in which every Map can be run point after point in the storage it names, reducers
-of narrow floats accumulate in float32, no lane statement is left, and elementwise statements over the same points are one Map.
+of narrow floats accumulate in float32, no lane statement is left (:func:`expanded`), and elementwise statements over the same points are
+one Map (:func:`joined`). Joining moves statements past each other, products too, but makes no new ones of those that it leaves alone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from zellige.ir.expr import Buffer, Cast, Node
 from zellige.ir.stmt import Alloc, Copy, Launch, ReducerFinalize, ReducerInit, ReducerUpdate, Stmt, whole
 from zellige.ir.traverse import rebuilt, rewrite, walk
-from zellige.options import CompileOptions
 from zellige.passes.expand_lanes import expand_lanes
 from zellige_cpu.fusion import fused
 from zellige_cpu.host import LANES
@@ -17,14 +17,23 @@ from zellige_cpu.privacy import with_own_copies
 from zellige_cpu.types import FLOAT32
 
 
-def prepare(launch: Launch, options: CompileOptions) -> Launch:
+def prepare(launch: Launch) -> Launch:
     """The launch as the emitters take it."""
+    return joined(expanded(launch))
+
+
+def expanded(launch: Launch) -> Launch:
+    """The launch with plain storage and without lanes, its statements in their order."""
     body = _wide_reducers(launch.body)
     body = with_own_copies(body)
     prepared = launch if body is launch.body else rebuilt(launch, body=body)
-    prepared = expand_lanes(prepared, warp=LANES, target="cpu")
-    body = fused(prepared.body)
-    return prepared if body is prepared.body else rebuilt(prepared, body=body)
+    return expand_lanes(prepared, warp=LANES, target="cpu")
+
+
+def joined(launch: Launch) -> Launch:
+    """The launch with elementwise statements over the same points as one Map."""
+    body = fused(launch.body)
+    return launch if body is launch.body else rebuilt(launch, body=body)
 
 
 def _wide_reducers(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

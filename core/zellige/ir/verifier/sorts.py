@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, get_args
 
 from zellige.ir.expr import Buffer, ExprNode, Node, Region, Var
-from zellige.ir.stmt import Kernel, Launch, LayoutHint, NamedHint, Print, SafeValue, ScalarParam, Stmt
+from zellige.ir.stmt import Hint, Kernel, Launch, LayoutHint, NamedHint, Print, SafeValue, ScalarParam, Stmt
 from zellige.ir.verifier.context import Context
 
 _VARIABLES: Final = frozenset(("var", "result", "axes"))
@@ -50,7 +50,11 @@ def has_right_heads(context: Context, kernel: Kernel) -> bool:
             continue
         _are(context, (*launch.grid_vars, *launch.lane_vars), Var, "a grid or lane variable")
         _are(context, (*launch.grid, *(launch.threads or ())), ExprNode, "an extent of the grid or the threads")
-        _are(context, tuple(safe.value for safe in launch.safe_values), ExprNode, "a safe value")
+        for kinds, nodes, what in (((SafeValue,), launch.safe_values, "a safe value"), (get_args(Hint), launch.hints, "a hint")):
+            for node in nodes:
+                if not isinstance(node, kinds):
+                    context.report(31, launch.span, f"{what} of the launch is {type(node).__name__}")
+        _are(context, tuple(safe.value for safe in launch.safe_values if isinstance(safe, SafeValue)), ExprNode, "a safe value")
         for named in (*launch.safe_values, *launch.hints):
             if isinstance(named, (SafeValue, LayoutHint)) or (isinstance(named, NamedHint) and named.buffer is not None):
                 _are(context, (named.buffer,), Buffer, "what a hint names")
