@@ -608,3 +608,32 @@ def test_while_loop_followed_while_compiling_restarts_at_a_run_time_break(run: A
     b = zeros(2)
     run(kernel, iota(8), b)
     assert b.tolist() == [5, 50] and kinds(kernel)[0] == "While"
+
+
+def test_a_known_value_of_a_name_that_is_a_variable_decides_while_compiling(run: Any) -> None:
+    """An earlier loop made the name a variable; in a loop over Python values it means the value, afterwards the variable."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), "int32"), B: T.Tensor((6,), "int32")):
+        with T.Kernel(1):
+            i = 5
+            for j in range(A[0]):
+                i = j
+            B[0] = i
+            for i in [1, 2, 3, 4]:
+                if i == 2:
+                    continue
+                if i == 4:
+                    break
+                B[1] += i * A[i]
+            B[2] = i
+            v = 7
+            if A[0] > 0:
+                v = 8
+            for i, v in enumerate((5, 6)):
+                B[3 + i] = v if i == 1 else v * 10
+            B[5] = v
+
+    b = zeros(6)
+    run(kernel, np.array([3, 1, 2, 3], np.int32), b)
+    assert b.tolist() == [2, 1 + 9, 4, 50, 6, 6]

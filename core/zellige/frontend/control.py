@@ -293,15 +293,36 @@ def _for(frame: Frame, node: ast.For) -> Signal:
 def _unrolled(frame: Frame, node: ast.For, values: Iterator[Any]) -> Signal:
     """A loop over Python values: its body is traced for each of them."""
     for value in values:
-        frame.here(node.target)
-        assign(frame, node.target, value, None)
+        kept = _bind_known(frame, node, value)
         with _loop(frame, "unrolled"):
             signal = execute(frame, node.body)
+        frame.locals.update(kept)
         if signal is Signal.BREAK:
             return Signal.NEXT
         if signal is Signal.RETURN:
             return signal
     return Signal.NEXT
+
+
+def _bind_known(frame: Frame, node: ast.For, value: Any) -> dict[str, Variable]:
+    """Binds the targets to a value that is known. One that is a variable of the kernel is stored to, and means the value itself inside,
+    so that conditions on it are decided while compiling; those variables are returned, to be put back after the iteration."""
+    frame.here(node.target)
+    names = {n.id: n for n in ast.walk(node.target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    assigned_inside = set().union(*(frame.flow.assigned(statement) for statement in node.body))
+    variables = {n: v for n in names if n not in assigned_inside and isinstance(v := frame.locals.get(n), Variable)}
+    for name in variables:
+        del frame.locals[name]
+    assign(frame, node.target, value, None)
+    kept: dict[str, Variable] = {}
+    for name, variable in variables.items():
+        known = frame.locals[name]
+        frame.locals[name] = variable
+        assign(frame, names[name], known, None)
+        if frame.locals[name] is variable:
+            kept[name] = variable
+            frame.locals[name] = known
+    return kept
 
 
 def _range_spec(values: range, span: Span) -> ForSpec:
