@@ -65,6 +65,10 @@ class Fresh:
 
     place: Value
 
+    def lacks(self, ctx: Context, need: Need) -> Value:
+        """Whether the operand will have to be packed, as far as can be told: it will."""
+        return TRUE
+
     def begin(self, ctx: Context, need: Need) -> None:
         """Packs."""
         need.pack(self.place)
@@ -93,16 +97,23 @@ class Own:
         within = step if self.steps > 1 else i64(0)
         return within if self.way is None else fn.binary("add", within, fn.binary("mul", self.way, i64(self.steps)))
 
+    def _key(self, ctx: Context, number: Value) -> Value:
+        return ctx.fn.offset(self.keys, ctx.fn.binary("mul", number, i64(_KEY_BYTES)))
+
+    def lacks(self, ctx: Context, need: Need) -> Value:
+        """Whether the key says that the operand is not there."""
+        fn, key = ctx.fn, self._key(ctx, self._number(ctx, need.step))
+        places = ((key, need.address), (fn.offset(key, 8), need.lines))
+        return fn.binary("or", *(fn.compare("ne", fn.load(at, "i64", align=8), value) for at, value in places))
+
     def begin(self, ctx: Context, need: Need) -> None:
         """Packs unless the key says that it is there."""
         fn = ctx.fn
-        number = self._number(ctx, need.step)
-        key = fn.offset(self.keys, fn.binary("mul", number, i64(_KEY_BYTES)))
-        second = fn.offset(key, 8)
-        tests = (fn.compare("ne", fn.load(at, "i64", align=8), value) for at, value in ((key, need.address), (second, need.lines)))
-        with fn.when(fn.binary("or", *tests)):
+        with fn.when(self.lacks(ctx, need)):
+            number = self._number(ctx, need.step)
+            key = self._key(ctx, number)
             fn.store(need.address, key, align=8)
-            fn.store(need.lines, second, align=8)
+            fn.store(need.lines, fn.offset(key, 8), align=8)
             need.pack(fn.offset(self.places, fn.binary("mul", number, i64(self.size))))
 
     def end(self, ctx: Context, need: Need) -> Value:
@@ -133,6 +144,11 @@ class Shared:
         number = fn.binary("add", fn.binary("mul", number, i64(self.steps)), step)
         place = fn.offset(fn.offset(ctx.shared, self.first), fn.binary("mul", number, i64(self.size)))
         return place, fn.offset(fn.offset(ctx.states, self.first_state), fn.binary("mul", number, i64(_STATE_BYTES)))
+
+    def lacks(self, ctx: Context, need: Need) -> Value:
+        """Whether nobody has begun to pack the operand; somebody may yet."""
+        _, state = self._places(ctx, need.step)
+        return ctx.fn.compare("eq", ctx.fn.atomic_load(state, "i64", "monotonic", align=8), _EMPTY)
 
     def begin(self, ctx: Context, need: Need) -> None:
         """Packs unless somebody has or does."""

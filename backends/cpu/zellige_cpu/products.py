@@ -18,12 +18,13 @@ from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context
 from zellige_cpu.host import Host
 from zellige_cpu.indexes import conjunction, i64, is_nonnegative, uniform
-from zellige_cpu.kept import Need, kept, kept_apart
-from zellige_cpu.leaf.blocks import Macro, emit_macro
+from zellige_cpu.kept import Kept, Need, kept, kept_apart
+from zellige_cpu.leaf.blocks import Macro, Soon, emit_macro
 from zellige_cpu.leaf.gemm import lies_ready, narrow_rows
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.planned import Operand, unit_of
+from zellige_cpu.prefetch import prefetch
 from zellige_cpu.text import FALSE, TRUE, Function, Value
 from zellige_cpu.tile_registers import used_by
 from zellige_cpu.types import element_bytes
@@ -230,30 +231,55 @@ def emit_merged_loop(ctx: Context, loop: For, gemm: Gemm, c: Tile, *, replaces: 
         columns = columns if "n" in choice.unread else i64(layout.macro.n)
         arguments = (a, b, c.pointer, words, rows, columns, clear)
         is_last = fn.compare("sge", fn.binary("add", at.index, i64(choice.merge)), end)
-        _emit_step(ctx, layout.macro, arguments, results, is_last)
+        macro, soon = _soon(ctx, layout, places, needs, (from_a, from_b), is_last)
+        _emit_step(ctx, macro, arguments, results, is_last, soon)
     return FALSE if results is None else fn.binary("and", results.exists, fn.compare("slt", first, end))
 
 
-def _emit_step(ctx: Context, macro: Macro, arguments: tuple[Value, ...], results: _Results | None, is_last: Value) -> None:
+def _soon(
+    ctx: Context, layout: Layout, places: list[Kept], needs: tuple[Need, Need], sources: tuple[_Source, _Source], is_last: Value
+) -> tuple[Macro, list[Value]]:
+    """The loops that also ask for what the next step will pack, and the sources: no lines where that is packed already. Iterations of a
+    merged loop lie next to each other."""
+    fn, soon, arguments = ctx.fn, [], []
+    if prefetch(ctx.module.host) is None:
+        return layout.macro, []
+    for packing, place, need, source in zip((layout.a, layout.b), places, needs, sources):
+        if not packing.asks_ahead:
+            continue
+        size = element_bytes(packing.dtype)
+        distance = i64(packing.depth * size) if packing.is_along else fn.binary("mul", source.pitch, i64(packing.depth))
+        step = fn.select(is_last, need.step, fn.binary("add", need.step, i64(1)))
+        is_lacking = place.lacks(ctx, replace(need, address=fn.binary("add", need.address, distance), step=step))
+        is_wanted = fn.select(is_last, FALSE, is_lacking)
+        lines, width = (packing.extent, packing.depth) if packing.is_along else (packing.depth, packing.extent)
+        soon.append(Soon(lines=lines, bytes=width * size))
+        arguments += [fn.offset(source.pointer, distance), source.pitch, fn.select(is_wanted, i64(lines), i64(0))]
+    return replace(layout.macro, soon=tuple(soon)), arguments
+
+
+def _emit_step(
+    ctx: Context, macro: Macro, arguments: tuple[Value, ...], results: _Results | None, is_last: Value, soon: list[Value]
+) -> None:
     """One merged step: results go to c, those of the last step to their tensor where there is room for all."""
     fn, c = ctx.fn, arguments[2]
     if results is None:
-        fn.call(emit_macro(ctx.module, macro), *arguments)
+        fn.call(emit_macro(ctx.module, macro), *arguments, *soon)
         return
     goes_out = fn.binary("and", is_last, results.exists)
     kind = results.copy.dst.buffer.dtype
     outer = emit_macro(ctx.module, replace(macro, out=kind))
     if kind == macro.c:  # the same code for both places
         row = i64(macro.c_stride * element_bytes(macro.c))
-        fn.call(outer, *arguments, fn.select(goes_out, results.pointer, c), fn.select(goes_out, results.pitch, row))
+        fn.call(outer, *arguments, fn.select(goes_out, results.pointer, c), fn.select(goes_out, results.pitch, row), *soon)
         return
     out, inner, after = (fn.fresh_label(stem) for stem in ("out", "inner", "stored"))
     fn.branch_if(goes_out, out, inner)
     fn.label(out)
-    fn.call(outer, *arguments, results.pointer, results.pitch)
+    fn.call(outer, *arguments, results.pointer, results.pitch, *soon)
     fn.branch(after)
     fn.label(inner)
-    fn.call(emit_macro(ctx.module, macro), *arguments)
+    fn.call(emit_macro(ctx.module, macro), *arguments, *soon)
     fn.label(after)
 
 

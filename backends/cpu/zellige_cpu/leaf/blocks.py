@@ -2,7 +2,8 @@
 
 In: a :class:`Macro`. Out: the name of a function ``void (ptr a, ptr b, ptr c, i64 steps, i64 rows, i64 columns, i1 clear)`` in the module,
 which adds the product of ``steps`` words of k to c (or replaces c by it). With ``out``, ``clear`` is followed by ``ptr out, i64 pitch``:
-the results go there, in rows ``pitch`` bytes apart, and c is only read.
+the results go there, in rows ``pitch`` bytes apart, and c is only read. For each of ``soon`` follows ``ptr source, i64 pitch, i64 lines``:
+what will be packed next and is asked for meanwhile.
 
 A micro-kernel holds a block of c in registers over all steps, so each element is one chain of multiply-adds in the order of k, that
 begins at c: the bits do not depend on how k was cut into calls. The panel of b stays in the first-level cache while all blocks of rows
@@ -33,6 +34,14 @@ to each other, each of which waits for the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Soon:
+    """Lines of a source that will be packed next: the most there are, and bytes of each."""
+
+    lines: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
     """Sizes of a product: c is ``m`` by ``n`` elements of ``c``, ``c_stride`` elements from row to row.
 
@@ -40,7 +49,7 @@ class Macro:
     rows, those of the narrower ones ``narrow_rows``. Steps, in bytes: from one row of a to the next and one word of k to the next, from one
     panel of b to the next (``narrow_step`` where it is narrower) and one word of k to the next (0: dense). ``header`` bytes stand before
     each panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``. ``out`` is the type in which
-    results are stored elsewhere than in c, None where c is their place.
+    results are stored elsewhere than in c, None where c is their place. Of each of ``soon`` every block asks for a few lines.
     """
 
     unit: Unit
@@ -61,6 +70,7 @@ class Macro:
     header: int = 0
     multiple: int = 1
     out: DType | None = None
+    soon: tuple[Soon, ...] = ()
 
     @property
     def unroll(self) -> int:
@@ -85,12 +95,19 @@ class Macro:
             f"product_{self.m}x{self.n}_{unit.a}_{unit.group}_{unit.accumulator}_{self.c}_{self.c_stride}"
             f"_{self.rows}x{self.vectors}_{self.narrow_rows}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
             f"_{self.multiple}{'_biased' * unit.is_biased}{'_matrix' * unit.is_matrix}{'' if self.out is None else f'_to_{self.out}'}"
+            f"{''.join(f'_{one.lines}of{one.bytes}' for one in self.soon)}"
         )
 
     @property
     def results(self) -> list[tuple[str, str]]:
         """The parameters that say where results go."""
         return [] if self.out is None else [("out", "ptr"), ("pitch", "i64")]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the whole product."""
+        panels = even_parts(-(-self.n // self.lanes), self.vectors)
+        return sum(count * blocks for count, vectors in panels for blocks, _ in self.row_blocks(vectors))
 
     @property
     def asks_ahead(self) -> bool:
@@ -108,52 +125,83 @@ def emit_macro(module: Module, macro: Macro) -> str:
         return macro.name
     sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
     params = [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1"), *macro.results]
+    for number in range(len(macro.soon)):
+        params += [(f"source{number}", "ptr"), (f"pitch{number}", "i64"), (f"lines{number}", "i64")]
     fn = module.function(macro.name, "void", params, inline=False)
     b, columns = fn.params[1], fn.params[5]
-    first, last_lanes = 0, macro.n % macro.lanes
+    first, last_lanes, asked = 0, macro.n % macro.lanes, 0
     groups = even_parts(-(-macro.n // macro.lanes), macro.vectors)
     for number, (count, vectors) in enumerate(groups):
         width = vectors * macro.lanes
         step = macro.panel_step if vectors == macro.vectors else macro.narrow_step
         whole = count - (last_lanes > 0 and number == len(groups) - 1)
+        blocks = sum(count for count, _ in macro.row_blocks(vectors))
         if whole:
             left = fn.binary("sub", columns, constant("i64", first - width + 1))
             wanted = fn.binary("sdiv", left, constant("i64", width))
             with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", whole))) as loop:
                 panel = fn.offset(b, fn.binary("mul", loop.index, constant("i64", step)))
                 column = fn.binary("add", fn.binary("mul", loop.index, constant("i64", width)), constant("i64", first))
-                _emit_rows(fn, macro, panel, step, column, vectors, 0)
+                before = fn.binary("add", fn.binary("mul", loop.index, constant("i64", blocks)), constant("i64", asked))
+                _emit_rows(fn, macro, _Panel(panel, step, column, vectors, 0, before))
         if whole < count:
             with fn.when(fn.compare("sgt", columns, constant("i64", first + whole * width))):
                 panel, column = fn.offset(b, whole * step), constant("i64", first + whole * width)
-                _emit_rows(fn, macro, panel, step, column, vectors, last_lanes)
-        b, first = fn.offset(b, count * step), first + count * width
+                _emit_rows(fn, macro, _Panel(panel, step, column, vectors, last_lanes, constant("i64", asked + whole * blocks)))
+        b, first, asked = fn.offset(b, count * step), first + count * width, asked + count * blocks
     return macro.name
 
 
-def _emit_rows(fn: Function, macro: Macro, panel: Value, step: int, column: Value, vectors: int, last_lanes: int) -> None:
-    """One panel, which begins at a column of c, against all rows of a; the next one lies ``step`` bytes behind."""
-    a, _, c, steps, rows, _, clear, *results = fn.params
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """A panel of b, which begins at a column of c; the next one lies ``step`` bytes behind. ``before`` blocks came before its first."""
+
+    place: Value
+    step: int
+    column: Value
+    vectors: int
+    last_lanes: int
+    before: Value
+
+
+def _emit_rows(fn: Function, macro: Macro, panel: _Panel) -> None:
+    """One panel against all rows of a."""
+    a, _, c, steps, rows, _, clear, *others = fn.params
+    results, soon = others[: len(macro.results)], others[len(macro.results) :]
     c_row = macro.c_stride * element_bytes(macro.c)
-    c = fn.offset(c, fn.binary("mul", column, constant("i64", element_bytes(macro.c))))
+    c = fn.offset(c, fn.binary("mul", panel.column, constant("i64", element_bytes(macro.c))))
     if macro.out is not None:
-        results = [fn.offset(results[0], fn.binary("mul", column, constant("i64", element_bytes(macro.out)))), results[1]]
+        results = [fn.offset(results[0], fn.binary("mul", panel.column, constant("i64", element_bytes(macro.out)))), results[1]]
     first = passed = 0
-    for count, height in macro.row_blocks(vectors):
-        kernel = _micro_kernel(fn.module, macro, height, vectors, last_lanes)
+    for count, height in macro.row_blocks(panel.vectors):
+        kernel = _micro_kernel(fn.module, macro, height, panel.vectors, panel.last_lanes)
         left = rows if first == 0 else fn.binary("sub", rows, constant("i64", first))
         wanted = fn.binary("sdiv", fn.binary("add", left, constant("i64", height - 1)), constant("i64", height))
         with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", count))) as loop:
             row = fn.binary("add", fn.binary("mul", loop.index, constant("i64", height)), constant("i64", first))
+            number = fn.binary("add", loop.index, constant("i64", passed))
             block = fn.offset(a, fn.binary("mul", row, constant("i64", macro.a_row_step)))
             target = fn.offset(c, fn.binary("mul", row, constant("i64", c_row)))
             places = [fn.offset(results[0], fn.binary("mul", row, results[1])), results[1]] if results else []
             if macro.asks_ahead:
-                share = fn.binary("mul", steps, constant("i64", macro.share(vectors)))
-                number = fn.binary("add", loop.index, constant("i64", passed))
-                places.append(fn.offset(fn.offset(panel, step), fn.binary("mul", number, share)))
-            fn.call(kernel, block, panel, target, steps, clear, *places)
+                share = fn.binary("mul", steps, constant("i64", macro.share(panel.vectors)))
+                places.append(fn.offset(fn.offset(panel.place, panel.step), fn.binary("mul", number, share)))
+            for place, one in enumerate(macro.soon):
+                _ask_for_source(fn, macro, one, fn.binary("add", panel.before, number), soon[3 * place : 3 * place + 3])
+            fn.call(kernel, block, panel.place, target, steps, clear, *places)
         first, passed = first + count * height, passed + count
+
+
+def _ask_for_source(fn: Function, macro: Macro, soon: Soon, block: Value, source: list[Value]) -> None:
+    """This block's share of the lines that will be packed next, into the second level: packing waits for memory, a product does not."""
+    first, pitch, lines = source
+    share = -(-soon.lines // macro.blocks)
+    line = fn.binary("mul", block, constant("i64", share))
+    with fn.when(fn.compare("slt", line, lines)):
+        at = fn.offset(first, fn.binary("mul", line, pitch))
+        for number in range(share):
+            at = fn.offset(at, pitch) if number else at
+            ask_for(fn, at, soon.bytes, level=2)
 
 
 def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_lanes: int) -> str:
