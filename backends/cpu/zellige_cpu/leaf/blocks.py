@@ -198,10 +198,10 @@ def _ask_for_source(fn: Function, macro: Macro, soon: Soon, block: Value, source
     share = -(-soon.lines // macro.blocks)
     line = fn.binary("mul", block, constant("i64", share))
     with fn.when(fn.compare("slt", line, lines)):
-        at = fn.offset(first, fn.binary("mul", line, pitch))
+        last = fn.binary("sub", lines, constant("i64", 1))
         for number in range(share):
-            at = fn.offset(at, pitch) if number else at
-            ask_for(fn, at, soon.bytes, level=2)
+            one = fn.intrinsic("llvm.smin", fn.binary("add", line, constant("i64", number)), last) if number else line
+            ask_for(fn, fn.offset(first, fn.binary("mul", one, pitch)), soon.bytes, level=2)
 
 
 def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_lanes: int) -> str:
@@ -329,7 +329,7 @@ class _Step:
         share = self.rows * macro.unit.word_bytes  # of a step
         round_bytes = -(-share * unroll // LINE) * LINE if unroll > 1 else share
         first = fn.offset(fn.offset(a, self.rows * macro.a_row_step), fn.binary("mul", step, constant("i64", round_bytes // unroll)))
-        ask_for(fn, first, round_bytes)
+        ask_for(fn, first, round_bytes, level=2)
 
     def _ask_ahead(self, ahead: Value, step: Value, unroll: int) -> None:
         """A share of the next panel, into the second level: the panel at work needs the first."""
