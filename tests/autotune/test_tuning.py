@@ -89,11 +89,11 @@ def picky(block: int = 32, wrong: str = "") -> Any:
     if wrong == "mistake":
         return scaled.nothing  # type: ignore[attr-defined]
     if wrong:
-        raise {"value": ValueError, "key": KeyError, "assertion": AssertionError, "todo": NotImplementedError}[wrong](f"not {block}")
+        raise {"value": ValueError, "key": KeyError, "assertion": AssertionError, "todo": NotImplementedError, "exit": SystemExit}[wrong](f"not {block}")
     return scaled(block)
 
 
-@pytest.mark.parametrize("how", ["value", "key", "assertion", "todo"])
+@pytest.mark.parametrize("how", ["value", "key", "assertion", "todo", "exit"])
 def test_what_a_function_refuses_is_a_result_and_a_mistake_in_it_is_not(how: str) -> None:
     def of(configs: Any) -> AutoTuner:
         made = AutoTuner.from_kernel(picky, configs).set_compile_args(out_idx=[-1], target="cpu")

@@ -133,7 +133,7 @@ def _traced(tuner: AutoTuner, config: Config) -> Prepared | None:
     """The kernel of a configuration, None where the function refuses it; a fault of the compiler is none of that."""
     try:
         return tuner.trace(config, tuner.compile_args)
-    except (ZelligeError, ValueError, TypeError, AssertionError, ArithmeticError):
+    except (ZelligeError, ValueError, TypeError, AssertionError, ArithmeticError, SystemExit):
         return None
 
 

@@ -257,6 +257,8 @@ class _Session:
         except UNTRACEABLE as error:
             candidate.end("refused", reason=_first_line(error))
             self._refusal = error
+        except SystemExit as error:  # the function gives up on these arguments, and only on them
+            candidate.end("refused", reason=f"the function would end the process (SystemExit: {error})")
         return candidate
 
     def _try_all(self, candidates: list[_Candidate], *, is_isolated: bool) -> None:
