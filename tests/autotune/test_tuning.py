@@ -89,7 +89,8 @@ def picky(block: int = 32, wrong: str = "") -> Any:
     if wrong == "mistake":
         return scaled.nothing  # type: ignore[attr-defined]
     if wrong:
-        raise {"value": ValueError, "key": KeyError, "assertion": AssertionError, "todo": NotImplementedError, "exit": SystemExit}[wrong](f"not {block}")
+        kinds = {"value": ValueError, "key": KeyError, "assertion": AssertionError, "todo": NotImplementedError, "exit": SystemExit}
+        raise kinds[wrong](f"not {block}")
     return scaled(block)
 
 
