@@ -6,15 +6,29 @@ For or Map. Python's own ``range`` of run-time or constant bounds means a serial
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
-from zellige.diagnostics import Span
+from zellige.diagnostics import Span, catalogue
 from zellige.ir.expr import Expr
 from zellige.ir.stmt import LoopKind
 
 
+class _KernelLoop:
+    """A loop that the evaluator runs; Python, which runs functions that are no macros, cannot."""
+
+    __slots__ = ()
+    span: Span | None
+
+    def __iter__(self) -> Iterator[NoReturn]:
+        """Python's own ``for``. Raises E132."""
+        hint = "decorate the Python function that loops with @T.macro, or write the loop in the kernel itself"
+        raise catalogue.E132.error(self.span, given="a loop of the kernel in a Python function", hint=hint)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForSpec:
+class ForSpec(_KernelLoop):
     """One sequential loop: ``for var in range(start, stop, step)``."""
 
     kind: LoopKind
@@ -25,7 +39,7 @@ class ForSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridSpec:
+class GridSpec(_KernelLoop):
     """Nested serial loops over a box, as many variables as extents (``T.grid``)."""
 
     extents: tuple[Expr, ...]
@@ -33,7 +47,7 @@ class GridSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MapSpec:
+class MapSpec(_KernelLoop):
     """Independent points of a box (``T.Parallel``); one variable for one extent, else a tuple."""
 
     extents: tuple[Expr, ...]
@@ -42,7 +56,7 @@ class MapSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersistentSpec:
+class PersistentSpec(_KernelLoop):
     """The tiles of one block of a persistent launch, in waves of ``wave_size`` blocks of which this is number ``index``.
 
     Yields one variable an extent of ``domain``: tile number ``wave * wave_size + index`` for each wave, in panels of ``group_size``

@@ -26,7 +26,8 @@ E104 = code(
 )
 E105 = code(
     "E105", "run-time value where a constant is needed", "{given} is known only when the kernel runs, and a constant is needed here",
-    hint="use a Python number, a closure variable or T.const for sizes that must be known while compiling", also=TypeError,
+    hint="use a Python number, a closure variable or T.const for sizes that must be known while compiling; a function of Python that "
+    "counts with run-time values must be a @T.macro", also=TypeError,
 )
 E106 = code(
     "E106", "iteration over a run-time value", "{given} cannot be iterated over",
