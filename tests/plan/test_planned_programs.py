@@ -19,7 +19,7 @@ from zellige.interp import interpret
 from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.plan.check import Limits, check
-from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.interpret import has_one_order, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.planner import plan
 
@@ -36,7 +36,8 @@ def interpreted(kernel: Kernel, program: Program) -> list[bytes]:
 
 
 def problems(program: Program, kernel: Kernel, target: str, schedules: range, samples: int = 3) -> Iterator[str]:
-    """What is wrong with the plan of ``kernel`` for a target; nothing where the planner refuses it with a code of its own."""
+    """What is wrong with the plan of ``kernel`` for a target; nothing where the planner refuses it with a code of its own. A plan with one
+    order alone runs once, since every schedule is that one."""
     try:
         planned = plan(kernel, TEST_TARGETS[target])
     except CompileError as refused:
@@ -45,7 +46,7 @@ def problems(program: Program, kernel: Kernel, target: str, schedules: range, sa
         return
     yield from map(str, check(planned, limits=Limits.of(TEST_TARGETS[target]), samples=samples))
     wanted = interpreted(reference_kernel(planned), program)
-    for seed in schedules:
+    for seed in schedules[:1] if has_one_order(planned) else schedules:
         arguments = program.copies()
         if tensors_after(arguments, run(planned, arguments, schedule_seed=seed).results) != wanted:
             yield f"schedule {seed} gives other bits"

@@ -19,14 +19,14 @@ from zellige.interp.launch import NO_REPORT, Arguments, Interpretation, run_kern
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import Kernel, TensorParam
-from zellige.ir.traverse import rebuilt
+from zellige.ir.traverse import rebuilt, walk
 from zellige.plan.checks.structure import is_untouched
 from zellige.plan.execution.block import Block
 from zellige.plan.execution.schedule import Schedule, Strategy
 from zellige.plan.execution.slots import PlanFault
-from zellige.plan.nodes import PlannedKernel, PlannedLaunch
+from zellige.plan.nodes import Issue, PlannedKernel, PlannedLaunch
 
-__all__ = ["PlanFault", "reference_kernel", "run"]
+__all__ = ["PlanFault", "has_one_order", "reference_kernel", "run"]
 
 
 def run(
@@ -55,6 +55,16 @@ def run(
             _run_launch(kernel, launch, bound, schedule)
     bound.copy_back()
     return Interpretation(results=tuple(bound.arrays[index] for index in kernel.results), findings=())
+
+
+def has_one_order(planned: PlannedKernel) -> bool:
+    """Whether every schedule runs this plan alike: one role a launch, no operation in flight, no operand that is read when its product runs."""
+    return not any(
+        len(launch.roles) > 1
+        or any(layout.is_direct for choice in launch.choices for layout in choice.layouts)
+        or any(isinstance(node, Issue) for role in launch.roles for node in walk(role))
+        for launch in planned.launches
+    )
 
 
 def reference_kernel(planned: PlannedKernel) -> Kernel:
