@@ -20,7 +20,7 @@ from zellige.plan.invented_machines import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE,
 from zellige.plan.nodes import Acquire, Get, Issue, PlannedLaunch, Put, Release, Slotted, Turn, Wait
 from zellige.plan.planner import plan
 from zellige.plan.products import even_parts
-from zellige.plugin.contract import RegisterFile
+from zellige.plugin.contract import RegisterFile, Synchronisation
 
 
 def gemm(M=512, N=512, K=512, BM=128, BN=128, BK=32, stages=3, dtype="float16", acc="float32", order=None, stage=None):
@@ -293,9 +293,10 @@ def test_consumers_take_turns_at_the_unit() -> None:
     assert {s.order for s in turns} == {("consumer",)}
     ends = [s for s in walk(role(launch, "consumer")) if isinstance(s, For) and s.var.name in ("k_fill", "k_drain")]
     assert not any(isinstance(s, Turn) for end in ends for s in walk(end))
-    without = replace(LANES_ASYNC, synchronisation=tuple(s for s in LANES_ASYNC.synchronisation if s.scope != "turn"))
-    launch = first(kernels.causal_attention(1, 2, 512, 64, block_M=128).kernel, without)
-    assert not any(isinstance(s, Turn) for s in walk(role(launch, "consumer")))
+    others = tuple(s for s in LANES_ASYNC.synchronisation if s.scope != "turn")
+    for lacking in (others, (*others, Synchronisation(mechanism="barrier of some lanes", scope="turn", count=1))):
+        launch = first(kernels.causal_attention(1, 2, 512, 64, block_M=128).kernel, replace(LANES_ASYNC, synchronisation=lacking))
+        assert not any(isinstance(s, Turn) for s in walk(role(launch, "consumer")))
 
 
 def test_at_the_ends_no_branch_stands_between_a_product_and_its_wait() -> None:

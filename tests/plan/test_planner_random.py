@@ -18,7 +18,7 @@ from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check as verify
 from zellige.plan.check import check
-from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.interpret import has_one_order, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.planner import plan
 
@@ -188,7 +188,7 @@ def examine(seed: int, schedules: int, sizes: tuple[int, ...]) -> None:
             given = arguments(seed, n)
             want = copies(given)
             interpret(reference_kernel(planned), want)
-            for schedule in range(schedules):
+            for schedule in range(1 if has_one_order(planned) else schedules):
                 have = copies(given)
                 run(planned, have, schedule_seed=schedule)
                 assert_same(want, have, f"{machine}, n = {n}, schedule {schedule}\n{text}")
@@ -196,7 +196,7 @@ def examine(seed: int, schedules: int, sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pipelines(seed: int) -> None:
-    examine(seed, schedules=2, sizes=(3,))
+    examine(seed, schedules=20, sizes=(3,))
 
 
 @pytest.mark.slow

@@ -255,6 +255,24 @@ def turns_dropped(plan: PlannedKernel) -> PlannedKernel:
     return plan
 
 
+def turn_given_twice(plan: PlannedKernel) -> PlannedKernel:
+    return edited(plan, "one", lambda node: (node, node) if isinstance(node, Turn) and node.phase == "pass" else node)
+
+
+def turn_taken_twice(plan: PlannedKernel) -> PlannedKernel:
+    return edited(plan, "one", lambda node: (node, node) if isinstance(node, Turn) and node.phase == "take" else node)
+
+
+def turn_never_given(plan: PlannedKernel) -> PlannedKernel:
+    return dropped(plan, "one", lambda node: isinstance(node, Turn) and node.phase == "pass")
+
+
+def last_turn_kept(plan: PlannedKernel) -> PlannedKernel:
+    """The role that nobody waits for any more takes a turn and does not pass it on."""
+    takes = [node for s in body_of(plan, "one") for node in walk(s) if isinstance(node, Turn) and node.phase == "take"]
+    return with_body(plan, "one", (*body_of(plan, "one"), takes[0]))
+
+
 def slots_overlap(plan: PlannedKernel) -> PlannedKernel:
     return placed(plan, "B_tile", offset=1024)
 
@@ -397,6 +415,10 @@ FAULTS = [
     planted(version_dropped, "skewed_attention", 6),
     planted(atomics_reordered, "turn_taking", 10),
     planted(turns_dropped, "turn_taking", 5),
+    planted(turn_given_twice, "turn_taking", 4),
+    planted(turn_taken_twice, "turn_taking", 3),
+    planted(turn_never_given, "turn_taking", 3),
+    planted(last_turn_kept, "turn_taking", 2),
     planted(slots_overlap, "specialised_gemm", 7),
     planted(accumulators_overlap, "specialised_gemm", 5, 7),
     planted(slot_misaligned, "specialised_gemm", 7, is_seen=False),

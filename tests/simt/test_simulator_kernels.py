@@ -300,3 +300,55 @@ def test_a_copy_begins_where_an_element_says() -> None:
 
     rows = np.arange(2048, dtype=np.float32).reshape(64, 32)
     agree(shifted, rows, np.zeros((32, 32), np.float32))
+
+
+def test_copies_of_sums_do_not_read_what_another_lane_has_changed() -> None:
+    """Two of four groups of warps hold copies of the sums of so small a product; only one of the copies may change the tile in memory, and
+    each would read it before that or after."""
+
+    @T.prim_func
+    def changed(A: T.Tensor((7, 7), "float16"), S: T.Tensor((7, 9), "float32"), W: T.Tensor((7, 9), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((7, 7), "float16")
+            t = T.alloc_shared((7, 9), "float16")
+            c = T.alloc_fragment((7, 9), "float32")
+            T.copy(A, a)
+            T.fill(t, 2.0)
+            T.clear(c)
+            T.gemm(a, t, c)
+            for i, j in T.Parallel(7, 9):
+                c[i, j] = c[i, j] + t[i, j]
+                t[i, j] = c[i, j]
+            T.copy(c, S)
+            T.copy(t, W)
+
+    arguments = whole_numbers((7, 7), np.float16), np.zeros((7, 9), np.float32), np.zeros((7, 9), np.float16)
+    agree(changed, *arguments)
+    text = zellige.compile(changed, target=TARGET).get_kernel_source()
+    assert "c lives in shared memory: lanes with copies of it would read in memory what one of them has changed there" in text
+
+
+def test_elements_of_fragments_that_a_whole_block_needs() -> None:
+    """The value of a fill, whether a product clears its sums, where a copy begins: one element each, which every lane reads."""
+
+    @T.prim_func
+    def taken(A: T.Tensor((16, 16), "float16"), N: T.Tensor((4,), "int32"), C: T.Tensor((16, 16), "float32"), D: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((16, 16), "float16")
+            f = T.alloc_fragment((16, 16), "float32")
+            numbers = T.alloc_fragment((4,), "int32")
+            c = T.alloc_fragment((16, 16), "float32")
+            d = T.alloc_fragment((8,), "float32")
+            T.copy(A, a)
+            T.copy(N, numbers)
+            for i, j in T.Parallel(16, 16):
+                f[i, j] = a[i, j] + 1
+            T.fill(c, f[3, 1] * 2)
+            T.gemm(a, a, c, clear_accum=numbers[1] == 1)
+            T.fill(d, f[2, 5] - f[1, 0])
+            T.copy(c, C)
+            T.copy(d, D[numbers[0]])
+
+    for clears in (0, 1):
+        numbers = np.array([clears, clears, 0, 0], np.int32)
+        agree(taken, whole_numbers((16, 16), np.float16), numbers, np.zeros((16, 16), np.float32), np.zeros(8, np.float32))

@@ -266,7 +266,8 @@ def of_chain() -> tuple[list[Any], Any]:
 def caught(
     change: Callable[[Any], Any], made: Callable[[], tuple[Any, Any]] = program, given: Callable[[], tuple[list[Any], Any]] = of_product
 ) -> str:
-    """What finds a fault that ``change`` makes of some statement (None: it is left out): a code, or "results"."""
+    """What finds a fault that ``change`` makes of some statement (None: it is left out; several stand in its place): a code, or
+    "results"."""
     kernel, module = made()
     changed = [0]
 
@@ -277,8 +278,7 @@ def caught(
             whole = rebuilt(item, **bodies) if bodies else item
             new = change(whole)
             changed[0] += new is not whole
-            if new is not None:
-                out.append(new)
+            out += new if isinstance(new, tuple) else () if new is None else (new,)
         return tuple(out)
 
     module = rebuilt(module, functions=tuple(rebuilt(f, body=edit(f.body)) for f in module.functions))
@@ -392,6 +392,10 @@ def is_a_pass(statement: Any) -> bool:
 TURN_FAULTS = {
     "nobody has the first turn, nobody passes one": without(ir.NamedBarrier, is_a_pass),
     "the first turn is nobody's": of(ir.NamedBarrier, number=lambda n: number(7) if isinstance(n, Const) else n),
+    "a turn is given twice": lambda s: (s, s) if isinstance(s, ir.NamedBarrier) and is_a_pass(s) else s,
+    "a turn joins the lanes of one copy": of(ir.NamedBarrier, lanes=lambda n: n // 2),
+    "a turn joins more lanes than two copies have": of(ir.NamedBarrier, lanes=lambda n: n + 32),
+    "whose turn is over waits for another number": of(ir.NamedBarrier, number=lambda n: n if isinstance(n, Const) else number(5)),
     "a turn is passed to oneself": of(
         ir.NamedBarrier, number=lambda n: rewrite(n, lambda x: x.left if isinstance(x, Binary) and x.op == "truncmod" else x)
     ),

@@ -87,10 +87,9 @@ class Machine:
         found = [s for s in self.capabilities.synchronisation if s.scope == "block"]
         return min(found, key=lambda s: not s.counts_bytes) if found else None
 
-    @property
-    def takes_turns(self) -> bool:
-        """Whether copies of a role can pass on whose turn it is."""
-        return any(s.scope == "turn" for s in self.capabilities.synchronisation)
+    def takes_turns(self, copies: int) -> bool:
+        """Whether so many copies of a role can pass on whose turn it is: each has one of what the target passes turns on with."""
+        return copies > 1 and any(s.scope == "turn" and (s.count is None or s.count >= copies) for s in self.capabilities.synchronisation)
 
     # ---- spaces ----
 

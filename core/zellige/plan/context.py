@@ -126,10 +126,8 @@ class Context:
                     f"two versions of {', '.join(b.name for b in fewer)} do not fit into {placed.space.name}",
                 )
                 continue
-            deepest = max((g for g in groups if depths[g] > 1 and inside & set(g.buffers)), key=lambda g: depths[g], default=None)
-            if deepest is None:
+            if not _reduce(depths, placed, inside):
                 raise too_large(placed, self.facts)
-            _reduce(depths, deepest, placed, inside)
         for group, depth in depths.items():
             if depth < group.wanted:
                 names = " and ".join(b.name for b in group.buffers)
@@ -158,7 +156,7 @@ class Context:
     def own(self, view: RoleView) -> None:
         """Remember the role of each tile that only one touches."""
         for buffer in self.buffers:
-            roles = {role for s in self.facts.launch.body for role, _ in view.uses(s, buffer)}
+            roles = {role for _, s in self.facts.users(self.facts.launch.body, buffer) for role, _ in view.uses(s, buffer)}
             self.owners[buffer] = roles.pop() if len(roles) == 1 else ""
 
     # ---- names and places
@@ -179,15 +177,26 @@ class Context:
         return found
 
 
-def _reduce(depths: dict[Group, int], deepest: Group, excess: Excess, inside: set[Buffer]) -> None:
-    """One version less of the deepest group, after as many less of all that are as deep as certainly do not suffice: the depths are those
-    that taking one version at a time leads to, however many the author asks for."""
-    depth = depths[deepest]
-    tied = [g for g, d in depths.items() if d == depth and inside & set(g.buffers)]
-    below = max((d for g, d in depths.items() if d < depth and inside & set(g.buffers)), default=1)
+def _reduce(depths: dict[Group, int], excess: Excess, inside: set[Buffer]) -> bool:
+    """Take versions away, one at a time from the first of the deepest groups, until the tiles fit or each has one; whether any could go.
+
+    Tiles with versions share no bytes, so each version less is as many bytes less as it has.
+    """
     alignment = max(1, excess.space.alignment)
-    sizes = {b: -(-(bytes_of(b) or 0) // alignment) * alignment for g in tied for b in g.buffers if b in inside}
-    rounds = min((excess.needed - (excess.space.bytes or 0) - 1) // max(1, sum(sizes.values())), depth - max(below, 1) - 1)
-    for group in tied if rounds > 0 else ():
-        depths[group] -= rounds
-    depths[deepest] -= 1
+    there = {g: [b for b in g.buffers if b in inside] for g in depths}
+    sizes = {g: sum(-(-(bytes_of(b) or 0) // alignment) * alignment for b in tiles) for g, tiles in there.items() if tiles}
+    left = excess.needed - (excess.space.bytes or 0)
+    had = False
+    while left > 0 and (depth := max((depths[g] for g in sizes), default=1)) > 1:
+        tied = [g for g in sizes if depths[g] == depth]
+        below = max((depths[g] for g in sizes if depths[g] < depth), default=1)
+        rounds = min((left - 1) // max(1, sum(sizes[g] for g in tied)), depth - below - 1)
+        for group in tied if rounds > 0 else ():
+            depths[group] -= rounds
+        left -= max(0, rounds) * sum(sizes[g] for g in tied)
+        for group in tied:
+            if left > 0:
+                depths[group] -= 1
+                left -= sizes[group]
+        had = True
+    return had

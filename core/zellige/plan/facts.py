@@ -6,7 +6,7 @@ variables that it uses and assigns, and whether it overwrites all of a buffer wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -84,6 +84,8 @@ class LaunchFacts:
         self._loops: dict[int, For] | None = None
         self._uses: dict[Buffer, list[Access]] | None = None
         self._bodies: dict[int, tuple[Stmt, ...]] | None = None
+        self._live: dict[Buffer, tuple[int, int]] | None = None
+        self._users: dict[int, dict[Buffer, list[tuple[int, Stmt]]]] = {}
         self.is_lane_code = has_lane_code(launch)
         self.scope = launch_scope(kernel, launch)
 
@@ -137,6 +139,26 @@ class LaunchFacts:
                     self._uses.setdefault(access.root, []).append(access)
         return self._uses.get(root, ())
 
+    def users(self, body: tuple[Stmt, ...], root: Buffer) -> Sequence[tuple[int, Stmt]]:
+        """The statements of a body of the launch that allocate or use a storage, themselves or nested, with their positions."""
+        found = self._users.get(id(body))
+        if found is None:
+            found = self._users[id(body)] = {}
+            for position, statement in enumerate(body):
+                own = (statement.buffer.root,) if isinstance(statement, Alloc) else ()
+                for one in self.roots(statement).union(own):
+                    found.setdefault(one, []).append((position, statement))
+        return found.get(root, ())
+
+    def live_ranges(self) -> Mapping[Buffer, tuple[int, int]]:
+        """First and last position (in program order of the launch's statements) at which each buffer may hold something of use.
+
+        A use inside a loop counts as all of the outermost loop around it, unless the buffer is allocated within.
+        """
+        if self._live is None:
+            self._live = _live_ranges(self)
+        return self._live
+
     def body_around(self, statement: Stmt) -> tuple[Stmt, ...]:
         """The body in which the statement stands; empty for one of a Map or of no body of the launch."""
         if self._bodies is None:
@@ -153,6 +175,31 @@ class LaunchFacts:
     def kills(self, statement: Stmt, root: Buffer) -> bool:
         """Whether every element of ``root`` is written whatever it held, and none of it is read."""
         return overwrites_whole(statement, root) and root not in self.read(statement)
+
+
+def _live_ranges(facts: LaunchFacts) -> dict[Buffer, tuple[int, int]]:
+    ranges: dict[Buffer, tuple[int, int]] = {}
+    counter = 0
+
+    def visit(body: Sequence[Stmt]) -> None:
+        nonlocal counter
+        for statement in body:
+            counter += 1
+            begin = counter
+            roots = {region.buffer.root for region in (*statement.reads(), *statement.writes())}
+            if isinstance(statement, (For, While)):
+                local = frozenset(s.buffer for s in statement.body if isinstance(s, Alloc))
+                visit(statement.body)
+                roots = {root for root in facts.roots(statement) if root not in local}
+            elif type(statement).BODIES:
+                for name in type(statement).BODIES:
+                    visit(getattr(statement, name))
+            for root in roots:
+                old = ranges.get(root, (begin, begin))
+                ranges[root] = (min(old[0], begin), max(old[1], counter))
+
+    visit(facts.launch.body)
+    return ranges
 
 
 Body: TypeAlias = Sequence[Stmt]
@@ -293,6 +340,19 @@ def statements_in(body: Body, *, into_maps: bool = True) -> Iterator[Stmt]:
             continue
         for name in reversed(type(statement).BODIES):
             pending.extend(reversed(getattr(statement, name)))
+
+
+def may_jump(statement: Stmt) -> bool:
+    """Whether what follows the statement in its body may be passed over: a Return stands under it, or a Break or Continue of a loop around
+    it."""
+    pending: list[tuple[Stmt, bool]] = [(statement, True)]
+    while pending:
+        top, is_mine = pending.pop()
+        if isinstance(top, Return) or (is_mine and isinstance(top, (Break, Continue))):
+            return True
+        inside = is_mine and not isinstance(top, (For, While))
+        pending += [(inner, inside) for name in type(top).BODIES for inner in getattr(top, name)]
+    return False
 
 
 def leaves_early(body: Body) -> bool:

@@ -1,9 +1,10 @@
 """Asynchronous products in flight: which are started, and where their results or operands are waited for.
 
 In: the body of a role. Out: the body with Issue and Wait. A product is waited for before the first statement that touches its result or
-overwrites its operands, before the release of a slot that holds an operand, and before the put of a slot that holds the result; products
-into one tile follow each other without a wait, since those of one token take effect in order. A loop that does nothing but get a slot,
-multiply and release it leaves one product in flight: the slot of iteration i is released after the product of i + 1 has been started.
+overwrites its operands, before the release of a slot that holds an operand, before the put of a slot that holds the result, and before a
+statement that may leave the body, which would pass over a wait behind it; products into one tile follow each other without a wait, since
+those of one token take effect in order. A loop that does nothing but get a slot, multiply and release it leaves one product in flight: the
+slot of iteration i is released after the product of i + 1 has been started.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from zellige.ir.expr import Binary, Buffer, Compare, Const, Expr, constant_value
 from zellige.ir.stmt import For, Gemm, If, Stmt
 from zellige.ir.traverse import rebuilt
-from zellige.plan.facts import LaunchFacts
+from zellige.plan.facts import LaunchFacts, may_jump
 from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Slotted, Token, Turn, Wait
 
 
@@ -71,7 +72,8 @@ class ProductsInFlight:
                 self.started += 1
                 continue
             touched, changed = self._touched(statement)
-            wait_for(lambda g: g.c.buffer.root in touched or bool(operands_of(g) & changed))  # noqa: B023
+            jumps = bool(flying) and not isinstance(statement, Slotted) and may_jump(statement)
+            wait_for(lambda g: jumps or g.c.buffer.root in touched or bool(operands_of(g) & changed))  # noqa: B023
             if not isinstance(statement, Slotted) and type(statement).BODIES and self._has_products(statement):
                 wait_for(lambda g: True)
                 out.extend(self._structure(statement))

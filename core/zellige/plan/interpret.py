@@ -58,7 +58,8 @@ def run(
 
 
 def has_one_order(planned: PlannedKernel) -> bool:
-    """Whether every schedule runs this plan alike: one role a launch, no operation in flight, no operand that is read when its product runs."""
+    """Whether every schedule runs this plan alike: one role a launch, no operation in flight, no operand that is read when its product
+    runs."""
     return not any(
         len(launch.roles) > 1
         or any(layout.is_direct for choice in launch.choices for layout in choice.layouts)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.expr import Buffer, constant_value
-from zellige.ir.stmt import Alloc, For, Stmt, While
 from zellige.plan.facts import LaunchFacts, bytes_of
 from zellige.plan.nodes import Placement
 from zellige.plugin.contract import Space
@@ -41,7 +40,7 @@ class Excess:
 
 def place(facts: LaunchFacts, tiles: Sequence[Tile]) -> tuple[Placement, ...] | Excess:
     """Placements of all tiles whose size is constant, or the first space that they do not fit."""
-    live = live_ranges(facts)
+    live = facts.live_ranges()
     placed: list[Placement] = []
     for space in dict.fromkeys(t.space for t in tiles):
         mine = [t for t in tiles if t.space == space]
@@ -95,39 +94,6 @@ def _first_fit(size: int, meeting: Sequence[Placement], *, base: int) -> int:
 
 def _up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
-
-
-def live_ranges(facts: LaunchFacts) -> dict[Buffer, tuple[int, int]]:
-    """First and last position (in program order of the launch's statements) at which each buffer may hold something of use.
-
-    A use inside a loop counts as all of the outermost loop around it, unless the buffer is allocated within.
-    """
-    ranges: dict[Buffer, tuple[int, int]] = {}
-    counter = 0
-
-    def visit(body: Sequence[Stmt]) -> None:
-        nonlocal counter
-        for statement in body:
-            counter += 1
-            begin = counter
-            roots = _own_roots(facts, statement)
-            if isinstance(statement, (For, While)):
-                local = frozenset(s.buffer for s in statement.body if isinstance(s, Alloc))
-                visit(statement.body)
-                roots = {root for root in facts.roots(statement) if root not in local}
-            elif type(statement).BODIES:
-                for name in type(statement).BODIES:
-                    visit(getattr(statement, name))
-            for root in roots:
-                old = ranges.get(root, (begin, begin))
-                ranges[root] = (min(old[0], begin), max(old[1], counter))
-
-    visit(facts.launch.body)
-    return ranges
-
-
-def _own_roots(facts: LaunchFacts, statement: Stmt) -> set[Buffer]:
-    return {region.buffer.root for region in (*statement.reads(), *statement.writes())}
 
 
 def too_large(excess: Excess, facts: LaunchFacts) -> ZelligeError:

@@ -155,7 +155,7 @@ class _Consumer:
                 (f"the product into {first} an iteration ahead", f"{first} would need two versions in registers"),
             ), where=delay.second.span,
         )  # fmt: skip
-        takes_turns = self._copies > 1 and self._context.machine.takes_turns
+        takes_turns = self._context.machine.takes_turns(self._copies)
         if takes_turns:
             self._context.decisions.take(
                 "in which order do the consumers start products?", "in turns, both products of a step together",

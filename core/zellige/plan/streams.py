@@ -189,7 +189,7 @@ def share(facts: LaunchFacts, view: RoleView, candidates: Mapping[Buffer, int]) 
     shared: list[Buffer] = []
     reasons: dict[Buffer, str] = {}
     for root in roots:
-        uses = [use for statement in facts.launch.body for use in view.uses(statement, root)]
+        uses = [use for _, statement in facts.users(facts.launch.body, root) for use in view.uses(statement, root)]
         if len({role for role, _ in uses}) < 2 or not any(writes for _, writes in uses):
             continue
         found = stream_of(facts, view, root) if root in candidates else f"{root.name} is no tile of the block"
@@ -204,7 +204,8 @@ def share(facts: LaunchFacts, view: RoleView, candidates: Mapping[Buffer, int]) 
 def stream_of(facts: LaunchFacts, view: RoleView, root: Buffer) -> Stream | str:
     """``root`` as a stream, or the reason why it cannot be one."""
     place, body, loop, is_launch = home_of(facts, root)
-    writers = {role for s in body for role, writes in view.uses(s, root) if writes}
+    users = facts.users(body, root)
+    writers = {role for _, s in users for role, writes in view.uses(s, root) if writes}
     if len(writers) != 1:
         return f"{root.name} is written by {' and '.join(sorted(writers)) or 'no role'}"
     (producer,) = writers
@@ -212,7 +213,7 @@ def stream_of(facts: LaunchFacts, view: RoleView, root: Buffer) -> Stream | str:
     made: list[int] = []
     read: dict[str, list[int]] = {}
     was_emptied = False
-    for position, statement in enumerate(body):
+    for position, statement in users:
         if isinstance(statement, Alloc) and statement.buffer is root:
             was_emptied = True
             continue
@@ -250,13 +251,13 @@ def home_of(facts: LaunchFacts, root: Buffer) -> tuple[Place, tuple[Stmt, ...], 
     """The innermost body that holds every use of ``root``, its loop where it is the body of one, and whether it is the launch's own."""
     place, body, loop, is_launch = LAUNCH, facts.launch.body, None, True
     while True:
-        users = [s for s in body if root in facts.roots(s)]
+        users = [s for _, s in facts.users(body, root) if not isinstance(s, Alloc)]
         if len(users) != 1 or is_operation(users[0]):
             return place, body, loop, is_launch
         (only,) = users
         if any(region.buffer.root is root for region in only.reads()):
             return place, body, loop, is_launch
-        inner = [name for name in type(only).BODIES if any(root in facts.roots(s) for s in getattr(only, name))]
+        inner = [name for name in type(only).BODIES if any(not isinstance(s, Alloc) for _, s in facts.users(getattr(only, name), root))]
         if len(inner) != 1 or isinstance(only, Map):
             return place, body, loop, is_launch
         place, body, is_launch = (id(only), inner[0]), getattr(only, inner[0]), False

@@ -33,7 +33,7 @@ from zellige.ir.stmt import (
     Store,
     Transpose,
 )
-from zellige.ir.traverse import walk
+from zellige.ir.traverse import loads_in, walk
 from zellige.passes import tile_operations
 from zellige.plan.facts import STRUCTURE
 from zellige.plan.nodes import Issue, PlannedLaunch, Slotted
@@ -162,6 +162,9 @@ class Solver:
         if not self._planned.launch.lane_vars and _changes_private(statement):
             for buffer in _fragments(statement):
                 self._to_shared(buffer.root, "every lane needs all of it for a tile of its own")
+        if not isinstance(statement, Map):
+            for load in loads_in(statement):  # an offset, the value of a fill, whether a product clears its result
+                self._to_shared(load.buffer.root, "single elements of it are used by the whole block")
         match statement:
             case Gemm():
                 self._gemm(statement)
@@ -331,8 +334,18 @@ class Solver:
             if distribution.replicated and any(u.is_written for u in uses) and _has_result_of_atomic(entry.map):
                 written = next(u for u in uses if u.is_written)
                 return written.buffer, "it takes what an atomic operation returns, which one lane alone may ask for"
+            if distribution.replicated and any(u.is_written for u in uses) and self._reads_what_it_changes(entry.map):
+                written = next(u for u in uses if u.is_written)
+                return written.buffer, "lanes with copies of it would read in memory what one of them has changed there"
             self.solution.maps[id(entry.statement)] = distribution
         return None
+
+    def _reads_what_it_changes(self, written: Map) -> bool:
+        """Whether a Map reads memory that lanes have in common and that it changes too."""
+        nodes = list(walk(written))
+        read = {node.buffer.root for node in nodes if isinstance(node, Load)}
+        changed = {region.buffer.root for node in nodes if isinstance(node, StmtNode) for region in node.writes()}
+        return any(r.space not in (*PRIVATE, FRAGMENT) or r in self.solution.shared for r in (read & changed) - _made_inside(written))
 
 
 def _changes_private(statement: StmtNode) -> bool:

@@ -390,5 +390,8 @@ def trace_plan(
     for state in block.channels.values():
         for message in state.imbalance():
             problems.add(COUNTS, message, key=(state.channel, message.split(" slots ")[0].rstrip("0123456789")))
+    for turn in block.turns.values():
+        for message in turn.imbalance():
+            problems.add(COUNTS, message, key=(turn.name, turn.holder))
     note_final(block.trace, block.contents, signatures)
     return block.trace

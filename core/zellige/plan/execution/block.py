@@ -122,6 +122,7 @@ class Block:
                 raise PlanFault("deadlock", f"the roles wait for each other without end: {waiting}")
             self._finish_some(list(roles.values()))
         left = [message for state in self.channels.values() for message in state.imbalance()]
+        left += [message for turn in self.turns.values() for message in turn.imbalance()]
         if left:
             raise PlanFault("counts", "; ".join(left))
 

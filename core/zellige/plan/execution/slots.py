@@ -150,7 +150,7 @@ class TurnState:
         """Whether ``role`` may go on from a "take"."""
         if role not in self.order:
             raise PlanFault("membership", f"role {role} takes turn {self.name}, whose order is {_names(self.order)}")
-        return self.holder == role
+        return self.holder == role and not self.is_taken
 
     def take(self) -> None:
         """The role whose turn it is begins it."""
@@ -162,6 +162,10 @@ class TurnState:
             raise PlanFault("holding", f"role {role} passes turn {self.name} and has not taken it")
         self.passed += 1
         self.is_taken = False
+
+    def imbalance(self) -> list[str]:
+        """What is left over when every role has ended: a turn that was taken and not passed on."""
+        return [f"role {self.holder} took turn {self.name} and did not pass it on"] if self.is_taken else []
 
 
 def turn_state(turns: dict[str, TurnState], statement: Turn) -> TurnState:

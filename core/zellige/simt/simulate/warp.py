@@ -188,6 +188,7 @@ class _Gathering:
     arrived: list[Array] = field(default_factory=list)
     count: int = 0
     generation: int = 0
+    is_waited_for: bool = False
 
 
 class Grid:
@@ -264,8 +265,11 @@ class Block:
         waiting = sum(len(t) for t in gathering.arrived)
         if waiting > lanes:
             raise faults.misused(span, f"{waiting} lanes arrive at barrier {number} of {lanes} lanes")
+        gathering.is_waited_for |= stays
         if waiting == lanes:
+            if not gathering.is_waited_for:
+                raise faults.misused(span, f"barrier {number} of {lanes} lanes opens by arrivals alone, and nobody waits at it")
             self.clocks.join(np.concatenate(gathering.arrived))
-            gathering.arrived, gathering.count = [], 0
+            gathering.arrived, gathering.count, gathering.is_waited_for = [], 0, False
             gathering.generation += 1
         return (lambda: gathering.generation > generation) if stays else (lambda: True)
