@@ -14,6 +14,7 @@ from zellige.ir.stmt import Copy, For
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.ir.verify import check as verify
 from zellige.plan.check import Limits, check
+from zellige.plan.execution.slots import ChannelState
 from zellige.plan.interpret import PlanFault, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.nodes import Issue, PlannedKernel, Wait
@@ -168,3 +169,32 @@ def test_a_store_is_waited_for_where_memory_is_short() -> None:
     assert check(made, samples=2) == ()
     told = [d for d in made.launches[0].decisions if "the store of s" in d.question][-1]
     assert told.chosen == "at once" and "too small" in told.because
+
+
+@pytest.mark.parametrize("machine", ["lanes_async", "queues_cube"])
+def test_copies_run_ahead_across_tiles(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The role that copies goes on to the next tile while the last slots of this one are still being read: its loops are its own, and its
+    slots are counted over all of them."""
+    steps = 5
+    events: list[tuple[str, str, int]] = []
+    acquire, give_back = ChannelState.acquire, ChannelState.give_back
+
+    def acquired(state: ChannelState, role: str) -> int:
+        number = acquire(state, role)
+        events.append((state.channel.name, "acquire", number))
+        return number
+
+    def released(state: ChannelState, role: str) -> int:
+        number = give_back(state, role)
+        events.append((state.channel.name, "release", number))
+        return number
+
+    monkeypatch.setattr(ChannelState, "acquire", acquired)
+    monkeypatch.setattr(ChannelState, "give_back", released)
+    made = planned(PERSISTENT, machine)
+    events.clear()
+    run(made, arguments(32 * steps), strategy="producers first")
+    (copied,) = {c.name for c in made.launches[0].channels if "a" in {b.name for b in c.buffers}}
+    mine = [event[1:] for event in events if event[0] == copied]
+    next_tile, last_of_this = mine.index(("acquire", steps)), mine.index(("release", steps - 1))
+    assert next_tile < last_of_this

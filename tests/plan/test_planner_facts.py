@@ -20,7 +20,6 @@ from zellige.plan.dependence import dependences
 from zellige.plan.facts import LaunchFacts, bytes_of, is_uniform, overwrites_whole
 from zellige.plan.invented_machines import LANES_ASYNC, LOCAL_ONLY, QUEUES_CUBE, SCALAR_VECTOR_CPU, TEST_TARGETS
 from zellige.plan.pipeline import Schedule, replicable, why_not
-from zellige.plan.place import live_ranges
 from zellige.plan.planner import plan
 from zellige.plan.products import holds
 from zellige.plan.spaces import divides
@@ -183,7 +182,7 @@ def test_a_use_in_a_loop_lives_for_all_of_it() -> None:
             copy(X[:, :], u[:, :])
         """,
     )
-    ranges = {b.name: span for b, span in live_ranges(facts).items()}
+    ranges = {b.name: span for b, span in facts.live_ranges().items()}
     assert ranges["t"] == ranges["u"]
     assert ranges["v"][1] < ranges["t"][0]
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import zellige.language as T
+from zellige.diagnostics import CompileError
+from zellige.ir.parser import parse_kernel
 from zellige.plan import context
 from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.nodes import PlannedLaunch
@@ -43,8 +45,11 @@ def slots(launch: PlannedLaunch) -> list[str]:
     return [f"{d.question} {d.chosen}" for d in launch.decisions] + [f"{p.buffer.name} {p.slots}" for p in launch.placements]
 
 
-def one_at_a_time(depths: Any, deepest: Any, *_: Any) -> None:
-    depths[deepest] -= 1
+def one_at_a_time(depths: Any, _excess: Any, inside: Any) -> bool:
+    deepest = max((g for g in depths if depths[g] > 1 and inside & set(g.buffers)), key=lambda g: depths[g], default=None)
+    if deepest is not None:
+        depths[deepest] -= 1
+    return deepest is not None
 
 
 @pytest.mark.parametrize("machine", ["lanes_async", "lanes_copies", "queues_cube"])
@@ -61,12 +66,46 @@ def test_a_hundred_thousand_stages_take_a_few_steps(machine: str, monkeypatch: p
     steps = 0
     reduce = context._reduce
 
-    def counted(*arguments: Any) -> None:
+    def counted(*arguments: Any) -> Any:
         nonlocal steps
         steps += 1
-        reduce(*arguments)
+        return reduce(*arguments)
 
     monkeypatch.setattr(context, "_reduce", counted)
     launch = plan(two_loops(100_000, 100_000), TEST_TARGETS[machine]).launches[0]
     assert 0 < steps < 20
     assert any("instead of 100000" in d.chosen for d in launch.decisions)
+
+
+def many_tiles(count: int, columns: int) -> Any:
+    """A pipelined loop that copies as many tiles of its own, of 8 rows."""
+    lines = [f"        t{i} = alloc((8, {columns}), float32, \"shared\")" for i in range(count)]
+    lines += ["        f = alloc((8, 16), float32, \"fragment\")", "        fill(f[:, :], 0.0)", "        for k in pipelined(8, stages=4):"]
+    lines += [f"            copy(A[k * 8:+8, {i * columns}:+{columns}], t{i}[:, :])" for i in range(count)]
+    for i in range(count):
+        lines += ["            for x, y in parallel(8, 16):", f"                f[x, y] = f[x, y] + t{i}[x, y]"]
+    head = f"# tile-ir 1.0\n\n\ndef k(A: tensor((64, {count * columns}), float32), B: tensor((8, 16), float32)):\n"
+    return parse_kernel(head + "    with launch(1) as (bx,):\n" + "\n".join(lines) + "\n        copy(f[:, :], B[:, :])\n")
+
+
+@pytest.mark.parametrize("machine", ["lanes_async", "lanes_copies"])
+def test_many_tiles_are_placed_a_few_times(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each version of each tile that does not fit; the depths are those of taking one at a time."""
+    placed = 0
+    place = context.place
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal placed
+        placed += 1
+        return place(*arguments)
+
+    monkeypatch.setattr(context, "place", counted)
+    kernel = many_tiles(70, 32)  # 1,024 bytes each: two versions of all fit, three of all do not
+    found = slots(plan(kernel, TEST_TARGETS[machine]).launches[0])
+    assert 0 < placed < 6
+    assert len({said for said in found if said.startswith("t") and said[1].isdigit()}) == 70
+    monkeypatch.setattr(context, "_reduce", one_at_a_time)
+    assert found == slots(plan(kernel, TEST_TARGETS[machine]).launches[0])
+    assert placed > 40
+    with pytest.raises(CompileError, match="E301"):
+        plan(many_tiles(70, 128), TEST_TARGETS[machine])
