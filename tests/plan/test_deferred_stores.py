@@ -194,7 +194,7 @@ def test_copies_run_ahead_across_tiles(machine: str, monkeypatch: pytest.MonkeyP
     made = planned(PERSISTENT, machine)
     events.clear()
     run(made, arguments(32 * steps), strategy="producers first")
-    (copied,) = {c.name for c in made.launches[0].channels if "a" in {b.name for b in c.buffers}}
+    (copied,) = {c.name for c in made.launches[0].channels if "b" in {b.name for b in c.buffers}}
     mine = [event[1:] for event in events if event[0] == copied]
     next_tile, last_of_this = mine.index(("acquire", steps)), mine.index(("release", steps - 1))
     assert next_tile < last_of_this
