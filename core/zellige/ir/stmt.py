@@ -528,6 +528,9 @@ class ScalarParam(Node):
     var: Var
 
 
+TileOperation: TypeAlias = Copy | Fill | Gemm | Reduce | Scan | Transpose | AtomicTile | Map
+"""What works on regions or on the points of a space as a whole: each is executed by something that a plan chooses."""
+
 Param: TypeAlias = TensorParam | ScalarParam
 
 

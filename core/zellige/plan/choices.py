@@ -13,7 +13,7 @@ from typing import Literal
 from zellige.analysis.bounds import Scope
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import Buffer, Var, constant_value
-from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, For, Gemm, LayoutHint, Map, Pipelined, Reduce, Scan, Stmt, Transpose
+from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, LayoutHint, Pipelined, Stmt, TileOperation
 from zellige.ir.traverse import walk
 from zellige.plan.ahead import overlap_of, tell
 from zellige.plan.candidates import best, described, emulation_note
@@ -30,8 +30,6 @@ from zellige.plan.sharing import keeping, reading_the_same
 from zellige.plan.spaces import choose_path, offered_copy, space_of
 from zellige.plugin.contract import Space
 
-_TILE_OPERATIONS = (Copy, Fill, Gemm, Reduce, Scan, Transpose, AtomicTile, Map)
-
 
 def choose(
     facts: LaunchFacts, products: Mapping[int, Product], spaces: dict[Buffer, Space], scopes: Mapping[int, Scope], machine: Machine,
@@ -40,7 +38,7 @@ def choose(
     """One choice a tile operation, in program order; then, on machines of units, a product in loops that one role has as a whole."""
     found: list[Choice] = []
     for operation in operations_of(facts.launch.body):
-        if not isinstance(operation, _TILE_OPERATIONS):
+        if not isinstance(operation, TileOperation):
             continue
         tested = tested_dimensions(operation, scopes[id(operation)]) if id(operation) in scopes else ()
         match operation:
@@ -155,7 +153,7 @@ def _product(
     elif unit is not None and unit.m > 1:
         kind = "swizzled" if machine.has_true_lanes else "blocks"
         layouts = tuple(
-            OperandLayout(operand=name, buffer=region.buffer.root, kind=kind, parameters=_parameters(kind, region.buffer, product))
+            OperandLayout(operand=name, buffer=region.buffer.root, kind=kind, parameters=_parameters(kind, product))
             for name, region in (("a", gemm.a), ("b", gemm.b))
             if region.buffer.root.space != "fragment"
         )
@@ -193,12 +191,9 @@ def _stored(product: Product, operand: int) -> DType | None:
     return None if wanted == own else wanted
 
 
-def _parameters(kind: str, buffer: Buffer, product: Product) -> tuple[int, ...]:
-    if kind == "swizzled":
-        inner = constant_value(buffer.shape[-1]) if buffer.shape else None
-        width = int(inner) * buffer.dtype.storage_bits // 8 if inner is not None else 128
-        return (next((w for w in (128, 64, 32) if width % w == 0), 16),)
-    return (product.tiling.m, product.tiling.k) if product.tiling is not None else ()
+def _parameters(kind: str, product: Product) -> tuple[int, ...]:
+    """Rows and columns of a block; how rows are exchanged follows from the banks and engines of the target, which its family knows."""
+    return (product.tiling.m, product.tiling.k) if kind == "blocks" and product.tiling is not None else ()
 
 
 def _tell_block(gemm: Gemm, product: Product, interleave: int, machine: Machine, decisions: Decisions) -> None:

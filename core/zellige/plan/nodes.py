@@ -210,7 +210,7 @@ class Tiling:
 class OperandLayout:
     """How one operand is stored for its consumer.
 
-    ``kind`` is rows (``parameters``: interleave), panels (width, interleave), swizzled (bytes of a row), blocks (rows, columns), or the
+    ``kind`` is rows (``parameters``: interleave), panels (width, interleave), swizzled (none), blocks (rows, columns), or the
     user's own. ``dtype`` is the type of the elements there, None where it is the buffer's: operands may be widened for their unit.
     ``is_direct``: the operand is brought into this form straight from what the copy of the buffer reads, and the buffer is not stored.
     ``kept`` says for whom such an operand of a product in a loop stays in this form (:mod:`zellige.plan.sharing`; empty: for this product),

@@ -44,6 +44,7 @@ from zellige.ir.stmt import (
     Stmt,
     StmtNode,
     Store,
+    TileOperation,
     Transpose,
     Unrolled,
     Vote,
@@ -64,7 +65,7 @@ from zellige.simt.written_out import is_written_out
 SHAREABLE = (GlobalHome, SharedHome)
 
 
-TileOperation: TypeAlias = Copy | Fill | Transpose | AtomicTile | Map | ReducerInit | Gemm | Reduce | Scan
+Operation: TypeAlias = TileOperation | ReducerInit
 """What a block does together, or a lane alone."""
 
 
@@ -121,7 +122,7 @@ def emit(ctx: Context, statement: Stmt | PlanStmt) -> None:
 # ---- tile operations ----
 
 
-def emit_operation(ctx: Context, statement: TileOperation) -> None:
+def emit_operation(ctx: Context, statement: Operation) -> None:
     """A tile operation: by the whole block, or by the lane alone where it is inside a point or moves a lane's own data."""
     if ctx.point is not None or lanes.is_private(ctx, statement) or _changes_copies(ctx, statement):
         _sequential(ctx, statement)
@@ -241,7 +242,7 @@ def _touch_roots(ctx: Context, reads: set[Buffer], writes: set[Buffer], atomics:
     )
 
 
-def _sequential(ctx: Context, statement: TileOperation) -> None:
+def _sequential(ctx: Context, statement: Operation) -> None:
     """All points of an operation one after the other, by this lane."""
     match statement:
         case Map():

@@ -16,11 +16,12 @@ from math import prod
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Copy, Gemm, StmtNode
 from zellige.ir.traverse import walk
-from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role, Slotted
+from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role
 from zellige.simt.distribution import Digit, Distribution
 from zellige.simt.homes import Swizzle
 from zellige.simt.ir import ProductForm, TensorBox
 from zellige.simt.machine import EngineMemory, LaneMachine
+from zellige.simt.statements import statements_of
 from zellige.simt.warps import WarpTiling
 
 
@@ -68,7 +69,7 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
     choices = {id(c.operation): c for c in planned.choices}
     for role in planned.roles:
         warps = role.lanes * role.count // machine.lanes
-        for statement in operations_of(role.body):
+        for statement in statements_of(role.body, into_maps=True):
             choice = choices.get(id(statement))
             match statement:
                 case Gemm() if choice is not None and choice.unit in machine.products and machine.products[choice.unit].is_asynchronous:
@@ -94,7 +95,7 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
         if isinstance(c.operation, Copy) and c.mechanism == box_copy and id(c.operation) not in found.boxes
     )  # fmt: skip
     for role in planned.roles:
-        for statement in operations_of(role.body):
+        for statement in statements_of(role.body, into_maps=True):
             if isinstance(statement, Copy) and statement.src.buffer.root.space == "global" and id(statement) not in found.boxes:
                 if statement.dst.buffer.root in found.storage:
                     raise NotLowered(_why_no_boxes(statement, choices.get(id(statement))))
@@ -104,14 +105,6 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
 def _why_no_boxes(copy: Copy, choice: Choice | None) -> str:
     why = f": {' '.join(choice.rejected[0])}" if choice is not None and choice.rejected else ""
     return f"{copy.dst.buffer.name} is not brought by boxes{why}"
-
-
-def operations_of(body: Sequence[object]) -> Iterator[StmtNode]:
-    """The statements of a role, those inside Issue and Slotted as themselves."""
-    for statement in body:
-        for node in walk(statement):  # type: ignore[arg-type]
-            if isinstance(node, StmtNode) and not isinstance(node, (Issue, Slotted)):
-                yield node
 
 
 def _issued_copies(role: Role) -> Iterator[Copy]:

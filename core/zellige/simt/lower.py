@@ -47,7 +47,8 @@ from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
 from zellige.simt.raster import raster_of, why_not
 from zellige.simt.roles import lower_roles
-from zellige.simt.solve import Solution, Solver, statements_of
+from zellige.simt.solve import Solution, Solver
+from zellige.simt.statements import statements_of
 from zellige.simt.storage import Storage
 from zellige.simt.warps import WarpTiling, tile_warps
 

@@ -21,10 +21,11 @@ from zellige.simt import box_stores, channels, control, role_channels, turns
 from zellige.simt.code import Code, with_barriers
 from zellige.simt.context import ChannelBarriers, Context
 from zellige.simt.distribution import number
-from zellige.simt.engine_tiles import EngineTiles, NotLowered, engine_tiles, held_digits, is_held, operations_of
+from zellige.simt.engine_tiles import EngineTiles, NotLowered, engine_tiles, held_digits, is_held
 from zellige.simt.ir import THREAD, WARP, BoxMap, Budget, Comment, Fence, Function, NamedBarrier, TensorCopy, WaitBarrier
 from zellige.simt.products import sizes
 from zellige.simt.solve import Solution, Solver
+from zellige.simt.statements import statements_of
 
 if TYPE_CHECKING:
     from zellige.simt.lower import LaunchLowering
@@ -48,7 +49,7 @@ class _Part:
 def _check_held(lowering: LaunchLowering, parts: Sequence[_Part]) -> None:
     """That operands and versions in registers are held as products take them, and as moves can make them."""
     for part in parts:
-        for statement in operations_of(part.role.body):
+        for statement in statements_of(part.role.body, into_maps=True):
             tiling = part.tilings.get(id(statement))
             if not isinstance(statement, Gemm) or tiling is None or not tiling.form.is_asynchronous or not is_held(statement):
                 continue
@@ -97,7 +98,7 @@ def _checked_tiles(planned: PlannedLaunch, lowering: LaunchLowering) -> EngineTi
         for role in planned.roles:
             if role.name not in channel.producers:
                 continue
-            for statement in operations_of(role.body):
+            for statement in statements_of(role.body, into_maps=True):
                 written = {r.buffer.root for r in statement.writes()}
                 if written & roots and id(statement) not in boxed:
                     raise NotLowered(f"lanes and boxes write the slots of {channel.name}")
@@ -106,7 +107,7 @@ def _checked_tiles(planned: PlannedLaunch, lowering: LaunchLowering) -> EngineTi
 
 
 def _boxed(planned: PlannedLaunch, tiles: EngineTiles) -> list[StmtNode]:
-    return [s for role in planned.roles for s in operations_of(role.body) if id(s) in tiles.boxes]
+    return [s for role in planned.roles for s in statements_of(role.body, into_maps=True) if id(s) in tiles.boxes]
 
 
 def _check_registers(planned: PlannedLaunch, lowering: LaunchLowering) -> None:
@@ -157,8 +158,8 @@ def _parts(lowering: LaunchLowering, tiles: EngineTiles) -> list[_Part]:
 def _asks_only(role: Role, tiles: EngineTiles) -> bool:
     """Whether a role does nothing but ask for boxes."""
     return all(
-        id(s) in tiles.boxes or isinstance(s, _STRUCTURE) or not (s.reads() or s.writes()) for s in operations_of(role.body)
-    ) and any(isinstance(s, Copy) for s in operations_of(role.body))
+        id(s) in tiles.boxes or isinstance(s, _STRUCTURE) or not (s.reads() or s.writes()) for s in statements_of(role.body, into_maps=True)
+    ) and any(isinstance(s, Copy) for s in statements_of(role.body, into_maps=True))
 
 
 def _body(
@@ -241,7 +242,7 @@ def _product_tokens(role: Role) -> frozenset[Token]:
 def _engine_operands(part: _Part) -> tuple[Buffer, ...]:
     """The tiles that the role's asynchronous products read, in the order of the program."""
     found: dict[Buffer, None] = {}
-    for statement in operations_of(part.role.body):
+    for statement in statements_of(part.role.body, into_maps=True):
         tiling = part.tilings.get(id(statement))
         if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
             found.update(dict.fromkeys((statement.a.buffer.root, statement.b.buffer.root)))
@@ -263,7 +264,7 @@ def _read_by_engines(planned: PlannedLaunch, part: _Part) -> frozenset[Channel]:
     found = []
     for channel in planned.channels:
         roots = {b.root for b in channel.buffers}
-        readers = [s for s in operations_of(part.role.body) if _reads(s) & roots]
+        readers = [s for s in statements_of(part.role.body, into_maps=True) if _reads(s) & roots]
         if roots and all(id(s) in part.tilings and part.tilings[id(s)].form.is_asynchronous for s in readers):
             found.append(channel)
     return frozenset(found)

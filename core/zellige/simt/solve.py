@@ -10,7 +10,7 @@ distribution of its shape. A fragment used in a way that no lane could serve alo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -31,12 +31,13 @@ from zellige.ir.stmt import (
     Stmt,
     StmtNode,
     Store,
+    TileOperation,
     Transpose,
 )
 from zellige.ir.traverse import loads_in, walk
 from zellige.passes import tile_operations
 from zellige.plan.facts import STRUCTURE
-from zellige.plan.nodes import Issue, PlannedLaunch, Slotted
+from zellige.plan.nodes import PlannedLaunch
 from zellige.simt.distribution import (
     Digit,
     Distribution,
@@ -45,6 +46,7 @@ from zellige.simt.distribution import (
     reach,
 )
 from zellige.simt.elements import pattern_of, projected
+from zellige.simt.statements import statements_of
 from zellige.simt.warps import WarpTiling
 
 FRAGMENT = "fragment"
@@ -77,22 +79,6 @@ class Solution:
     maps: dict[int, Distribution] = field(default_factory=dict)
     as_maps: dict[int, Map] = field(default_factory=dict)
     shared: dict[Buffer, str] = field(default_factory=dict)
-
-
-def statements_of(body: Iterable[object]) -> Iterator[StmtNode]:
-    """Every statement of a role, nested ones included, those inside Maps apart."""
-    pending: list[object] = list(reversed(list(body)))
-    while pending:
-        top = pending.pop()
-        if isinstance(top, (Issue, Slotted)):
-            pending.append(top.operation)
-            continue
-        assert isinstance(top, StmtNode)
-        yield top
-        if isinstance(top, Map):
-            continue
-        for name in reversed(type(top).BODIES):
-            pending.extend(reversed(getattr(top, name)))
 
 
 def as_map(statement: Stmt) -> Map | None:
@@ -350,7 +336,7 @@ class Solver:
 
 def _changes_private(statement: StmtNode) -> bool:
     """Whether a tile operation writes a tile that every lane has for itself."""
-    if not isinstance(statement, (Map, Copy, Transpose, AtomicTile, Fill, Gemm, Reduce, Scan)):
+    if not isinstance(statement, TileOperation):
         return False
     inside = {node.buffer for node in walk(statement) if isinstance(node, Alloc)}
     written = {r.buffer.root for node in walk(statement) if isinstance(node, StmtNode) for r in node.writes()}

@@ -11,13 +11,14 @@ from zellige.ir.expr import Binary, Compare, Expr
 from zellige.plan.nodes import Role, Turn
 from zellige.simt.context import Context
 from zellige.simt.distribution import added, number
-from zellige.simt.engine_tiles import NotLowered, operations_of
+from zellige.simt.engine_tiles import NotLowered
 from zellige.simt.ir import WARP, NamedBarrier
+from zellige.simt.statements import statements_of
 
 
 def declare(ctx: Context, role: Role, first: int) -> None:
     """The barriers from number ``first`` on, where the role takes turns."""
-    if not any(isinstance(s, Turn) for s in operations_of(role.body)):
+    if not any(isinstance(s, Turn) for s in statements_of(role.body, into_maps=True)):
         return
     ctx.turn_barriers, ctx.copies = first, role.count
     with ctx.when(Compare(op="eq", left=_copy(ctx), right=number(role.count - 1))):
