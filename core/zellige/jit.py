@@ -322,7 +322,8 @@ class JITFunction:
         """The parameters that ``out_idx`` names, in its order. It counts tensors and run-time numbers, not constants."""
         if self.options.out_idx is None:
             return ()
-        names = [n for n, kind in eager.kinds.items() if kind != "open" or self.signature.parameters[n].default is inspect.Parameter.empty]
+        takes = [n for n, kind in eager.kinds.items() if kind != "rest"]
+        names = [n for n in takes if eager.kinds[n] != "open" or self.signature.parameters[n].default is inspect.Parameter.empty]
         names = [n for n in names if not _is_python_annotation(eager.annotations[n])]
         chosen = self.options.out_idx
         indices = [chosen] if isinstance(chosen, int) else list(chosen)
@@ -337,16 +338,15 @@ class JITFunction:
         """The call's values by what they are: constants, tensors, T.const sizes given by name; and the values that the kernel takes."""
         eager = self._eager_function()
         values = self._matched(args, named)
-        sizes = {name: value for name, value in values.items() if name not in self.signature.parameters}
-        for name, value in sizes.items():
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise self._misfit(f"got an unexpected keyword argument {name!r}")
         constants: dict[str, Any] = {}
+        sizes = self._other_keywords(values, constants)
         given: dict[str, GivenTensor | None] = {}
         passed: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():
             value = values.get(name, parameter.default)
             kind = eager.kinds[name]
+            if kind == "rest":
+                continue
             if name in self._output_names:
                 given[name] = None
                 continue
@@ -364,10 +364,24 @@ class JITFunction:
                 constants[name] = value
         return constants, given, sizes, passed
 
+    def _other_keywords(self, values: Mapping[str, Any], constants: dict[str, Any]) -> dict[str, int]:
+        """Keywords that no parameter has: the constants that a ``**parameter`` takes, in a dictionary as in Python, or T.const sizes."""
+        rest = next((name for name, kind in self._eager_function().kinds.items() if kind == "rest"), None)
+        others = {name: value for name, value in values.items() if name not in self.signature.parameters or name == rest}
+        for name, value in others.items():
+            if rest is None and (not isinstance(value, int) or isinstance(value, bool)):
+                raise self._misfit(f"got an unexpected keyword argument {name!r}")
+            if rest is not None and given_tensor(value) is not None:
+                raise self._misfit(f"got a tensor as {name!r}, and **{rest} takes constants: a tensor needs a parameter of its own")
+        if rest is None:
+            return others
+        constants[rest] = others
+        return {}
+
     def _matched(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by name; positional ones skip the outputs."""
         takes = [p for p in self.signature.parameters.values() if p.name not in self._output_names]
-        positional = [p.name for p in takes if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        positional = [p.name for p in takes if p.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)]
         if len(args) > len(positional):
             raise self._misfit(f"takes {len(positional)} positional arguments, {len(args)} were given")
         values = dict(zip(positional, args))

@@ -149,6 +149,25 @@ def test_overlapping_slices_are_read_before_they_are_stored(run):
     assert run(k, np.arange(6, dtype=np.int32)).tolist() == [0, 1, 2, 2, 3, 5]
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_bounds_that_differ_by_a_constant_are_a_slice_of_that_size(run, size):
+    """However the author writes them: sums are compared by their terms."""
+
+    @T.prim_func
+    def k(A: T.Tensor((64,), "int32")):
+        with T.Kernel(2, 4) as (bx, by):
+            own = T.alloc_local([size], "int32")
+            T.fill(own, 8 * bx + by + 1)
+            base = bx * 32 // 2
+            T.copy(own, A[base + by * size : base + (by + 1) * size])
+
+    expected = np.zeros(64, np.int32)
+    for x in range(2):
+        for y in range(4):
+            expected[16 * x + y * size : 16 * x + (y + 1) * size] = 8 * x + y + 1
+    np.testing.assert_array_equal(run(k, np.zeros(64, np.int32)), expected)
+
+
 def test_a_slice_in_a_point_is_stored_element_by_element(run):
     @T.prim_func
     def k(A: T.Tensor((12,), "int32"), B: T.Tensor((12,), "int32")):

@@ -63,19 +63,8 @@ def test_the_policies_are_numbers():
     assert not T.GemmWarpPolicy.FullRow.is_full_col()
 
 
-def test_a_sparse_operand_is_expanded(run, random):
-    rows, depth, columns = 4, 16, 3
-
-    @T.prim_func
-    def k(
-        A: T.Tensor((rows, depth // 2), "float16"),
-        E: T.Tensor((rows, depth // 16), "int16"),
-        B: T.Tensor((depth, columns), "float16"),
-        C: T.Tensor((rows, columns), "float32"),
-    ):
-        with T.Kernel(1):
-            T.gemm_sp(A, E, B, C, clear_accum=True)
-
+def sparse_operand(random, rows, depth):
+    """A dense matrix with two elements of every four along k, those elements, and the bits that say which."""
     dense = np.zeros((rows, depth), np.float16)
     kept = np.zeros((rows, depth // 2), np.float16)
     metadata = np.zeros((rows, depth // 16), np.uint16)
@@ -88,8 +77,30 @@ def test_a_sparse_operand_is_expanded(run, random):
                 element = 2 * group + position
                 kept[row, element] = value
                 metadata[row, element // 8] |= np.uint16(int(place) << (2 * (element % 8)))
+    return dense, kept, metadata.view(np.int16)
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_e", [False, True])
+def test_a_sparse_operand_is_expanded(run, random, transpose_a, transpose_e):
+    rows, depth, columns = 4, 32, 3
+    a_shape, e_shape = (rows, depth // 2), (rows, depth // 16)
+    a_shape, e_shape = a_shape[::-1] if transpose_a else a_shape, e_shape[::-1] if transpose_e else e_shape
+
+    @T.prim_func
+    def k(
+        A: T.Tensor(a_shape, "float16"),
+        E: T.Tensor((2, *e_shape), "int16"),
+        B: T.Tensor((depth, columns), "float16"),
+        C: T.Tensor((rows, columns), "float32"),
+    ):
+        with T.Kernel(1):
+            T.gemm_sp(A, E[1, :, :], B, C, transpose_a, transpose_e, clear_accum=True)
+
+    dense, kept, metadata = sparse_operand(random, rows, depth)
     b = random.integers(-4, 4, (depth, columns)).astype(np.float16)
-    c = run(k, kept, metadata.view(np.int16), b, np.zeros((rows, columns), np.float32))
+    e = np.stack([np.zeros(e_shape, np.int16), metadata.T if transpose_e else metadata])
+    c = run(k, np.ascontiguousarray(kept.T if transpose_a else kept), e, b, np.zeros((rows, columns), np.float32))
     np.testing.assert_array_equal(c, dense.astype(np.float32) @ b.astype(np.float32))
 
 
@@ -206,10 +217,6 @@ def test_a_misspelt_accumulator_flag(refused):
 
 
 def test_sparse_forms_that_are_not_there_yet(refused):
-    def transposed(A: T.Tensor((4, 4), "float16"), E: T.Tensor((4, 4), "int16"), C: T.Tensor((4, 4), "float32")):
-        with T.Kernel(1):
-            T.gemm_sp(A, E, A, C, transpose_E=True)
-
     def wide(A: T.Tensor((4, 4), "float32"), E: T.Tensor((4, 4), "int16"), C: T.Tensor((4, 4), "float32")):
         with T.Kernel(1):
             T.gemm_sp(A, E, A, C)
@@ -218,7 +225,6 @@ def test_sparse_forms_that_are_not_there_yet(refused):
         with T.Kernel(1):
             T.gemm_sp(A, A, A, C)
 
-    refused("E402", transposed)
     refused("E402", wide)
     refused("E204", floats)
 

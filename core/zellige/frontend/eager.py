@@ -25,7 +25,7 @@ from zellige.frontend.values import Tile
 from zellige.ir.expr import Expr, Var
 from zellige.ir.stmt import TensorParam
 
-ParameterKind = Literal["tensor", "number", "open"]
+ParameterKind = Literal["tensor", "number", "open", "rest"]
 
 
 class _Solved(BaseException):
@@ -155,7 +155,8 @@ def _named(function: KernelFunction, name: str) -> Any:
 class EagerFunction:
     """A kernel function of the eager or direct style.
 
-    ``kinds`` says for each parameter whether the call's value is a tensor, a number given at run time, or decided by what the call gives.
+    ``kinds`` says for each parameter whether the call's value is a tensor, a number given at run time, decided by what the call gives
+    ("open"), or the dictionary of a call's other keywords, which are constants ("rest").
     """
 
     function: KernelFunction
@@ -164,12 +165,15 @@ class EagerFunction:
 
     @classmethod
     def of(cls, function: KernelFunction) -> EagerFunction:
-        """E128: a variadic parameter."""
-        function.refuse_variadic()
+        """E128: a parameter for any number of positional arguments."""
+        function.refuse_variadic(keywords_too=False)
         in_body = function.described_in_body
         kinds: dict[str, ParameterKind] = {}
         annotations: dict[str, Any] = {}
-        for name in function.signature.parameters:
+        for name, parameter in function.signature.parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                kinds[name], annotations[name] = "rest", inspect.Parameter.empty
+                continue
             annotation = _annotation(function, name)
             annotations[name] = annotation
             if name in in_body or isinstance(annotation, (TensorSpec, PointerSpec, Tile)):

@@ -78,11 +78,13 @@ class KernelFunction:
         is_wrapper = hasattr(self.function, "__wrapped__")
         return f"{self.name}{self.signature}" if is_wrapper else f"{self.name}({ast.unparse(self.source.node.args)})"
 
-    def refuse_variadic(self) -> None:
-        """E128 for ``*args`` and ``**kwargs``. The source says it: the signature of a functools.wraps wrapper is the wrapped one's."""
+    def refuse_variadic(self, *, keywords_too: bool) -> None:
+        """E128 for ``*args``, and for ``**kwargs`` where a kernel has no keywords that are decided while compiling. The source says it: the
+        signature of a functools.wraps wrapper is the wrapped one's."""
         arguments = self.source.node.args
+        takes_keywords = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self.signature.parameters.values())
         for argument, kind in ((arguments.vararg, "a *parameter"), (arguments.kwarg, "a **parameter")):
-            if argument is not None:
+            if argument is not None and (keywords_too or not takes_keywords or argument is arguments.vararg):
                 raise catalogue.E128.error(self.source.text.span(argument), name=argument.arg, kind=kind)
 
     def parameter_span(self, name: str) -> Span:
@@ -277,7 +279,7 @@ def trace_prim_func(source: KernelFunction) -> TracedKernel:
     """The kernel of a function whose parameters are described by annotations alone."""
     builder = Builder(source.name, source.span)
 
-    source.refuse_variadic()
+    source.refuse_variadic(keywords_too=True)
 
     def bind(frame: Frame) -> list[PendingTensor]:
         pending: list[PendingTensor] = []

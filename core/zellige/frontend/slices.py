@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from zellige.analysis.forms import ZERO, Division, Form, form_of
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.operators import Operators
-from zellige.ir.expr import INT32, Binary, Buffer, Const, Expr, Var, const
+from zellige.ir.expr import INT32, Buffer, Const, Expr, Var, const
 
 
 def shape_text(shape: tuple[Expr, ...]) -> str:
@@ -34,26 +35,15 @@ def slice_extent(item: slice, size: Expr, buffer: Buffer, span: Span | None) -> 
 
 
 def difference(stop: Expr, start: Expr, span: Span | None) -> Expr:
-    """``stop - start`` with the common case ``x + n - x`` folded, so that extents stay constants where the author wrote them so."""
+    """``stop - start``; a constant wherever the two differ by one, so that extents stay constants where the author wrote them so."""
+    memo: dict[Expr, Form] = {}
+    end, begin = (form_of(e, definition=lambda _: None, divide=_undivided, memo=memo) for e in (stop, start))
+    gap = (end - begin).constant
+    if gap is None or not -(2**31) <= gap < 2**31:
+        return arithmetic.binary("sub", stop, start, span)
+    return const(gap, INT32, span)
 
-    def split(e: Expr) -> tuple[Expr | None, int]:
-        if isinstance(e, Const):
-            return None, int(e.value)
-        if isinstance(e, Binary) and e.op == "add" and isinstance(e.right, Const):
-            return e.left, int(e.right.value)
-        if isinstance(e, Binary) and e.op == "add" and isinstance(e.left, Const):
-            return e.right, int(e.left.value)
-        return e, 0
 
-    (a, m), (b, n) = split(stop), split(start)
-    if a == b:
-        return const(m - n, INT32, span)
-    # (i + 1) * n - i * n
-    if isinstance(stop, Binary) and isinstance(start, Binary) and stop.op == start.op == "mul":
-        for x, y in ((stop.left, stop.right), (stop.right, stop.left)):
-            for u, v in ((start.left, start.right), (start.right, start.left)):
-                if isinstance(y, Const) and y == v:
-                    (p, m), (q, n) = split(x), split(u)
-                    if p == q:
-                        return const((m - n) * int(y.value), INT32, span)
-    return arithmetic.binary("sub", stop, start, span)
+def _undivided(dividend: Form, divisor: int) -> Division:
+    """Quotients are atoms: nothing is known here of the ranges of variables."""
+    return Division(whole=ZERO, rest=dividend, is_reduced=False)

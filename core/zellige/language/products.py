@@ -9,11 +9,11 @@ from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.regions import region_of
+from zellige.frontend.regions import region_of, whole
 from zellige.frontend.slices import shape_text
 from zellige.frontend.values import here
 from zellige.ir.expr import INT32, Const, Expr, Region, const
-from zellige.ir.stmt import Gemm, GemmPolicy
+from zellige.ir.stmt import Gemm, GemmPolicy, Transpose
 from zellige.language.keywords import accept, flag
 
 _KEYWORDS: Final = ("A", "B", "C", "transpose_A", "transpose_B", "policy", "clear_accum", "k_pack", "wg_wait", "mbar")
@@ -153,20 +153,28 @@ def gemm_sp(
 ) -> None:
     """As :func:`gemm` with an A of which every four elements along k keep two: A_sparse (M, K / 2) holds them.
 
-    A row of ``E`` (integers) is a string of bits, the lowest first, in which each kept element has two: its place among its four. E402:
-    a transposed E, elements wider than 16 bits.
+    A row of ``E`` (integers) is a string of bits, the lowest first, in which each kept element has two: its place among its four.
+    ``transpose_E``: it is a column instead, which is made a row first. E402: elements wider than 16 bits.
     """
     accept("T.gemm_sp", hints, ("A_sparse", "E", *_KEYWORDS[1:5], "transpose_E", *_KEYWORDS[5:7], "wg_wait"))
     metadata = matrix(E, "T.gemm_sp", "E")
-    if flag(transpose_E, "transpose_E"):
-        raise catalogue.E402.error(here(), name="T.gemm_sp with transpose_E", hint="store the metadata by rows of A")
     if not metadata.buffer.dtype.is_integer:
         raise catalogue.E204.error(here(), operation="the metadata of T.gemm_sp", dtype=metadata.buffer.dtype)
     sparse = region_of(A_sparse, "T.gemm_sp")
     if sparse.buffer.dtype.bits > 16:
         hint = "use elements of at most 16 bits: wider ones keep one of every two in another form"
         raise catalogue.E402.error(here(), name=f"T.gemm_sp of {sparse.buffer.dtype}", hint=hint)
+    if flag(transpose_E, "transpose_E"):
+        metadata = _transposed(metadata)
     _product("T.gemm_sp", A_sparse, B, C, transpose_A, transpose_B, policy, clear_accum, kept=2, metadata=metadata)
+
+
+def _transposed(part: Region) -> Region:
+    """A matrix of constant sizes with its dimensions exchanged, in a tile of its own."""
+    builder = current_builder("T.gemm_sp")
+    tile = whole(builder.allocate("metadata", part.buffer.dtype, part.extents[-2:][::-1], "shared"), here())
+    builder.emit(Transpose(src=part, dst=tile, span=builder.span))
+    return tile
 
 
 def gemm_blockscaled(

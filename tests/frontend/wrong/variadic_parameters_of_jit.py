@@ -6,8 +6,8 @@ import zellige.language as T
 
 def program() -> None:
     @zl.jit
-    def scale(A, **options):
-#                  ^ E128
+    def scale(A, *others):
+#                 ^ E128
         with T.Kernel(A.shape[0]) as bx:
             A[bx] = A[bx] * 2
 
