@@ -103,7 +103,8 @@ def row(name: str) -> Row:
         return Row(name, NOT_YET, "")
     if isinstance(found, DialectOnly):
         return Row(name, f"dialect of {', '.join(found.targets)}", "")
-    state = HINT if last in HINTS and name.count(".") == 1 else SUPPORTED
+    is_wish = (last in HINTS and name.count(".") == 1) or getattr(found, "__module__", "").endswith(".wishes")
+    state = HINT if is_wish else SUPPORTED
     return Row(name, state, _home(name, found))
 
 

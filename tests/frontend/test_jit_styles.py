@@ -749,39 +749,3 @@ def test_what_is_no_tensor_is_named(value: Any, code: str, words: str) -> None:
             total(*arguments)
         assert caught.value.code == code
         assert words.replace("argument B", "argument A" if arguments[0] is value else "argument B") in str(caught.value)
-
-
-def test_other_keywords_of_an_eager_function_are_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    @jit(target="interp")
-    def shift(A, B, by: int = 1, **options):
-        N = T.const("N")
-        A: T.Tensor[[N], T.int32]
-        B: T.Tensor[[N], T.int32]
-        with T.Kernel(1):
-            for i in T.Parallel(N):
-                B[i] = A[i] + by + options.get("more", 0) + len(options.get("axes", ())) + len(options)
-
-    a, b = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
-    for keywords, added in (({}, 1), ({"more": 5}, 7), ({"axes": [1, 2], "by": 2}, 5), ({"options": 3}, 2)):
-        shift(a, b, **keywords)
-        np.testing.assert_array_equal(b, a + added)
-    traces = count_traces(shift, monkeypatch)
-    shift(a, b, more=5)
-    np.testing.assert_array_equal(b, a + 7)
-    assert not traces, "the same constants are the same kernel"
-    with pytest.raises(TypeError, match=r"got a tensor as 'C', and \*\*options takes constants") as caught:
-        shift(a, b, C=a)
-    assert caught.value.code == "E157"
-
-
-def test_other_keywords_are_no_results_and_no_positional_arguments() -> None:
-    @jit(target="interp", out_idx=-1)
-    def doubled(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32"), **options: Any) -> None:
-        with T.Kernel(1):
-            for i in T.Parallel(4):
-                B[i] = A[i] * options["factor"]
-
-    a = np.arange(4, dtype=np.int32)
-    np.testing.assert_array_equal(doubled(a, factor=3), 3 * a)
-    with pytest.raises(TypeError, match="takes 1 positional arguments, 2 were given"):
-        doubled(a, a, factor=3)

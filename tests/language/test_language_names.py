@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import zellige.language as T
@@ -114,6 +115,35 @@ def test_a_dialect_name_in_a_kernel(refused):
 
     error = refused("E401", k)
     assert "cuda:sm_90" in str(error) and "no installed backend has it yet" in error.hint
+
+
+def test_wishes_of_a_dialect_stand_in_kernels_for_any_target(run, refused):
+    @T.prim_func
+    def k(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            T.disable_warp_group_reg_alloc()
+            T.no_set_max_nreg()
+            T.annotate_producer_reg_dealloc()
+            T.annotate_consumer_reg_alloc(reg_count=240)
+            T.fill(A, 1)
+
+    np.testing.assert_array_equal(run(k, np.zeros(4, np.float32)), 1)
+
+    def no_count(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            T.annotate_producer_reg_dealloc(0)
+
+    refused("E245", no_count)
+    with pytest.raises(ValueError, match="E101"):
+        T.no_set_max_nreg()
+
+
+def test_element_types_are_found_in_the_module_of_dtypes():
+    from zellige.language import dtypes
+
+    assert dtypes.float16 is T.float16 and dtypes.half == T.float16 and dtypes.dtype is T.dtype
+    with pytest.raises(AttributeError, match="no attribute 'float17'"):
+        dtypes.float17  # noqa: B018
 
 
 def test_a_name_that_is_not_there_yet_in_a_kernel(refused):

@@ -126,6 +126,12 @@ class CudaBackend:
         return replace(target, arch=found) if found else target
 
     @hookimpl
+    def dialect(self) -> Mapping[str, object]:
+        from zellige_cuda import wishes
+
+        return {name: getattr(wishes, name) for name in wishes.__all__}
+
+    @hookimpl
     def inspections(self) -> Mapping[str, Callable[..., object]]:
         from zellige_cuda import inspect
 

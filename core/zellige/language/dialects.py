@@ -5,6 +5,8 @@ has a meaning for. A backend's hook ``dialect`` answers with functions that call
 
     def acme_dma(source, destination):
         operation("acme.dma", reads=(source,), writes=(destination,))
+
+A name that only wishes for something and changes no result is written with :func:`wish`; kernels for any target may hold it.
 """
 
 from __future__ import annotations
@@ -12,13 +14,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import region_of
-from zellige.frontend.values import Scalar
+from zellige.frontend.values import Scalar, here
 from zellige.ir.stmt import Dialect
 from zellige.language.tensors import element_type
+
+
+def wish(spelling: str, **counts: Any) -> None:
+    """What ``T.<name>``, a wish that no target has to follow, does: it stands in a kernel and adds nothing to it.
+
+    ``spelling`` is the name as authors write it, ``counts`` are its arguments that are numbers. E101 outside of a kernel; E245: no
+    positive Python int.
+    """
+    current_builder(spelling).require_body(spelling)
+    for name, count in counts.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise catalogue.E245.error(here(), given=f"{arithmetic.describe(count)} as {name}")
 
 
 def operation(

@@ -56,3 +56,14 @@ ALIASES: Final[dict[str, str]] = {
 
 AnyDType = DType | str | type
 """What is taken wherever a dtype is wanted (and NumPy's and torch's dtypes): for annotations."""
+
+
+def __getattr__(name: str) -> Any:
+    """The element types by name, as ``zellige.language`` has them: programs written for TileLang import them from here too."""
+    if name == "dtype":
+        return DType
+    if name in NAMES:
+        return NAMES[name]
+    if name in ALIASES:
+        return type_name(ALIASES[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
