@@ -78,7 +78,7 @@ def test_extents_that_disagree_once_they_are_numbers() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
         with T.Kernel(4) as bx:
-            T.copy(A[0 : bx * 0 + 4], B[0 : bx * 0 + 5])
+            T.copy(A[0 : bx % 1 + 4], B[0 : bx % 1 + 5])
 
     with pytest.raises(CompileError) as caught:
         zl.compile(kernel, target="cpu").get_kernel_source()

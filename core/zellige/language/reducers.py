@@ -29,7 +29,7 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
     tile = allocate(shape, dtype, "fragment", "reducer")
     builder = current_builder("T.alloc_reducer")
     if tile.dtype.is_bool or (op in _BITWISE and not tile.dtype.is_integer):
-        wanted = "integers" if op in _BITWISE else "integers and floats"
+        wanted = "an integer dtype" if op in _BITWISE else "a dtype of integers or floats"
         raise catalogue.E290.error(builder.span, op=op, dtype=tile.dtype, wanted=wanted)
     builder.reducers[tile.node] = Reducer(
         buffer=tile.node, op=known[op], replication=replication, allocated=builder.mark(), depth=builder.depth, loops=open_loops(builder)

@@ -211,7 +211,7 @@ E258 = code(
 )
 E259 = code("E259", "call does not fit the operation", "{operation} {reason}", hint="its arguments are: {signature}", also=TypeError)
 E290 = code(
-    "E290", "reducer not defined for the type", "a {op} reducer of {dtype} has no meaning: it combines {wanted}",
+    "E290", "reducer not defined for the type", "a {op} reducer needs {wanted}, not {dtype}",
     hint="give the reducer another element type and cast what updates it", also=AssertionError,
 )
 E291 = code(
