@@ -9,11 +9,11 @@ from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.regions import region_of, whole
+from zellige.frontend.regions import region_of
 from zellige.frontend.slices import shape_text
 from zellige.frontend.values import here
 from zellige.ir.expr import INT32, Const, Expr, Region, const
-from zellige.ir.stmt import Gemm, GemmPolicy, Transpose
+from zellige.ir.stmt import Gemm, GemmPolicy, Transpose, whole
 from zellige.language.keywords import accept, flag
 
 _KEYWORDS: Final = ("A", "B", "C", "transpose_A", "transpose_B", "policy", "clear_accum", "k_pack", "wg_wait", "mbar")
