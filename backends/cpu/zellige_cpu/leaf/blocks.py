@@ -329,7 +329,7 @@ class _Step:
         share = self.rows * macro.unit.word_bytes  # of a step
         round_bytes = -(-share * unroll // LINE) * LINE if unroll > 1 else share
         first = fn.offset(fn.offset(a, self.rows * macro.a_row_step), fn.binary("mul", step, constant("i64", round_bytes // unroll)))
-        ask_for(fn, first, round_bytes, level=2)
+        ask_for(fn, first, round_bytes)
 
     def _ask_ahead(self, ahead: Value, step: Value, unroll: int) -> None:
         """A share of the next panel, into the second level: the panel at work needs the first."""
