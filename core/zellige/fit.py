@@ -20,6 +20,7 @@ from zellige.diagnostics import CompileError, catalogue
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
 from zellige.passes.stages import Step, run_on_plan
+from zellige.plan.limits import refuse_too_much
 from zellige.plugin.capabilities import Capabilities
 from zellige.plugin.contract import CompileContext
 from zellige.plugin.fit import Asked, Fitted, FittedKernel, Revision
@@ -85,6 +86,7 @@ class _Planner:
 def fitted(legal: Kernel, handle: BackendHandle, ctx: CompileContext, steps: Sequence[Step]) -> FittedKernel:
     """The kernel planned as its backend can lower it. ``steps`` are the passes on plans in order. Raises what planning raises, and what
     the backend does."""
+    refuse_too_much(legal, ctx.capabilities.bounds, ctx.capabilities.target)
     before = "" if handle.origin.is_own else print_kernel(legal)
     found = _planned(_Planner(legal=legal, handle=handle, ctx=ctx, steps=steps))
     if before and print_kernel(legal) != before:

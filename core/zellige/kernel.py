@@ -23,9 +23,10 @@ from zellige.frontend.arithmetic import describe
 from zellige.frontend.primfunc import PrimFunc
 from zellige.ir.expr import Const
 from zellige.ir.printer import print_kernel
+from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.options import CompileOptions
-from zellige.plugin.contract import CompiledKernel, StreamKernel
+from zellige.plugin.contract import Bounds, CompiledKernel, StreamKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.runtime.arguments import Place, Signature
 from zellige.runtime.arrays import HOST
@@ -106,6 +107,8 @@ class _Variant:
     handle: BackendHandle
     compiled: CompiledKernel
     place: Place
+    bounds: Bounds | None = None
+    """What a launch takes, where a call's own sizes must be held against it."""
 
 
 class JITKernel:
@@ -229,6 +232,10 @@ class JITKernel:
         first = arguments.first
         variant = self._variant(None if first is None else first.device)
         bound = self.signature.bind(arguments, variant.place, self._workspaces())
+        if variant.bounds is not None:
+            from zellige.plan.limits import refuse_sizes  # few targets say so
+
+            refuse_sizes(self.signature.kernel, variant.bounds, bound.sizes, str(variant.target))
         with driver.internal_errors(self._whole, variant.target):
             if bound.streams and isinstance(variant.compiled, StreamKernel):
                 variant.compiled.launch_among(bound.pointers, bound.scalars, bound.sizes, bound.streams)
@@ -238,7 +245,7 @@ class JITKernel:
         if quick is not None and quick.native is not None:
             quick.native.note_contexts()
         self._explained += 1
-        if self._explained >= _CALLS_BEFORE_QUICK and variant is self._default:
+        if self._explained >= _CALLS_BEFORE_QUICK and variant is self._default and variant.bounds is None:
             self._make_quick(variant)
         return bound.returned()
 
@@ -428,7 +435,16 @@ class JITKernel:
         devices: tuple[str | int, ...] = (*handle.manifest.framework_devices, *handle.manifest.dlpack_devices)
         if target.is_simulated:
             devices = (HOST, HOST_TYPE)
-        return _Variant(target=target, handle=handle, compiled=compiled, place=Place(target=str(target), devices=devices))
+        place = Place(target=str(target), devices=devices)
+        return _Variant(target=target, handle=handle, compiled=compiled, place=place, bounds=self._bounds(handle, target))
+
+    def _bounds(self, handle: BackendHandle, target: Target) -> Bounds | None:
+        """What the target says a launch takes, where calls can ask for more: what constants ask for was refused when compiling, and
+        zellige's own backends hold launches to their devices' grids by themselves."""
+        if handle.origin.is_own or not size_vars(self.signature.kernel):
+            return None
+        bounds = handle.describe(target).bounds
+        return bounds if bounds.grid or bounds.tensor_bytes is not None else None
 
     def _workspaces(self) -> dict[Any, Any]:
         """The scratch tensors of the calling thread."""

@@ -19,6 +19,7 @@ import zellige.language as T
 from zellige.autotune import bench
 from zellige.autotune.results import table_of
 from zellige.autotuner import AutoTuner, get_autotune_inputs, set_autotune_inputs
+from zellige.ir.stmt import TensorParam
 from zellige.plugin.contract import Capabilities, Space
 
 SIZE = 256
@@ -463,6 +464,26 @@ def test_the_cost_model_knows_the_caches() -> None:
 
     kernel = gemm.jit_impl.get_tir(block_M=128, block_N=128, M=1024, N=1024, K=1024).kernel
     assert time(1 << 15, 1 << 20) == time() < time(1 << 15)
+
+
+def test_the_cost_model_knows_the_rates_that_a_target_states() -> None:
+    """Small blocks move more: they cost more of the time where memory is slow, and next to nothing where products are."""
+    from zellige.autotune.cost import estimate
+    from zellige.plugin.contract import Peak
+
+    def ratio(memory: float, products: float) -> float:
+        peaks = (Peak(dtype="float32", is_product=False, operations_per_second=1e12), Peak(dtype=dtype, operations_per_second=products))
+        caps = Capabilities(target="test", vector_bytes=32, peaks=peaks if products else peaks[:1], bytes_per_second=memory)
+        small, large = (
+            gemm.jit_impl.get_tir(block_M=block, block_N=block, M=1024, N=1024, K=1024).kernel for block in (32, 128)
+        )
+        return estimate(small, caps).time / estimate(large, caps).time
+
+    kernel = gemm.jit_impl.get_tir(block_M=32, block_N=32, M=1024, N=1024, K=1024).kernel
+    (dtype,) = {param.buffer.dtype.name for param in kernel.params[:2] if isinstance(param, TensorParam)}
+    slow_memory, balanced, slow_products = ratio(1e9, 1e13), ratio(1e12, 1e13), ratio(1e12, 1e9)
+    assert slow_memory > balanced > slow_products
+    assert ratio(0, 1e13) == ratio(0, 0), "without the rate of the memory nothing is compared"
 
 
 def test_given_arguments_are_left_out_of_what_is_proposed() -> None:

@@ -167,4 +167,4 @@ def test_elements_of_four_bits_lie_two_in_a_byte_the_first_in_the_lower_half() -
 def test_probes_have_names_that_describe_prints() -> None:
     text = CliRunner().invoke(group, ["backends", "describe", "cpu"]).output
     assert "contract, probe lanes" in text
-    assert len(PROBES) == 10
+    assert len(PROBES) == 11

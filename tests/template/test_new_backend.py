@@ -74,7 +74,9 @@ def test_nothing_of_the_template_s_name_is_left(family: str, count: int, tmp_pat
     assert 'NAME: Final = "acme"' in texts[folder / "zellige_acme" / "backend.py"]
 
 
-@pytest.mark.parametrize("name", ["cpu", "llvm", "interp", "auto", "Acme", "a-b", "1st", "class", ""])
+@pytest.mark.parametrize(
+    "name", ["cpu", "llvm", "interp", "auto", "test", "intrinsics", "template_simt", "Acme", "größe", "a-b", "1st", "class", ""]
+)
 def test_a_name_that_cannot_be_used_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="E750"):
         write_package(name, "vector", tmp_path)

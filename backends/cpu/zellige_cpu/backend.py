@@ -24,6 +24,7 @@ from zellige.plugin.contract import (
     Emitted,
     Engine,
     Manifest,
+    MathAccuracy,
     MatmulUnit,
     Operation,
     RegisterFile,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
     """What a machine can do, in the words of planning."""
     from zellige_cpu.host import LANES
+    from zellige_cpu.leaf.accuracy import LARGEST_ERRORS, OF_TWO
     from zellige_cpu.leaf.units import units
 
     names = tuple(t.name for t in all_dtypes())
@@ -62,6 +64,11 @@ def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
         engines=(Engine(name="vector", kind="vector"),),
         copies=(CopyPath(source="*", destination="*", mechanism="vector moves", engine="vector", fills_out_of_bounds=True),),
         registers=RegisterFile(vectors=host.vector_registers, vector_bytes=host.vector_bytes),
+        math=tuple(
+            MathAccuracy(function=name, dtype="float32", strict_ulp=error, fast_ulp=error)
+            for name, error in LARGEST_ERRORS.items()
+            if name not in OF_TWO
+        ),
     )
 
 

@@ -43,6 +43,12 @@ class Architecture:
         return self.name == "sm_90a"
 
 
+LARGEST_GRID: Final = (2**31 - 1, 65535, 65535)
+"""Blocks of a launch along each axis. Source: CUDA C++ Programming Guide 13, compute capabilities, "Maximum x-dimension of a grid"."""
+
+ARGUMENT_BYTES: Final = 32764
+"""Source: CUDA C++ Programming Guide 13, "__global__ function parameters" (from sm_70 on)."""
+
 _ROWS: Final = (
     Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40, processor_shared_bytes=64 * KIB, processor_lanes=1024),
     Architecture(number=80, name="sm_80", shared_bytes=163 * KIB, processors=108, processor_shared_bytes=164 * KIB, processor_lanes=2048),

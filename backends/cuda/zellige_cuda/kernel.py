@@ -21,13 +21,11 @@ from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
 from zellige_cuda import device
+from zellige_cuda.architectures import LARGEST_GRID
 from zellige_cuda.boxes import ADDRESS_ALIGNMENT, Maps
 
 if TYPE_CHECKING:
     from zellige_cuda.records import Records, Site
-
-MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
-
 
 ELEMENTWISE = "-DELEMENTWISE"
 """Defined where a tensor does not begin at a multiple of its widest access: wide accesses are made element by element."""
@@ -160,7 +158,7 @@ class CudaKernel:
         )  # fmt: skip
         return NativeLaunch(
             functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(alignments),
-            most_blocks=MAXIMUM_GRID, apart=self._apart(), made=self._maps.native(),
+            most_blocks=LARGEST_GRID, apart=self._apart(), made=self._maps.native(),
         )  # fmt: skip
 
     def _apart(self) -> tuple[tuple[int, int], ...]:
@@ -267,7 +265,7 @@ class CudaKernel:
     def _start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
         if min(grid) <= 0:
             return
-        if any(g > m for g, m in zip(grid, MAXIMUM_GRID)):
+        if any(g > m for g, m in zip(grid, LARGEST_GRID)):
             raise catalogue.E642.error(what=f"a grid of {' x '.join(map(str, grid))} blocks, more than the device takes")
         function = self._functions[number]
         status = device.launcher()(loaded.handles[number], *grid, function["threads"], 1, 1, function["shared"], stream, arguments, None)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Expr, Region, Var
 from zellige.ir.sizes import SizeError, evaluate_size, size_vars
 from zellige.ir.stmt import Alloc, For, Gemm, Kernel, Launch, Map, Pipelined, StmtNode
@@ -45,21 +46,49 @@ class _Count:
     steps: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """How fast the target is in units of one operation on a vector: bytes that arrive meanwhile, and products, by element type, where the
+    target states both (else each vector of their operands is a unit)."""
+
+    vector_bytes: int
+    bytes_a_unit: float = _BYTES_A_UNIT
+    operations_a_unit: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(capabilities: Capabilities) -> _Rates:
+        width = capabilities.vector_bytes or 16
+        peaks = {(peak.dtype, peak.is_product): peak.operations_per_second for peak in capabilities.peaks}
+        units_per_second = peaks.get(("float32", False), 0.0) / (width / 4)
+        if not units_per_second or not capabilities.bytes_per_second:
+            return _Rates(vector_bytes=width)
+        products = {dtype: rate / units_per_second for (dtype, is_product), rate in peaks.items() if is_product and rate}
+        return _Rates(
+            vector_bytes=width, bytes_a_unit=capabilities.bytes_per_second / units_per_second, operations_a_unit=products
+        )
+
+    def product_units(self, dtype: DType, multiplications: int) -> float:
+        """What so many multiplications of elements, each with its addition, take."""
+        stated = self.operations_a_unit.get(dtype.name)
+        return 2 * multiplications / stated if stated else multiplications * dtype.storage_bits / 8 / self.vector_bytes
+
+
 def estimate(kernel: Kernel, capabilities: Capabilities) -> Cost:
     """The cost of a kernel, all launches together."""
     sizes = dict.fromkeys(size_vars(kernel), _NOMINAL_SIZE)
+    rates = _Rates.of(capabilities)
     total = 0.0
     for launch in kernel.launches:
         used = _block_bytes(launch, sizes)
         for space in capabilities.spaces:
             if space.bytes is not None and used.get(space.name, 0) > space.bytes:
                 return Cost(time=math.inf, reason=f"a block needs {used[space.name]} bytes of {space.name}, the target has {space.bytes}")
-        count = _counted(launch.body, sizes, capabilities.vector_bytes or 16)
+        count = _counted(launch.body, sizes, rates)
         blocks = math.prod(_value(extent, sizes, 1) for extent in launch.grid)
         rows = max(capabilities.threads, 1)
         waves = math.ceil(blocks / rows)
         crowded = 2.0 if sum(used.values()) > _room(capabilities) else 1.0
-        total += waves * (crowded * count.moved_bytes / _BYTES_A_UNIT + count.work + _UNITS_A_STEP * count.steps)
+        total += waves * (crowded * count.moved_bytes / rates.bytes_a_unit + count.work + _UNITS_A_STEP * count.steps)
     return Cost(time=total)
 
 
@@ -98,8 +127,9 @@ def _all(body: Sequence[StmtNode]) -> list[StmtNode]:
     return found
 
 
-def _counted(body: Sequence[StmtNode], sizes: Mapping[Var, int], vector_bytes: int) -> _Count:
+def _counted(body: Sequence[StmtNode], sizes: Mapping[Var, int], rates: _Rates) -> _Count:
     count = _Count()
+    vector_bytes = rates.vector_bytes
     pending: list[tuple[StmtNode, float]] = [(statement, 1.0) for statement in body]
     while pending:
         statement, times = pending.pop()
@@ -117,7 +147,7 @@ def _counted(body: Sequence[StmtNode], sizes: Mapping[Var, int], vector_bytes: i
                 if statement.transpose_a:
                     rows, depth = depth, rows
                 columns = _value(statement.c.extents[-1], sizes, 1)
-                count.work += times * rows * depth * columns * statement.a.buffer.dtype.storage_bits / 8 / vector_bytes
+                count.work += times * rates.product_units(statement.a.buffer.dtype, rows * depth * columns)
                 count.steps += times
             case _ if statement.READS or statement.WRITES:
                 regions = [r for name in (*statement.READS, *statement.WRITES) if isinstance(r := getattr(statement, name), Region)]

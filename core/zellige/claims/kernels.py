@@ -136,6 +136,19 @@ def converted(count: int, source: str, destination: str) -> Kernel:
     return _kernel(probe_conversion)
 
 
+def applied(count: int, dtype: str, function: str) -> Kernel:
+    """B = a mathematics function of A."""
+    apply: Any = getattr(T, function)
+
+    @T.prim_func
+    def probe_mathematics(A: T.Tensor((count,), dtype), B: T.Tensor((count,), dtype)):
+        with T.Kernel(1):
+            for i in T.Parallel(count):
+                B[i] = apply(A[i])
+
+    return _kernel(probe_mathematics)
+
+
 def _kernel(function: Any) -> Kernel:
     kernel = function.kernel
     assert isinstance(kernel, Kernel)

@@ -50,17 +50,21 @@ class Subject:
         capabilities = handle.checked_capabilities(target, handle.describe(target))
         return Subject(handle=handle, target=target, capabilities=capabilities, array_device="" if is_own else devices[0])
 
-    def fitted(self, kernel: Kernel, capabilities: Capabilities | None = None) -> tuple[FittedKernel, CompileContext]:
+    def fitted(
+        self, kernel: Kernel, capabilities: Capabilities | None = None, options: CompileOptions | None = None
+    ) -> tuple[FittedKernel, CompileContext]:
         """The plan of a kernel when the target has only ``capabilities``."""
         check(kernel)
-        ctx = self.handle.context(self.target, CompileOptions())
+        ctx = self.handle.context(self.target, options or CompileOptions())
         ctx = ctx if capabilities is None else replace(ctx, capabilities=capabilities)
         with deep_nesting():
             return driver.fitted_for(driver.legal_for(kernel, self.handle, ctx), ctx), ctx
 
-    def run(self, kernel: Kernel, arrays: Sequence[Array], capabilities: Capabilities | None = None) -> list[Array]:
+    def run(
+        self, kernel: Kernel, arrays: Sequence[Array], capabilities: Capabilities | None = None, options: CompileOptions | None = None
+    ) -> list[Array]:
         """The arrays after a launch, one a tensor; sizes come from their shapes."""
-        fitted, ctx = self.fitted(kernel, capabilities)
+        fitted, ctx = self.fitted(kernel, capabilities, options)
         with deep_nesting():
             if self.handle.works_in_steps:
                 compiled = self.handle.finish(driver.emitted_for(fitted, self.handle, ctx), kernel, ctx)

@@ -14,10 +14,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from zellige.claims import kernels
+from zellige.claims.accuracy import largest_error, sample
 from zellige.claims.machine import Array, NotChecked, Subject
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.stmt import Copy, Gemm
-from zellige.plugin.contract import AtomicSupport, Conversion, CopyPath, MatmulUnit, Space
+from zellige.options import CompileOptions
+from zellige.plugin.contract import AtomicSupport, Conversion, CopyPath, MathAccuracy, MatmulUnit, Space
 
 COUNT: Final = 64
 _LARGEST_TILE: Final = 1 << 20
@@ -200,6 +202,26 @@ def _repeats(subject: Subject) -> None:
     _same(first, second, "the second run")
 
 
+def mathematics(subject: Subject) -> Iterator[Claim]:
+    """Functions at operands of every magnitude, as a rule and with fast mathematics."""
+    for at, value in enumerate(subject.capabilities.math):
+        for most, options in ((value.strict_ulp, CompileOptions()), (value.fast_ulp, CompileOptions(fast_math=True))):
+            kind = "fast_ulp" if options.fast_math else "strict_ulp"
+            text = f"{value.function} of {value.dtype} is within {most:g} units of the last place"
+            check = partial(_is_exact, subject, value, most, options)
+            yield Claim(field=f"math[{at}].{kind}", text=f"{text}, fast" if options.fast_math else text, check=check)
+
+
+def _is_exact(subject: Subject, value: MathAccuracy, most: float, options: CompileOptions) -> None:
+    t = as_dtype(value.dtype)
+    operands, exact = sample(value.function, t)
+    kernel = kernels.applied(len(operands), t.name, value.function)
+    found = subject.run(kernel, [operands, np.zeros_like(operands)], options=options)[1]
+    error, at = largest_error(found, operands, exact, t, flushes=value.flushes_subnormals)
+    if error > most:
+        raise Lie(f"{value.function} of {operands[at]!s} has {found[at]!s}, {error:.3g} units from {exact[at]:.9g}")
+
+
 PROBES: Final[Mapping[str, Probe]] = {
     "element types": element_types,
     "arithmetic": arithmetic,
@@ -211,6 +233,7 @@ PROBES: Final[Mapping[str, Probe]] = {
     "atomics": atomics,
     "conversions": conversions,
     "repetition": repetition,
+    "mathematics": mathematics,
 }
 """By the name that fields say."""
 

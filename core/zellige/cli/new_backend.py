@@ -11,12 +11,14 @@ from __future__ import annotations
 import keyword
 import re
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from zellige.diagnostics import catalogue
+from zellige.explain import TEST_PREFIX
 from zellige.plugin.registry import registry
 from zellige.target import AUTO, Target
 
@@ -88,8 +90,12 @@ def _unfit(name: str) -> str:
         return "is no lower-case identifier of letters, digits and underscores"
     if name == AUTO:
         return "means the choice of a target"
+    if name == TEST_PREFIX:
+        return "begins the names of machines that plans are tested with"
     taken = {*registry().target_names(), *(report.name for report in registry().reports())}
-    return "is taken by a backend that is installed here" if name in taken else ""
+    if name in taken:
+        return "is taken by a backend that is installed here"
+    return f"is taken: a package zellige_{name} is installed here" if find_spec(f"zellige_{name}") is not None else ""
 
 
 def _is_source(file: Traversable) -> bool:

@@ -199,13 +199,16 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MathAccuracy:
-    """The largest error of a mathematics function in units of the last place: as a rule, and with ``fast_math``."""
+    """The largest error of a mathematics function in units of the last place of ``dtype``: as a rule, and with ``fast_math``. With
+    ``flushes_subnormals`` subnormal operands and results count as zeros. The probe holds results against these numbers.
 
-    function: str = field(metadata=_BY_CONTRACT)
-    dtype: str = _consistent("")
-    strict_ulp: float = _declared(0.5)
-    fast_ulp: float = _declared(0.5)
-    flushes_subnormals: bool = _declared(False)
+    ``function`` is the name in the language (``T.exp``)."""
+
+    function: str = _tried("mathematics")
+    dtype: str = _tried("mathematics", "")
+    strict_ulp: float = _tried("mathematics", 0.5)
+    fast_ulp: float = _tried("mathematics", 0.5)
+    flushes_subnormals: bool = _tried("mathematics", False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +223,8 @@ class AtomicSupport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits of one launch: blocks in each dimension of the grid, bytes of arguments, bytes of a tensor. None: no limit that matters."""
+    """Limits of one launch: blocks in each dimension of the grid, bytes of arguments (words of 64 bits: one a tensor, a number, a symbolic
+    size), bytes of a tensor. None: no limit that matters. A kernel that asks for more is refused (E448), a call too (E645)."""
 
     grid: tuple[int, ...] = _consistent()
     argument_bytes: int | None = _consistent(None)
@@ -229,10 +233,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The most operations a second on elements of ``dtype``: of products with ``is_product``, else of vectors."""
+    """The most operations a second on elements of ``dtype``: of products with ``is_product`` (a multiplication and an addition are two),
+    else of vectors. What autotuning leaves untried is estimated with them: they and ``bytes_per_second`` count where vectors of float32 and
+    the memory are both stated."""
 
     dtype: str = _consistent("")
-    operations_per_second: float = _declared(0.0)
+    operations_per_second: float = _consistent(0.0)
     is_product: bool = _declared(True)
 
 
@@ -249,7 +255,7 @@ class Capabilities:
     ``registers``, whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most,
     ``cache_bytes`` a core from the innermost level outwards.
 
-    Libraries and reports ask ``identity``, ``execution`` (how blocks run), ``is_persistent`` (blocks are workers that stay),
+    Limits, probes, estimates, libraries and reports ask ``identity``, ``execution`` (how blocks run), ``is_persistent`` (blocks stay),
     ``conversions`` between element types, ``math`` accuracy, ``contracts`` (a product and a sum may round once), ``atomics``,
     ``memory_model`` in words, ``reductions`` and ``scans`` with instructions of their own, ``determinism`` (equal bits: never promised,
     from run to run on one device, on every device of the target), ``dynamic_shapes`` (sizes may be run-time values), ``bounds`` of a
@@ -278,7 +284,7 @@ class Capabilities:
     execution: ExecutionModel = _declared("")
     is_persistent: bool = _declared(False)
     conversions: tuple[Conversion, ...] = _tried("conversions", ())
-    math: tuple[MathAccuracy, ...] = _consistent()
+    math: tuple[MathAccuracy, ...] = _tried("mathematics", ())
     contracts: bool = _declared(False)
     atomics: tuple[AtomicSupport, ...] = _tried("atomics", ())
     memory_model: str = _declared("")
@@ -288,7 +294,7 @@ class Capabilities:
     dynamic_shapes: bool = _tried("sizes", True)
     bounds: Bounds = field(default_factory=Bounds, metadata=_BY_CONTRACT)
     peaks: tuple[Peak, ...] = _consistent()
-    bytes_per_second: float = _declared(0.0)
+    bytes_per_second: float = _consistent(0.0)
 
     def has_storage(self, dtype: DType | str) -> bool:
         """Whether elements of this type can be kept in buffers."""

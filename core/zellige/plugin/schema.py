@@ -213,11 +213,28 @@ def _rule_numbers(c: Capabilities, _: str) -> Iterator[str]:
             yield f"engines[{i}] ({engine.name}) has a count of {engine.count}"
 
 
+def _rule_figures(c: Capabilities, _: str) -> Iterator[str]:
+    """Limits, accuracies and rates that cannot be."""
+    least = [
+        *((f"bounds.grid[{i}]", extent, 1) for i, extent in enumerate(c.bounds.grid)),
+        ("bounds.argument_bytes", c.bounds.argument_bytes, 8),
+        ("bounds.tensor_bytes", c.bounds.tensor_bytes, 1),
+        *((f"math[{i}].strict_ulp", m.strict_ulp, 0) for i, m in enumerate(c.math)),
+        *((f"math[{i}].fast_ulp", m.fast_ulp, 0) for i, m in enumerate(c.math)),
+        *((f"peaks[{i}].operations_per_second", p.operations_per_second, 0) for i, p in enumerate(c.peaks)),
+        ("bytes_per_second", c.bytes_per_second, 0),
+    ]
+    for where, value, smallest in least:
+        if value is not None and value < smallest:
+            yield f"{where} is {value:g}, less than {smallest}"
+    yield from _duplicates("math", [f"{m.function} of {m.dtype}" for m in c.math])
+
+
 def _duplicates(where: str, names: list[str]) -> Iterator[str]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"{where} has two of the name {name!r}"
 
 
 _RULES: Final[tuple[Callable[[Capabilities, str], Iterator[str]], ...]] = (
-    _rule_target, _rule_dtypes, _rule_engines, _rule_spaces, _rule_numbers,
+    _rule_target, _rule_dtypes, _rule_engines, _rule_spaces, _rule_numbers, _rule_figures,
 )  # fmt: skip

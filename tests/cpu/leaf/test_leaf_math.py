@@ -13,7 +13,7 @@ from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, all_dtypes, dtype
 from zellige.ir.functions import FUNCTIONS
 from zellige_cpu.host import running_host
-from zellige_cpu.leaf.elementary import BOUNDS
+from zellige_cpu.leaf.accuracy import LARGEST_ERRORS
 from zellige_cpu.leaf.math import call
 from zellige_cpu.text import Module, constant
 from zellige_cpu.types import element_bytes, memory_type
@@ -112,7 +112,7 @@ def check_unary(functions: Functions, name: str, x: np.ndarray) -> None:
         exact = EXACT[name](x.astype(WIDE))
     error = units(got, exact)
     worst = int(np.argmax(error))
-    assert error[worst] <= BOUNDS[name], f"{name}({x[worst]!r}) = {got[worst]!r}, exact {exact[worst]!r}: {error[worst]:.3f} units"
+    assert error[worst] <= LARGEST_ERRORS[name], f"{name}({x[worst]!r}) = {got[worst]!r}, exact {exact[worst]!r}: {error[worst]:.3f} units"
     zeros = (exact == 0) & (got == 0)
     assert np.array_equal(np.signbit(got[zeros]), np.signbit(exact[zeros])), name
 
@@ -167,7 +167,7 @@ def test_power(program):
             exact = np.power(x.astype(WIDE), y.astype(WIDE))
         error = units(got, exact)
         worst = int(np.argmax(error))
-        assert error[worst] <= BOUNDS["pow"], (x[worst], y[worst], got[worst], exact[worst])
+        assert error[worst] <= LARGEST_ERRORS["pow"], (x[worst], y[worst], got[worst], exact[worst])
         zeros = (exact == 0) & (got == 0)
         assert np.array_equal(np.signbit(got[zeros]), np.signbit(exact[zeros]))
 
@@ -403,7 +403,7 @@ def test_wrong_calls_are_refused(name, t, count):
 def test_the_manual_states_the_bounds():
     page = Path(__file__).parents[3] / "docs" / "numbers.md"
     lines = [line.split("|") for line in page.read_text().splitlines() if line.startswith("| `")]
-    assert {name.strip(" `"): float(units) for _, name, units, _ in lines} == BOUNDS
+    assert {name.strip(" `"): float(units) for _, name, units, _ in lines} == LARGEST_ERRORS
 
 
 @pytest.mark.parametrize("name", ["exp2", "exp", "exp10"])
@@ -427,4 +427,4 @@ def test_float32_bound_over_all_arguments(program, name):
         with np.errstate(all="ignore"):
             error = units(got, np.asarray(exact(x.astype(np.float64))))
         worst = int(np.argmax(error))
-        assert error[worst] <= BOUNDS[name], (x[worst], got[worst], error[worst])
+        assert error[worst] <= LARGEST_ERRORS[name], (x[worst], got[worst], error[worst])

@@ -1,7 +1,7 @@
 """Exponentials, logarithms and what is made of them, in float32 and any number of lanes.
 
-In: float32 lanes. Out: float32 lanes, within the number of units in the last place that :data:`BOUNDS` states, right for both zeros,
-subnormal numbers, infinities and NaN. The argument is reduced exactly (Cody and Waite, with fused operations), a polynomial is
+In: float32 lanes. Out: float32 lanes, within the number of units in the last place that :mod:`zellige_cpu.leaf.accuracy` states, right for
+both zeros, subnormal numbers, infinities and NaN. The argument is reduced exactly (Cody and Waite, with fused operations), a polynomial is
 evaluated by Horner's rule, and the result is scaled by a power of two. No branch, no table, no call.
 """
 
@@ -12,12 +12,6 @@ from typing import Final
 
 from zellige_cpu.leaf.lane import Lane, polynomial
 from zellige_cpu.leaf.polynomials import ERF_LARGE, ERF_SMALL, EXP, EXP2, EXP2_DOUBLE, EXP10, EXPM1, LOG, LOG2_ATANH
-
-BOUNDS: Final = {
-    "exp": 1.0, "exp2": 1.0, "exp10": 1.1, "expm1": 1.6, "log": 1.0, "log2": 1.2, "log10": 1.1, "log1p": 1.6,
-    "tanh": 2.5, "sigmoid": 2.5, "erf": 1.2, "pow": 0.51, "rsqrt": 1.5, "sin": 1.6, "cos": 1.6,
-}  # fmt: skip
-"""The largest error of each float32 leaf in units in the last place, over all arguments."""
 
 # Adding this number leaves the nearest integer (ties to even) in the low digits of the sum; subtracting it again gives that integer.
 _ANCHOR: Final = 12582912.0  # 1.5 * 2**23

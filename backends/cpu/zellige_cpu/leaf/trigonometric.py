@@ -1,6 +1,6 @@
 """Sine and cosine in float32 and any number of lanes.
 
-In: float32 lanes. Out: float32 lanes within the bounds of :data:`zellige_cpu.leaf.elementary.BOUNDS`.
+In: float32 lanes. Out: float32 lanes within the bounds of :mod:`zellige_cpu.leaf.accuracy`.
 Arguments up to 2**17 are reduced by multiples of pi/2 held in three parts (Cody and Waite; with fused operations the
 first two steps lose nothing). Larger ones, and infinities, take the C library's value, lane by lane, so that a lane's result never
 depends on its neighbours.

@@ -187,6 +187,7 @@ E644 = code(
     "E644", "tensors of the device need a framework", "tensors on {device} are made through torch, which cannot be imported",
     hint="install torch, or pass tensors of your own",
 )
+E645 = code("E645", "more than a launch takes", "{what}, and a launch of the target {target} takes {most}", hint="{advice}")
 E650 = code(
     "E650", "element outside its buffer", "{lanes}: element {index} of {buffer}, which has {extent}",
     hint="a kernel in bounds under the target `interp` shows a fault of the compiler's lowering: please report it",

@@ -1,0 +1,106 @@
+"""What one launch of a target takes at most, held against a kernel.
+
+In: a kernel, the target's :class:`~zellige.plugin.contract.Bounds`. Out: E448 for what its constants say (:func:`refuse_too_much`), E645
+for the sizes of a call (:func:`refuse_sizes`).
+
+Arguments are counted in words of 64 bits: one a tensor, a number, a symbolic size. A grid with more axes than the target names has the rest
+folded into the last of those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zellige.diagnostics import Span, ZelligeError, catalogue
+from zellige.diagnostics.error import Code
+from zellige.ir.expr import Buffer, Expr, Var
+from zellige.ir.sizes import SizeError, evaluate_size, size_vars
+from zellige.ir.stmt import Kernel, TensorParam
+from zellige.plugin.contract import Bounds
+
+WORD_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Excess:
+    """Something that is more than ``most``."""
+
+    what: str
+    most: str
+    advice: str
+    span: Span | None
+
+
+def refuse_too_much(kernel: Kernel, bounds: Bounds, target: str) -> None:
+    """E448 where the constants of a kernel are more than a launch takes."""
+    if bounds != Bounds():
+        _raise_first(catalogue.E448, (*_arguments(kernel, bounds), *_sizes(kernel, bounds, {})), target)
+
+
+def refuse_sizes(kernel: Kernel, bounds: Bounds, sizes: Sequence[int], target: str) -> None:
+    """E645 where those of a call are: ``sizes`` are the values of its symbolic sizes in order."""
+    _raise_first(catalogue.E645, _sizes(kernel, bounds, dict(zip(size_vars(kernel), sizes))), target)
+
+
+def _raise_first(code: Code, found: Iterator[_Excess] | Sequence[_Excess], target: str) -> None:
+    for excess in found:
+        error: ZelligeError = code.error(excess.span, what=excess.what, target=target, most=excess.most, advice=excess.advice)
+        raise error
+
+
+def _arguments(kernel: Kernel, bounds: Bounds) -> Iterator[_Excess]:
+    count = len(kernel.params) + len(size_vars(kernel))
+    most = bounds.argument_bytes
+    if most is None or count * WORD_BYTES <= most:
+        return
+    beyond = [param.buffer.span for param in kernel.params[most // WORD_BYTES :] if isinstance(param, TensorParam)]
+    yield _Excess(
+        what=f"the arguments of {kernel.name} are {count} words of {WORD_BYTES} bytes", most=f"{most} bytes of them",
+        advice="pass several tensors as parts of one", span=next(iter(beyond), None),
+    )  # fmt: skip
+
+
+def _sizes(kernel: Kernel, bounds: Bounds, sizes: Mapping[Var, int]) -> Iterator[_Excess]:
+    """The tensors and grids whose sizes are known."""
+    for param in kernel.params:
+        size = _tensor_bytes(param.buffer, sizes) if isinstance(param, TensorParam) and bounds.tensor_bytes is not None else None
+        if size is not None and isinstance(param, TensorParam) and bounds.tensor_bytes is not None and size > bounds.tensor_bytes:
+            yield _Excess(
+                what=f"the tensor {param.buffer.name} has {size} bytes", most=f"tensors of {bounds.tensor_bytes}",
+                advice="call a kernel for parts of the tensor", span=param.buffer.span,
+            )  # fmt: skip
+    for launch in kernel.launches if bounds.grid else ():
+        extents = [_value(extent, sizes) for extent in launch.grid]
+        last = len(bounds.grid) - 1
+        folded = extents[last:]
+        axes = [*extents[:last], *([math.prod(e for e in folded if e is not None)] if folded and None not in folded else [])]
+        for axis, (extent, most) in enumerate(zip(axes, bounds.grid)):
+            if extent is not None and extent > most:
+                yield _Excess(
+                    what=f"axis {axis} of the grid has {extent} blocks", most=f"{most} there",
+                    advice="let a block do more, or give the blocks to another axis of the grid", span=launch.span,
+                )  # fmt: skip
+
+
+def _tensor_bytes(buffer: Buffer, sizes: Mapping[Var, int]) -> int | None:
+    """From the first to the last element of a tensor; None where its sizes are not known."""
+    extents = [_value(extent, sizes) for extent in buffer.shape]
+    strides = None if buffer.strides is None else [_value(stride, sizes) for stride in buffer.strides]
+    if None in extents or (strides is not None and None in strides):
+        return None
+    known = [extent for extent in extents if extent is not None]
+    if strides is None or 0 in known:
+        count = math.prod(known)
+    else:
+        count = 1 + sum((extent - 1) * abs(stride) for extent, stride in zip(known, strides) if stride is not None)
+    return -(-count * buffer.dtype.storage_bits // 8)
+
+
+def _value(expr: Expr, sizes: Mapping[Var, int]) -> int | None:
+    try:
+        return evaluate_size(expr, sizes)
+    except SizeError:
+        return None
