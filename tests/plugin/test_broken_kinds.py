@@ -55,6 +55,8 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
         "E703",
         "loading it replaced zellige.plugin.registry.Registry.resolve, which is not its own",
     ),
+    "replaces_a_constant": ("import zellige.driver as d\nd.PIPELINE = ()\n" + backend(""), "E703", "replaced zellige.driver.PIPELINE"),
+    "finds_nothing": ("import sys\nsys.path.clear()\nsys.meta_path = []\n" + backend(""), "E703", "replaced sys.path, sys.meta_path"),
     "removes": ("import zellige\ndel zellige.jit\n" + backend(""), "E703", "loading it replaced zellige.jit, which is not its own"),
     "patches_and_fails": (
         "import zellige\nzellige.compile = None\nraise OSError('no card')",

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zellige.diagnostics import catalogue
-from zellige.explain import TEST_PREFIX
 from zellige.plugin.registry import registry
 from zellige.target import AUTO, Target
 
@@ -86,6 +85,8 @@ def write_package(name: str, family: str, into: Path) -> Path:
 
 def _unfit(name: str) -> str:
     """Why a name cannot be a backend's; empty where it can."""
+    from zellige.explain import TEST_PREFIX
+
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         return "is no lower-case identifier of letters, digits and underscores"
     if name == AUTO:

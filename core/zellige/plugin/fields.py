@@ -23,6 +23,9 @@ LARGEST: Final = 1 << 63
 LONGEST_LINE: Final = 10_000
 """Characters of a line that reports print."""
 
+MOST_OF_A_TEXT: Final = 2000
+"""Characters of what a stranger's exception says."""
+
 
 @lru_cache(maxsize=64)
 def hints_of(kind: type) -> dict[str, Any]:
@@ -121,10 +124,15 @@ def shortened(value: object) -> str:
     return reprlib.repr(value)
 
 
+def cut(text: str) -> str:
+    """A stranger's text as long as somebody may want to read it."""
+    return text if len(text) <= MOST_OF_A_TEXT else f"{text[:MOST_OF_A_TEXT]} ..."
+
+
 def said(error: BaseException) -> str:
     """A stranger's exception as text: its type and what it says, where it can say it."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything; the type is still worth saying
         text = "(its text cannot be made)"
-    return f"{type(error).__name__}: {text if len(text) <= 2000 else text[:2000] + ' ...'}"
+    return f"{type(error).__name__}: {cut(text)}"

@@ -1,4 +1,5 @@
-"""What a stranger's package must leave as it is while it is loaded: the functions and classes of zellige's own modules.
+"""What a stranger's package must leave as it is while it is loaded: functions, classes and constants of zellige's own modules, and the ways
+that modules are found by.
 
 In: the loading of a backend. Out: the names that it gave another meaning; they have their own again. A package that replaces functions of
 core would change what every other backend does, and nobody would know whose doing it is. Modules of core that are loaded meanwhile are
@@ -28,12 +29,19 @@ _Names = list[tuple[Any, str, Any]]
 def own_names_kept() -> Iterator[list[str]]:
     """Gives the names back that are replaced or gone at the end, and lists them."""
     before = [name for module in _modules() for name in _names_of(module)]
+    ways = [(name, getattr(sys, name), list(getattr(sys, name))) for name in ("path", "meta_path", "path_hooks")]
     replaced: list[str] = []
     watch = _Watch(before)
     sys.meta_path.insert(0, watch)
     try:
         yield replaced
     finally:
+        for name, held, entries in ways:
+            if getattr(sys, name) is not held or any(entry not in held for entry in entries):
+                added = [entry for entry in getattr(sys, name) if entry not in entries]
+                setattr(sys, name, held)
+                held[:] = [*entries, *added]
+                replaced.append(f"sys.{name}")
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not watch]
         for owner, name, value in before:
             if vars(owner).get(name) is not value:
@@ -91,7 +99,8 @@ def _names_of(module: types.ModuleType) -> _Names:
 
 def _held(owner: Any) -> dict[str, Any]:
     kinds = _METHODS if isinstance(owner, type) else _KINDS
-    return {name: value for name, value in list(vars(owner).items()) if isinstance(value, kinds)}
+    is_module = not isinstance(owner, type)
+    return {name: value for name, value in list(vars(owner).items()) if isinstance(value, kinds) or (is_module and name.isupper())}
 
 
 def _title(owner: Any) -> str:

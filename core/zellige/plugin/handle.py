@@ -48,7 +48,7 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
-from zellige.plugin.fields import is_line, is_text, items_of, said, shortened, type_problems
+from zellige.plugin.fields import cut, is_line, is_text, items_of, said, shortened, type_problems
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
@@ -265,7 +265,7 @@ class BackendHandle:
             return None
         if not isinstance(found, Diagnosis) or self._type_problems(Diagnosis, found, "diagnose"):
             return None
-        return catalogue.E710.error(name=self.manifest.name, reason=found.reason, advice=found.hint or "see the cause below")
+        return catalogue.E710.error(name=self.manifest.name, reason=cut(found.reason), advice=cut(found.hint) or "see the cause below")
 
     @property
     def compiles_in_one_step(self) -> bool:

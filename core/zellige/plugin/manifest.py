@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.ir.syntax import VERSION
+from zellige.options import CompileOptions
 from zellige.plugin.contract import Manifest
-from zellige.plugin.fields import shortened, type_problems
+from zellige.plugin.fields import is_line, shortened, type_problems
 from zellige.target import AUTO
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_OPTION: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*", re.ASCII)
+_PACKAGE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_DISTRIBUTION: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+_PATTERNS: Final = {
+    "requirements": (_DISTRIBUTION, "distribution"), "code_packages": (_PACKAGE, "package"), "options": (_OPTION, "option"),
+    "arch_options": (_OPTION, "option"), "hints": (_WORD, "keyword"), "inspections": (_WORD, "method"), "timers": (_OPTION, "timer"),
+}  # fmt: skip
 MOST_PROBLEMS: Final = 5
 """How many faults of one answer a message names."""
 
@@ -38,11 +48,39 @@ def validated(name: str, answer: object, *, is_own: bool) -> Manifest:
     problems += [f"{shortened(target)} is no target name" for target in answer.targets if not _is_name(target) or target == AUTO]
     problems += [f"{shortened(alias)} is no target name" for alias, _ in answer.aliases if not _is_name(alias) or alias == AUTO]
     problems += [f"{shortened(entry.name)} is no name of the language" for entry in answer.dialect if not entry.name.isidentifier()]
+    problems += [] if is_own else _odd_names(answer)
     if answer.ir is not None and answer.ir[0] != VERSION[0]:
         problems.append(f"ir is {answer.ir!r}: this zellige writes tile IR of version {VERSION[0]}.x")
     if problems:
         raise catalogue.E703.error(name=name, reason="; ".join(problems))
     return answer
+
+
+def _odd_names(answer: Manifest) -> Iterator[str]:
+    """Names and texts of a stranger's that would be wrong where they are used: in a report, as a target, an import, an attribute."""
+    for field in ("vendor", "version", "summary"):
+        text = getattr(answer, field)
+        if text and not is_line(text):
+            yield f"{field} is {shortened(text)}, expected a line of text"
+    for alias, text in answer.aliases:
+        if alias in answer.targets:
+            yield f"the alias {shortened(alias)} is one of its targets"
+        if text.partition(":")[0].split()[:1] not in [[target] for target in answer.targets]:
+            yield f"the alias {shortened(alias)} stands for {shortened(text)}, which is none of its targets"
+    names = Counter(entry.name for entry in answer.dialect)
+    yield from (f"dialect names {shortened(name)} {count} times" for name, count in names.items() if count > 1)
+    for entry in answer.dialect:
+        if entry.target.partition(":")[0] not in answer.targets:
+            yield f"dialect says that {shortened(entry.target)} has {shortened(entry.name)}, which is none of its targets"
+    for field, (pattern, kind) in _PATTERNS.items():
+        odd = [name for name in getattr(answer, field) or () if not pattern.fullmatch(name)]
+        yield from (f"{field} names {shortened(name)}, which is no {kind}" for name in odd)
+    for key in answer.config_keys:
+        if not _WORD.fullmatch(key.name) or not is_line(key.key):
+            yield f"config_keys has {shortened(key.name)} for {shortened(key.key)}"
+    known = {field.name for field in dataclasses.fields(CompileOptions)} | {key.name for key in answer.config_keys}
+    known |= {key.key for key in answer.config_keys}
+    yield from (f"acts_on names {shortened(name)}, which is no option" for name in answer.acts_on if name not in known)
 
 
 def _size_problems(answer: Manifest) -> Iterator[str]:

@@ -101,7 +101,9 @@ class Registry:
                 quarantined.append(refused(origin, taken))
             else:
                 handles.append(outcome)
-        return tuple(handles), tuple(quarantined)
+        claims = {handle: _claims_of(handle, handles) for handle in handles}
+        quarantined += [refused(handle.origin, claim) for handle, claim in claims.items() if claim]
+        return tuple(handle for handle, claim in claims.items() if not claim), tuple(quarantined)
 
     @property
     def backends(self) -> tuple[BackendHandle, ...]:
@@ -324,6 +326,14 @@ def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
         if not new.origin.is_own and mine & theirs:
             return f"it claims the target {', '.join(sorted(mine & theirs))} of {other.origin.text}"
     return _taken_word(new)
+
+
+def _claims_of(one: BackendHandle, all_of_them: list[BackendHandle]) -> str:
+    """What a stranger claims that another backend's own name stands for, whichever was loaded first. Empty where nothing."""
+    mine = {*one.manifest.targets, *(alias for alias, _ in one.manifest.aliases)}
+    named = {other.manifest.name: other for other in all_of_them if other is not one and other.manifest.name in other.manifest.targets}
+    taken = sorted(mine & named.keys())
+    return "" if one.origin.is_own or not taken else f"it claims the target {taken[0]}, which is named by {named[taken[0]].origin.text}"
 
 
 def _taken_word(new: BackendHandle) -> str:

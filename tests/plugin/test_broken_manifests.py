@@ -1,0 +1,142 @@
+"""Objects that are no backends, hooks in odd forms, and manifests whose names would be wrong where they are used: each is said, and neither
+a backend of another package nor one of zellige's own is disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from broken_sources import HEAD, answering, backend, manifest, works
+
+from zellige.diagnostics import ZelligeError
+from zellige.plugin.registry import Registry
+
+Install = Callable[..., Registry]
+
+NO_API = "its API is None, expected (major, minor)"
+AT_LOADING: dict[str, tuple[str, str, str]] = {
+    "nothing": ("backend = None", "E703", NO_API),
+    "number": ("backend = 7", "E703", NO_API),
+    "text": ("backend = 'acme'", "E703", NO_API),
+    "table": ("backend = {'manifest': 1}", "E703", NO_API),
+    "function": ("def backend(): ...", "E703", NO_API),
+    "huge_version": (backend("API = (1,) * 100_000"), "E703", "its API is (1, 1, 1, 1, 1, 1, ...), expected (major, minor)"),
+    "no_names": (HEAD + "    def __dir__(self): raise OSError('dir')\nbackend = Broken('x')", "E701", "OSError: dir"),
+    "another_class": (HEAD + "    __class__ = int\nbackend = Broken('x')", "E703", "is not marked with @hookimpl"),
+    "empty_class": ("class B:\n    __slots__ = ()\n    API = (1, 0)\nbackend = B()", "E703", "it lacks the hook manifest"),
+    "optional_hook": (backend("@hookimpl(optionalhook=True)\ndef teleport(self): ..."), "E703", "the contract has no hook teleport"),
+    "other_name": (
+        backend("@hookimpl(specname='describe')\ndef tell(self, target): ..."),
+        "E703",
+        "the contract has no hook tell (it has manifest,",
+    ),
+    "by_keyword": (
+        backend("@hookimpl\ndef describe(self, *, target): ..."),
+        "E703",
+        "its hook describe(*, target) takes target by keyword only; hooks are called in order",
+    ),
+    "manifest_later": (backend("@hookimpl\ndef manifest(self): yield 1"), "E703", "manifest answered generator, expected Manifest"),
+    "alias_of_itself": (manifest("aliases=((self.name, self.name),)"), "E703", "the alias 'alias_of_itself' is one of its targets"),
+    "alias_of_nobody": (manifest("aliases=(('mine', 'nobody'),)"), "E703", "the alias 'mine' stands for 'nobody', which is none of its"),
+    "alias_in_circles": (manifest("aliases=(('a1', 'a2'), ('a2', 'a1'))"), "E703", "the alias 'a1' stands for 'a2', which is none of its"),
+    "alias_of_nothing": (manifest("aliases=(('mine', ''),)"), "E703", "the alias 'mine' stands for '', which is none of its targets"),
+    "takes_a_name": (manifest("targets=(self.name, 'fine')"), "E703", "it claims the target fine, which is named by plug_fine"),
+    "a_takes_a_name": (manifest("aliases=(('fine', self.name),)"), "E703", "it claims the target fine, which is named by plug_fine"),
+    "needs_nothing": (manifest("requirements=('',)"), "E703", "requirements names '', which is no distribution"),
+    "needs_a_range": (manifest("requirements=('acme>=2',)"), "E703", "requirements names 'acme>=2', which is no distribution"),
+    "code_above": (manifest("code_packages=('..',)"), "E703", "code_packages names '..', which is no package"),
+    "two_words": (manifest("options=('a b',)"), "E703", "options names 'a b', which is no option"),
+    "no_hint": (manifest("hints=('',)"), "E703", "hints names '', which is no keyword"),
+    "initialises": (manifest("inspections=('__init__',)"), "E703", "inspections names '__init__', which is no method"),
+    "acts_on_all": (manifest("acts_on=('everything',)"), "E703", "acts_on names 'everything', which is no option"),
+    "keyless": (manifest("config_keys=(contract.ConfigKey(name='a b', key=''),)"), "E703", "config_keys has 'a b' for ''"),
+    "red": (manifest("vendor='\\x1b[31mAcme'"), "E703", "vendor is '\\x1b[31mAcme', expected a line of text"),
+    "twice_named": (
+        manifest("dialect=(DialectName(name='dd', target=self.name),) * 2"),
+        "E703",
+        "dialect names 'dd' 2 times",
+    ),
+    "of_another": (
+        manifest("dialect=(DialectName(name='dd', target='cpu'),)"),
+        "E703",
+        "dialect says that 'cpu' has 'dd', which is none of its targets",
+    ),
+}
+"""Name to source, code and words of the error that asking for its target gives."""
+
+AT_COMPILING: dict[str, tuple[str, str, str]] = {
+    "emits_later": (backend("@hookimpl\ndef emit(self, planned): yield 1"), "E703", "its hook emit answered generator, expected Emitted"),
+    "compiles_later": (backend("@hookimpl\ndef compile(self, emitted): yield 1"), "E703", "its hook compile answered generator, expected"),
+    "runs_later": (backend("@hookimpl\ndef runtime(self): yield 1"), "E703", "its hook runtime answered generator, which has no method"),
+    "keys_later": (backend("@hookimpl\ndef describe_key(self, target): yield 1"), "E703", "describe_key answered generator, expected str"),
+    "key_raises": (backend("@hookimpl\ndef cache_key(self): raise OSError('key')"), "E709", "raised in its hook cache_key: OSError: key"),
+    "key_exits": (backend("@hookimpl\ndef describe_key(self, target): raise SystemExit(2)"), "E709", "in its hook describe_key: System"),
+    "explains_badly": (
+        backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error): raise OSError('diagnose')"),
+        "E709",
+        "raised in its hook emit: AcmeError: 1",
+    ),
+    "explains_nothing": (
+        backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error): return error"),
+        "E709",
+        "raised in its hook emit: AcmeError: 1",
+    ),
+    "explains_at_length": (
+        backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error):\n"
+                "    return Diagnosis(reason='r' * 10_000_000, hint='h' * 10_000_000)"),
+        "E710",
+        "rrr ...",
+    ),
+    "before_nobody": (
+        answering("passes", ", stage, ctx", "(Insert(step=Seen('x', []), before=('nobody',)),)"),
+        "E712",
+        "cannot order the pass 'x' at the stage 'legalise': the stage has no pass 'nobody'",
+    ),
+}  # fmt: skip
+
+UNHARMED: dict[str, str] = {
+    "static": backend("@staticmethod\n@hookimpl\ndef cache_key(): return 'x'"),
+    "of_the_class": backend("@classmethod\n@hookimpl\ndef cache_key(cls): return 'x'"),
+    "with_a_default": backend("@hookimpl\ndef describe(self, target, mine=()): return AcmeBackend.describe(self, target)"),
+    "attributes_raise": HEAD + "    def __getattr__(self, name): raise OSError(name)\nbackend = Broken('attributes_raise')",
+    "alias_with_options": manifest("aliases=(('short', f'{self.name}:v2,fast'),)"),
+}
+
+
+def told(target: str) -> tuple[str, str]:
+    """The code and the text of the error."""
+    try:
+        return "", f"no error; the result is {'right' if works(target) else 'wrong'}"
+    except ZelligeError as error:
+        return error.code, str(error)
+
+
+def test_every_odd_object_and_name_is_said_and_disturbs_no_other(install: Install) -> None:
+    cases = {**AT_LOADING, **AT_COMPILING}
+    assert len(cases) >= 35
+    found = install({"fine": backend(""), **{name: source for name, (source, _, _) in cases.items()}, **UNHARMED})
+    wrong = []
+    for name, (_, code, words) in cases.items():
+        got, said = told(name)
+        if got != code or words not in said or len(said) > 5000:
+            wrong.append(f"{name}: expected {code} with {words!r}, got {said[:3000]}")
+    assert not wrong, "\n\n".join(wrong)
+    assert {entry.origin.name for entry in found.quarantined} == set(AT_LOADING)
+    assert [name for name in ("cpu", "fine", "short", *UNHARMED) if not works(name)] == []
+    assert found.resolve("auto").name == "cpu"
+
+
+def test_backends_of_two_packages_may_need_each_other(install: Install) -> None:
+    """Each imports the other: the first that is loaded loads both."""
+    both = {name: f"import plug_{other}\n{backend('')}" for name, other in (("hen", "egg"), ("egg", "hen"))}
+    found = install(both)
+    assert {"hen", "egg"} <= set(found.target_names())
+    assert works("hen") and works("egg") and works("cpu")
+
+
+@pytest.mark.parametrize("first, second", [("aa", "bb"), ("bb", "aa")])
+def test_who_claims_the_name_of_another_is_set_aside_whichever_is_first(first: str, second: str, install: Install) -> None:
+    found = install({first: backend(""), second: manifest(f"targets=(self.name, {first!r})")})
+    assert [entry.origin.name for entry in found.quarantined] == [second]
+    assert works(first)
+    assert told(second)[0] == "E703"
