@@ -56,10 +56,11 @@ def _arguments(kernel: Kernel, bounds: Bounds) -> Iterator[_Excess]:
     most = bounds.argument_bytes
     if most is None or count * WORD_BYTES <= most:
         return
-    beyond = [param.buffer.span for param in kernel.params[most // WORD_BYTES :] if isinstance(param, TensorParam)]
+    tensors = [(at, param.buffer.span) for at, param in enumerate(kernel.params) if isinstance(param, TensorParam)]
+    place = next((span for at, span in tensors if at >= most // WORD_BYTES), tensors[-1][1] if tensors else None)
     yield _Excess(
         what=f"the arguments of {kernel.name} are {count} words of {WORD_BYTES} bytes", most=f"{most} bytes of them",
-        advice="pass several tensors as parts of one", span=next(iter(beyond), None),
+        advice="pass several tensors as parts of one", span=place,
     )  # fmt: skip
 
 
