@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy.typing as npt
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.error import ZelligeError
-from zellige.dtypes import DType, dtype
+from zellige.dtypes import DType, UnknownDType, dtype
 from zellige.layouts import Layout, free_digits, right_inverse
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -25,6 +25,8 @@ Meaning: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 Scope = Literal["thread", "lane", "warp", "warpgroup", "block", "unit"]
 """Who issues it together: one thread of a CPU, one lane, the lanes of a warp or of four, a block, or a unit of its own engine."""
+
+_SCOPES: Final = get_args(Scope)
 
 Holder = Literal["register", "pointer", "memory", "immediate"]
 
@@ -60,7 +62,13 @@ class Operand:
     is_result: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "types", tuple(str(dtype(name)) for name in self.types))
+        _check_types(self)
+        try:
+            object.__setattr__(self, "types", tuple(str(dtype(name)) for name in self.types))
+        except UnknownDType as error:
+            raise catalogue.E331.error(name=self.name, reason=str(error)) from error
+        if not self.types:
+            raise catalogue.E331.error(name=self.name, reason="it names no element type")
         if (self.layout is None) != (self.holder == "immediate"):
             raise catalogue.E331.error(name=self.name, reason="an operand has a layout, an immediate number has none")
 
@@ -143,6 +151,9 @@ class Product(Intrinsic):
     def __post_init__(self) -> None:
         _check_common(self)
         wanted = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
+        missing = [name for name in wanted if name not in {operand.name for operand in self.operands}]
+        if missing:
+            raise catalogue.E331.error(name=self.name, reason=f"a product has no operand {', '.join(missing)}")
         extents = {"m": self.m, "n": self.n, "k": self.k}
         for operand in self.operands:
             for name, size in operand.sizes.items():
@@ -193,8 +204,41 @@ class Function(Intrinsic):
     keeps_subnormals: bool = True
 
 
+_TEXT: Final = ("name", "space", "spelling", "notes")
+_COUNTS: Final = ("m", "n", "k", "lanes", "alignment", "bytes_each", "accumulator_bits", "limit")
+_TUPLES: Final = ("types", "operands", "sources", "requires")
+_FUNCTIONS: Final = ("meaning", "model")
+
+
+def _check_types(value: Operand | Intrinsic) -> None:
+    """Fields hold what they are declared for: a table may be read from anywhere, and what is odd would be met far away. Written out, since
+    a hundred entries are made before the first product is compiled."""
+    for names, kind in ((_TEXT, str), (_COUNTS, int), (_TUPLES, tuple)):
+        for name in names:
+            held = getattr(value, name, None)
+            if held is not None and (not isinstance(held, kind) or held is True or held is False):
+                raise _odd(value, f"{name} is {held!r}, expected {kind.__name__}")
+    for name in _FUNCTIONS:
+        if getattr(value, name, None) is not None and not callable(getattr(value, name)):
+            raise _odd(value, f"{name} is {getattr(value, name)!r}, expected a function")
+    if not value.name:
+        raise _odd(value, "it has no name")
+    if isinstance(value, Operand):
+        if value.layout is not None and not isinstance(value.layout, Layout):
+            raise _odd(value, f"layout is {value.layout!r}, expected Layout")
+    elif value.scope not in _SCOPES:
+        raise _odd(value, f"scope is {value.scope!r}, expected one of {', '.join(_SCOPES)}")
+    elif value.completion is not None and not isinstance(value.completion, Completion):
+        raise _odd(value, f"completion is {value.completion!r}, expected Completion")
+
+
+def _odd(value: Operand | Intrinsic, reason: str) -> Exception:
+    return catalogue.E331.error(name=str(value.name) or "an instruction", reason=reason)
+
+
 def _check_common(value: Intrinsic) -> None:
     """Layouts fit lanes, every element has a place, places of results are not shared, types go together, facts have a source."""
+    _check_types(value)
     if not value.sources:
         raise catalogue.E331.error(name=value.name, reason="it names no source")
     names = [operand.name for operand in value.operands]

@@ -64,7 +64,10 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
     elif kind is types.NoneType:
         if value is not None:
             yield _wrong(where, value, "None")
-    elif origin in (collections.abc.Callable, collections.abc.Mapping) or kind in (Any, object):
+    elif origin is collections.abc.Callable:
+        if not callable(value):
+            yield _wrong(where, value, "a function")
+    elif origin is collections.abc.Mapping or kind in (Any, object):
         return
     elif isinstance(kind, type) and Protocol in kind.__bases__:
         if not callable(value) or not isinstance(getattr(value, "name", None), str):

@@ -1,0 +1,85 @@
+"""Specifications that are wrong in a field, or contradict themselves, are refused when they are made, by name and with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zellige.diagnostics.error import CompileError
+from zellige.layouts import Layout, mixed
+from zellige_intrinsics import Operand, Product, Source, add, family, meanings
+
+LEFT = mixed({"register": [(4, {"k": 1})], "lane": [(16, {"m": 1}), (4, {"k": 4})]}, {"m": 16, "k": 16})
+RIGHT = mixed({"register": [(4, {"k": 1})], "lane": [(16, {"n": 1}), (4, {"k": 4})]}, {"k": 16, "n": 16})
+SUMS = mixed({"register": [(4, {"m": 1})], "lane": [(16, {"n": 1}), (4, {"m": 4})]}, {"m": 16, "n": 16})
+OVERLAPPING = mixed({"register": [(4, {"k": 1})], "lane": [(16, {"m": 1}), (4, {"k": 2})]}, {"m": 16, "k": 16})
+
+
+def operands(left: Any = LEFT, types: Any = ("float16",), sums: tuple[str, ...] = ("float32",)) -> tuple[Operand, ...]:
+    return (
+        Operand(name="a", types=types, space="register", layout=left),
+        Operand(name="b", types=types, space="register", layout=RIGHT),
+        Operand(name="c", types=sums, space="register", layout=SUMS),
+        Operand(name="d", types=sums, space="register", layout=SUMS, is_result=True),
+    )
+
+
+def product(**changes: Any) -> Product:
+    given: dict[str, Any] = {
+        "name": "acme_dot", "spelling": "__dot({a}, {b}, {c})", "scope": "warp", "lanes": 64, "m": 16, "n": 16, "k": 16,
+        "operands": operands(), "meaning": meanings.multiply_add, "sources": (Source(manual="Acme Two", section="4.2"),), **changes,
+    }  # fmt: skip
+    return Product(**given)
+
+
+def test_the_one_that_the_others_are_made_from_is_right() -> None:
+    assert product().multiplications == 4096
+    assert isinstance(LEFT, Layout)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "not a number": ({"m": float("nan")}, "m is nan, expected int"),
+    "half a number": ({"m": 16.5}, "m is 16.5, expected int"),
+    "text for a number": ({"k": "16"}, "k is '16', expected int"),
+    "truth for a number": ({"n": True}, "n is True, expected int"),
+    "no columns": ({"n": 0}, "b has 16 along n, the instruction 16 x 0 x 16"),
+    "too many rows": ({"m": 32}, "a has 16 along m, the instruction 32 x 16 x 16"),
+    "lanes that are no number": ({"lanes": float("nan")}, "lanes is nan, expected int"),
+    "no lanes": ({"lanes": 0}, "a is held by 64 lanes, the instruction has 0"),
+    "no source": ({"sources": ()}, "it names no source"),
+    "no name": ({"name": ""}, "it has no name"),
+    "no operands": ({"operands": ()}, "a product has no operand a, b, c, d"),
+    "no result": ({"operands": operands()[:3]}, "a product has no operand d"),
+    "an operand twice": ({"operands": (*operands(), operands()[0])}, "two operands have one name"),
+    "a formula as text": ({"meaning": "a @ b + c"}, "meaning is 'a @ b + c', expected a function"),
+    "another scope": ({"scope": "galaxy"}, "scope is 'galaxy', expected one of thread, lane, warp"),
+    "a word for words": ({"requires": "acme2"}, "requires is 'acme2', expected tuple"),
+    "the name of a wait": ({"completion": "acme_wait"}, "completion is 'acme_wait', expected Completion"),
+    "elements held twice": ({"operands": lambda: operands(OVERLAPPING)}, "not every element of a is held equally often"),
+    "no layout": ({"operands": lambda: operands(None)}, "an operand has a layout, an immediate number has none"),
+    "a layout by name": ({"operands": lambda: operands("row")}, "layout is 'row', expected Layout"),
+    "a type that is none": ({"operands": lambda: operands(types=("float17",))}, "'float17' is not an element type"),
+    "no type": ({"operands": lambda: operands(types=())}, "it names no element type"),
+    "a type as text": ({"operands": lambda: operands(types="float16")}, "types is 'float16', expected tuple"),
+    "types that do not go together": (
+        {"operands": lambda: operands(types=("float16", "bfloat16", "int8"), sums=("float32", "float32"))},
+        "operands have different numbers of element types",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_specification_is_refused(name: str) -> None:
+    changes, reason = WRONG[name]
+    with pytest.raises(CompileError) as caught:
+        product(**{field: value() if field == "operands" and callable(value) else value for field, value in changes.items()})
+    assert caught.value.code == "E331"
+    assert reason in str(caught.value)
+
+
+def test_a_name_that_a_family_has_is_refused() -> None:
+    before = family("amd")
+    with pytest.raises(CompileError, match="E331: .*the family amd has an instruction of that name"):
+        add("amd", product(name=before[0].name))
+    assert family("amd") == before
