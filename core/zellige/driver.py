@@ -34,7 +34,7 @@ from zellige.ir.printer import print_kernel, text_of
 from zellige.ir.stmt import Kernel
 from zellige.ir.traverse import deep_nesting
 from zellige.ir.verify import check
-from zellige.log import logger, told
+from zellige.log import debug, told
 from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
@@ -82,7 +82,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     if found is not None:
         return found
     begin = perf_counter()
-    say = told().info if chosen.is_verbose else logger().debug
+    say = told().info if chosen.is_verbose else debug
     is_kept = memo.is_enabled and handle.works_in_steps and not resolved.is_simulated
     if is_kept and is_found:
         with internal_errors(kernel, resolved):
@@ -151,7 +151,7 @@ def compiled_earlier(
             found = recall(handle, outline, text, ctx, conditions) if parts is None else recalled_together(handle, outline, *parts, ctx)
             if found is not None:
                 memo.keep(key, found)
-                say = told().info if options.is_verbose else logger().debug
+                say = told().info if options.is_verbose else debug
                 say("found %s for %s in %.1f ms, without tracing it", outline.name, target, (perf_counter() - begin) * 1e3)
     return found
 

@@ -27,6 +27,12 @@ def logger() -> logging.Logger:
     return found
 
 
+def debug(message: str, *arguments: object) -> None:
+    """Say something at level debug. Where nobody has asked for the logger yet and the settings leave that level out, it is not made."""
+    if logger.cache_info().currsize or options().log_level == "debug":
+        logger().debug(message, *arguments)
+
+
 def told() -> logging.Logger:
     """A logger whose messages of level info are shown whatever the level is, for what the user asked to be told (``verbose=True``)."""
     found = logger().getChild("told")

@@ -128,7 +128,7 @@ def options() -> Options:
 
 
 def _path(text: str) -> Path:
-    return Path(text).expanduser()
+    return Path(text).expanduser() if text.startswith("~") else Path(text)
 
 
 def _switch(text: str) -> bool:

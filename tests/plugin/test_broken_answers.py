@@ -31,6 +31,7 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "unicode": (manifest("targets=('unicode', 'größe')"), "E703", "'größe' is no target name"),
     "huge_target": (manifest("targets=('huge_target', 'x' * 100_000)"), "E703", "xxxxx' is no target name"),
     "words_as_text": (manifest("dialect=('dma',)"), "E703", "manifest.dialect[0] is 'dma', expected DialectName"),
+    "words_nowhere": (manifest("dialect_table='none.txt'"), "E703", "its table of names 'none.txt' cannot be read: "),
     "takes_a_word": (manifest("dialect=(DialectName(name='copy', target='takes_a_word'),)"), "E703", "copy"),
     "devices_as_text": (manifest("framework_devices='cpu'"), "E703", "manifest.framework_devices is 'cpu', expected a tuple"),
     "ir_as_text": (manifest("ir='1.0'"), "E703", "manifest.ir is '1.0', expected a tuple"),

@@ -283,7 +283,7 @@ def test_a_stranger_cannot_have_a_name_that_the_language_has(name: str, install:
 
 
 def test_our_own_dialects_have_no_name_of_the_language() -> None:
-    names = {entry.name for handle in registry().backends for entry in handle.manifest.dialect}
+    names = {entry.name for handle in registry().backends for entry in handle.dialect_names}
     assert len(names) > 100
     assert sorted(name for name in names if is_word(name)) == []
 

@@ -135,14 +135,14 @@ def without_tiles(host: Host, reason: str) -> Host:
 
 def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:
     """A host of that name; ``flags`` says of each feature whether it is there."""
-    features = frozenset(name for name, is_on in flags.items() if is_on)
+    features = frozenset([name for name, is_on in flags.items() if is_on])
     vector_bytes, vector_registers = register_file(triple, features)
     return Host(
         memory_bytes=_memory_bytes(),
         triple=triple,
         cpu=cpu,
         features=features,
-        disabled=frozenset(name for name, is_on in flags.items() if not is_on),
+        disabled=frozenset([name for name, is_on in flags.items() if not is_on]),
         vector_bytes=vector_bytes,
         vector_registers=vector_registers,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,

@@ -34,7 +34,6 @@ from zellige.plugin.contract import (
     Tool,
     Unavailable,
 )
-from zellige.plugin.dialect import read_dialect
 from zellige.plugin.hooks import hookimpl
 from zellige.target import Target
 from zellige.version import __version__
@@ -78,7 +77,7 @@ class CudaBackend:
             dlpack_devices=(2, 3, 13),  # kDLCUDA, kDLCUDAHost, kDLCUDAManaged
             requirements=("cuda-python",),
             code_packages=("zellige_intrinsics",),
-            dialect=read_dialect("zellige_cuda"),
+            dialect_table="dialect.txt",
             config_keys=_CONFIG_KEYS,
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
             acts_on=("compile_flags", "fast_math", "specialise", "synchronise_shared", *_WITHOUT_ENGINES),

@@ -9,7 +9,6 @@ from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.plugin.contract import API, Capabilities, Device, Manifest, Unavailable
-from zellige.plugin.dialect import read_dialect
 from zellige.plugin.hooks import hookimpl
 from zellige.target import Target
 from zellige.version import __version__
@@ -35,7 +34,7 @@ class HipBackend:
             framework_devices=("cuda", "hip"),  # PyTorch for ROCm calls its devices "cuda"
             dlpack_devices=(10, 11),  # kDLROCM, kDLROCMHost
             requirements=("hip-python",),
-            dialect=read_dialect("zellige_hip"),
+            dialect_table="dialect.txt",
             state=_STATE,
             summary="HIP C++ through hiprtc and the HIP runtime",
         )

@@ -9,6 +9,7 @@ A kernel without its statements is called an outline: parameters, grids and resu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from zellige.cache.artifacts import Unreadable, packed, unpacked
@@ -121,7 +122,7 @@ def _expr(expr: Expr, variables: dict[Var, int]) -> Any:
 
 def _read_expr(given: Any, variables: list[Var]) -> Expr:
     if isinstance(given, int):
-        return Const(value=given, dtype=as_dtype("int32"))
+        return _index(given)
     if len(given) == 1:
         variable: Expr = variables[given[0]]
         return variable
@@ -129,3 +130,9 @@ def _read_expr(given: Any, variables: list[Var]) -> Expr:
         return Const(value=given[0], dtype=as_dtype(given[1]))
     op, left, right = given
     return Binary(op=op, left=_read_expr(left, variables), right=_read_expr(right, variables))
+
+
+@lru_cache(maxsize=256)
+def _index(value: int) -> Const:
+    """A number of the index type; the same few stand in all outlines."""
+    return Const(value=value, dtype=as_dtype("int32"))

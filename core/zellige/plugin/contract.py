@@ -163,11 +163,13 @@ class Manifest:
     behind a target's name to the backend. ``framework_devices`` are the device names that
     array frameworks use for its memory, ``dlpack_devices`` the device-type numbers of the DLPack protocol: ``auto`` follows them.
     ``requirements`` are distributions it needs beside its own; code kept on disk is used again only with the same versions of them, and
-    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``dialect`` lists names
-    it adds to the language, ``config_keys`` pass-config keys that belong to it, ``hints`` keyword arguments of the language's operations
-    that mean something to it alone and never change a result, ``acts_on`` the fields of ``CompileOptions`` and those of
-    ``config_keys`` that change what it makes (who sets another one is told that it has no effect), ``inspections`` methods it adds to a
-    compiled kernel (such as an export of its own assembly), ``timers`` the names of its ways to time a launch. ``state`` says whether it
+    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``dialect`` lists names it
+    adds to the language, ``dialect_table`` is a file in its package with more of them (:mod:`zellige.plugin.dialect`), which is read when
+    somebody asks for a name that the language does not have, ``config_keys`` pass-config keys that belong to it, ``hints`` keyword
+    arguments of the language's operations that mean something to it alone and never change a result, ``acts_on`` the fields of
+    ``CompileOptions`` and those of ``config_keys`` that change what it makes (who sets another one is told that it has no effect),
+    ``inspections`` methods it adds to a compiled kernel (such as an export of its own assembly), ``timers`` the names of its ways to time a
+    launch. ``state`` says whether it
     can serve at all; whether a device is present is asked with ``probe``.
     """
 
@@ -185,6 +187,7 @@ class Manifest:
     requirements: tuple[str, ...] = ()
     code_packages: tuple[str, ...] = ()
     dialect: tuple[DialectName, ...] = ()
+    dialect_table: str = ""
     config_keys: tuple[ConfigKey, ...] = ()
     hints: tuple[str, ...] = ()
     acts_on: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ from zellige.plugin.contract import (
     Conformance,
     Device,
     Diagnosis,
+    DialectName,
     Emitted,
     Fitted,
     FittedKernel,
@@ -88,6 +89,8 @@ class BackendHandle:
             raise catalogue.E703.error(name=origin.name, reason="; ".join(wrong))
         self._hooks = hooks_of(plugin, origin.name, is_own=origin.is_own)
         self.manifest = self._call("manifest", lambda answer: validated(origin.name, answer, is_own=origin.is_own))
+        if not origin.is_own:
+            self.dialect_names  # noqa: B018 - what is wrong with the names of others is said at once; a warm start reads none of ours
 
     @cached_property
     def devices(self) -> tuple[Device, ...] | Unavailable:
@@ -123,6 +126,24 @@ class BackendHandle:
     def description(self, ctx: CompileContext) -> str:
         """What stands for the capabilities of a context in keys."""
         return self._typed(str, "describe_key", target=ctx.target) if self._has("describe_key") else repr(ctx.capabilities)
+
+    @cached_property
+    def dialect_names(self) -> tuple[DialectName, ...]:
+        """The names that the backend adds to the kernel language. E703 where its table of them cannot be read."""
+        stated = self.manifest
+        if not stated.dialect_table:
+            return stated.dialect
+        from zellige.plugin.dialect import read_dialect  # a warm start asks for no name
+
+        try:
+            found = (*stated.dialect, *read_dialect(self.package, stated.dialect_table))
+        except (OSError, ValueError, ImportError, TypeError) as error:
+            reason = f"its table of names {shortened(stated.dialect_table)} cannot be read: {said(error)}"
+            raise catalogue.E703.error(name=stated.name, reason=reason) from error
+        if not all(entry.name.isidentifier() for entry in found):
+            words = ", ".join(shortened(entry.name) for entry in found if not entry.name.isidentifier())
+            raise catalogue.E703.error(name=stated.name, reason=f"its table of names has {words}, which is no name of the language")
+        return found
 
     def dialect(self) -> Mapping[str, object]:
         """The objects behind the backend's dialect names; empty where it has none."""

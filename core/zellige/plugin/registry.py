@@ -160,7 +160,7 @@ class Registry:
 
     def dialect_object(self, name: str) -> object | None:
         """What a backend puts behind ``T.<name>``; None where no backend has more than the name. E714: several backends do."""
-        owners = [handle for handle in self.backends if any(entry.name == name for entry in handle.manifest.dialect)]
+        owners = [handle for handle in self.backends if any(entry.name == name for entry in handle.dialect_names)]
         found = [(handle, made[name]) for handle in owners for made in (handle.dialect(),) if name in made]
         if len(found) > 1:
             raise catalogue.E714.error(name=name, backends=", ".join(handle.manifest.name for handle, _ in found))
@@ -168,7 +168,7 @@ class Registry:
 
     def dialect_targets(self, name: str) -> tuple[str, ...]:
         """The targets that have the dialect name ``T.<name>``; empty for a name that no backend has."""
-        found = [entry.target for handle in self.backends for entry in handle.manifest.dialect if entry.name == name]
+        found = [entry.target for handle in self.backends for entry in handle.dialect_names if entry.name == name]
         return tuple(dict.fromkeys(found))
 
     def config_key(self, name: str) -> str | None:
@@ -338,9 +338,9 @@ def _claims_of(one: BackendHandle, all_of_them: list[BackendHandle]) -> str:
 
 def _taken_word(new: BackendHandle) -> str:
     """The claim of a stranger to a name that the language itself has, which nobody would ever ask it for. Tests keep our own from it."""
-    if new.origin.is_own or not new.manifest.dialect:
+    if new.origin.is_own or not new.dialect_names:
         return ""
     from zellige.plugin.words import is_word  # only strangers with names of their own pay for it
 
-    names = [f"T.{entry.name}" for entry in new.manifest.dialect if is_word(entry.name)]
+    names = [f"T.{entry.name}" for entry in new.dialect_names if is_word(entry.name)]
     return f"its dialect claims {', '.join(names)}, which the language itself has: begin names with that of the backend" if names else ""

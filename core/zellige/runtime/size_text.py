@@ -27,6 +27,8 @@ _PREFIX: Final[dict[str, str]] = {"neg": "-", "invert": "~", "not": "not "}
 
 def size_text(expr: Expr) -> str:
     """``expr`` in Python's notation, nested operations in parentheses."""
+    if isinstance(expr, Const):
+        return str(expr.value)
     done: dict[int, str] = {}
     pending: list[tuple[ExprNode, bool]] = [(expr, False)]
     while pending:
