@@ -26,6 +26,8 @@ from zellige.target import Target
 from zellige.version import __version__
 
 _HERE: Final = __file__
+_START: Final = "start 2"
+"""With the number of the form in which starts are kept."""
 
 _OF_PASSES: Final = ("passes", "schedule")
 
@@ -53,7 +55,7 @@ def trace_key(question: str, conditions: str, options: CompileOptions) -> str:
 def start_key(question: str, requested: Target, options: CompileOptions) -> str:
     """What identifies the start of a function's kernel: ``question`` as for its trace, and how this process finds packages."""
     finders = [(finder.__module__, getattr(finder, "__qualname__", type(finder).__qualname__)) for finder in sys.meta_path]
-    return _digest("start", __version__, question, str(requested), options_text(options), _HERE, repr(sys.path), repr(finders))
+    return _digest(_START, __version__, question, str(requested), options_text(options), _HERE, repr(sys.path), repr(finders))
 
 
 def options_text(options: CompileOptions) -> str:

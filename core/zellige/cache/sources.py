@@ -29,7 +29,7 @@ _LOOK_ONLY: Final = getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder is opened in which nothing is read (open(2), O_PATH)."""
 
 _KIND: Final = "sources"
-_FORMAT: Final = "3"
+_FORMAT: Final = "4"
 
 
 def source_digest(package: str, store: DiskStore) -> str:
@@ -87,22 +87,19 @@ def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] 
 
 
 def is_unchanged(seen: list[Any]) -> bool:
-    """Whether folders and files are what they were: of each folder its path, time of change, the names of its files, and their sizes and
-    times of change, one after the other."""
+    """Whether folders and files are what they were: of each folder its path, time of change, the names of its files (with a slash between
+    them), and their sizes and times of change, one after the other."""
+    look = os.stat
     for path, changed, names, numbers in seen:
         try:
             folder = os.open(path, _LOOK_ONLY)
         except OSError:
             return False
         try:
-            if os.stat(folder).st_mtime_ns != changed:
+            if look(folder).st_mtime_ns != changed:
                 return False
-            found: list[int] = []
-            for name in names:
-                status = os.stat(name, dir_fd=folder)
-                found.append(status.st_size)
-                found.append(status.st_mtime_ns)
-            if found != numbers:
+            found = [look(name, dir_fd=folder) for name in names.split("/")] if names else []
+            if [number for status in found for number in (status.st_size, status.st_mtime_ns)] != numbers:
                 return False
         except OSError:
             return False
@@ -116,7 +113,7 @@ _Folder = tuple[str, int, list[tuple[str, int, int]]]
 
 
 def _flat(folders: Sequence[_Folder]) -> list[Any]:
-    return [[path, changed, [f[0] for f in files], [n for f in files for n in f[1:]]] for path, changed, files in folders]
+    return [[path, changed, "/".join(f[0] for f in files), [n for f in files for n in f[1:]]] for path, changed, files in folders]
 
 
 def _folders(root: Path, left_out: frozenset[str]) -> Iterator[_Folder]:

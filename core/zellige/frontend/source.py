@@ -138,7 +138,7 @@ def names_in(node: ast.FunctionDef) -> tuple[frozenset[str], frozenset[str]]:
             for value in vars(part).values():  # quicker than asking ast for the children
                 if type(value) is list:
                     pending += [(child, is_annotation) for child in value if isinstance(child, ast.AST)]
-                elif isinstance(value, ast.AST):
+                elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
                     pending.append((value, is_annotation or value is marks))
     node.zellige_names = frozenset(names), frozenset(annotated)  # type: ignore[attr-defined]
     return frozenset(names), frozenset(annotated)

@@ -44,21 +44,22 @@ _Method = tuple[FunctionType, tuple[str, ...]]
 def _plain_methods(plugin: object) -> Mapping[str, _Method] | None:
     """The hooks that are written in the classes of an object; None where one of them is not a plain method, which pluggy then calls."""
     found: dict[str, _Method] = {}
-    if isinstance(plugin, type) or "__getattr__" in vars(type(plugin)):
+    kinds = type(plugin).__mro__
+    if isinstance(plugin, type) or any("__getattr__" in vars(kind) or "__getattribute__" in vars(kind) for kind in kinds[:-1]):
         return None
-    for name in hook_parameters():
-        function = as_written(plugin, name)
-        if function is None:
-            continue
-        marked = getattr(function, MARK, None)
-        if marked is None:
-            continue
-        is_plain = type(function) is FunctionType and name not in getattr(plugin, "__dict__", ())
-        if not is_plain or marked["wrapper"] or marked["hookwrapper"] or marked["specname"] or function.__kwdefaults__:
-            return None
-        code = function.__code__
-        found[name] = function, code.co_varnames[1 : code.co_argcount - len(function.__defaults__ or ())]
-    return found
+    for kind in reversed(kinds):
+        for name, member in vars(kind).items():
+            marked = getattr(getattr(member, "__func__", member), MARK, None)
+            if marked is None:
+                found.pop(name, None)  # a method without the mark stands in the place of a hook
+                continue
+            if type(member) is not FunctionType or member.__kwdefaults__ or member.__defaults__:
+                return None
+            if marked["wrapper"] or marked["hookwrapper"] or marked["specname"]:
+                return None
+            code = member.__code__
+            found[name] = member, code.co_varnames[1 : code.co_argcount]
+    return None if found.keys() & getattr(plugin, "__dict__", {}).keys() else found
 
 
 class _AsTheyStand:
