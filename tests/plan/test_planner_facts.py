@@ -6,9 +6,11 @@ import textwrap
 
 import pytest
 
+from zellige.analysis.bounds import Scope
+from zellige.analysis.forms import Form
 from zellige.dtypes import dtype
 from zellige.generate.kernels import generate_seeded
-from zellige.ir.expr import Buffer, Const
+from zellige.ir.expr import INT32, Binary, Buffer, Const, Load, Var
 from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Copy, For, Kernel
 from zellige.ir.traverse import walk
@@ -252,9 +254,26 @@ def test_divisors_of_index_forms() -> None:
     copy = facts.launch.body[0]
     assert isinstance(copy, Copy)
     eights, fours, nothing = (facts.scope.form(offset) for offset in (copy.src.offsets[0], copy.dst.offsets[0], copy.src.offsets[1]))
-    assert [divides(eights, bits, 32) for bits in (32, 256, 512)] == [True, True, False]
-    assert [divides(fours, bits, 32) for bits in (32, 128, 256)] == [True, True, False]
-    assert divides(nothing, 1 << 20, 32)
+    assert [divides(facts.scope, eights, bits, 32) for bits in (32, 256, 512)] == [True, True, False]
+    assert [divides(facts.scope, fours, bits, 32) for bits in (32, 128, 256)] == [True, True, False]
+    assert divides(facts.scope, nothing, 1 << 20, 32)
+
+
+def test_what_divides_a_variable_that_data_decide() -> None:
+    """Arithmetic on data may wrap, which keeps powers of two alone; a name given twice has what both values have."""
+    element = Load(buffer=Buffer(name="n", dtype=INT32, shape=(Const(value=1, dtype=INT32),)), indices=(Const(value=0, dtype=INT32),))
+    at, odd, twice = (Var(name=name, dtype=INT32, kind="value") for name in ("at", "odd", "twice"))
+    scope = Scope()
+
+    def times(value: int) -> Binary:
+        return Binary(op="mul", left=element, right=Const(value=value, dtype=INT32))
+
+    for var, factor in ((at, 384), (odd, 3), (twice, 64), (twice, 16)):
+        assert not scope.define(var, times(factor))
+    assert [scope.multiple_of(Form.of(var)) for var in (at, odd, twice)] == [128, 1, 16]
+    assert scope.multiple_of(Form.of(at).scaled(3) + Form.of(twice) + 48) == 16
+    assert scope.multiple_of(Form.of(0)) == 0
+    assert not scope.is_index_variable(at)
 
 
 # ---- schedules

@@ -379,6 +379,32 @@ def while_loop():
     return while_loop
 
 
+def dealt_steps():
+    """Steps along k of all tiles dealt out to blocks: a pipelined loop in one that goes on while a scalar says so, and changes it."""
+
+    @T.prim_func
+    def dealt_steps(A: T.Tensor((64, 96), "float16"), B: T.Tensor((96, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(5, threads=128) as block:
+            a = T.alloc_shared((32, 16), "float16")
+            b = T.alloc_shared((16, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            step = T.alloc_var("int32", init=block * 5)
+            end = T.min((block + 1) * 5, 24)
+            while step < end:
+                tile = step // 6
+                first = step % 6
+                last = T.min(6, first + end - step)
+                T.clear(c)
+                for k in T.Pipelined(first, last, num_stages=3):
+                    T.copy(A[tile // 2 * 32, k * 16], a)
+                    T.copy(B[k * 16, tile % 2 * 32], b)
+                    T.gemm(a, b, c)
+                T.atomic_add(C[tile // 2 * 32, tile % 2 * 32], c)
+                step = step + last - first
+
+    return dealt_steps
+
+
 def two_launches(stages=2):
     """The second launch reads what the first has written."""
 
@@ -556,7 +582,8 @@ PROGRAMS = {
     "split-K": split_k, "atomics in the loop": atomics_in_loop, "read, then overwrite": read_then_overwrite, "carried tile": carried_tile,
     "used after the loop": used_after_loop, "two phases": two_phases, "modified in place": modified_in_place, "partial tile": partial_tile,
     "siblings": siblings, "nested": nested, "conditional copy": conditional_copy, "conditional work": conditional_work, "gather": gather,
-    "chased": chased, "counted": counted, "leaves early": leaves_early, "while": while_loop, "two launches": two_launches,
+    "chased": chased, "counted": counted, "leaves early": leaves_early, "while": while_loop, "dealt steps": dealt_steps,
+    "two launches": two_launches,
     "lanes": lanes_of_a_block, "by hand": by_hand, "by hand, another order": lambda: by_hand((2, 1, 0), (0, 1, 1)),
     "by hand, wrong": lambda: by_hand((0, 1, 2), (1, 0, 0)), "softmax of products": softmax_of_products,
     "products in a loop": products_in_a_loop,

@@ -125,4 +125,5 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
         shared_bytes=arch.shared_bytes,
         engines=ENGINES if arch.has_group_products else None,
         block_registers=arch.processor_registers,
+        hoists=True,
     )

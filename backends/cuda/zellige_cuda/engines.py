@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from zellige.ir.expr import constant_value
+from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.simt.ir import (
     Arrive,
     AsyncProduct,
@@ -213,13 +213,7 @@ def engine_statement(printer: Printer, statement: Any) -> str | None:
             return f"{printer.need('products_commit')}();"
         case WaitProducts():
             lines = [f"{printer.need('products_wait')}<{statement.leave}>();"]
-            for buffer in statement.settled:
-                count = int(constant_value(buffer.shape[0]) or 0)
-                if buffer.dtype.name == "float32":
-                    lines.append(f"{printer.need('settled')}<{count}>({printer.name(buffer)});")
-                else:
-                    lines.append(f"{printer.need('settled_words')}<{count * buffer.dtype.bytes // 4}>({printer.name(buffer)});")
-            return "\n".join(lines)
+            return "\n".join([*lines, *(opaque(printer, buffer) for buffer in statement.settled)])
         case MoveRegisters(into=into, source=source):
             words = int(constant_value(into.shape[0]) or 0) * into.dtype.bytes // 4
             return f"{printer.need('move_registers')}<{words}>({printer.name(into)}, {printer.name(source)});"
@@ -231,6 +225,17 @@ def engine_statement(printer: Printer, statement: Any) -> str | None:
             return f"{printer.need('fence_barriers')}();"
         case _:
             return None
+
+
+def opaque(printer: Printer, thing: Var | Buffer) -> str:
+    """Code that does nothing, of which the compiler must think that it changes a variable or all registers of a buffer."""
+    name = printer.name(thing)
+    if isinstance(thing, Var):
+        return f'asm volatile("" : "+r"({name}));'
+    count = int(constant_value(thing.shape[0]) or 0)
+    if thing.dtype.name == "float32":
+        return f"{printer.need('settled')}<{count}>({name});"
+    return f"{printer.need('settled_words')}<{count * thing.dtype.bytes // 4}>({name});"
 
 
 def _box_load(printer: Printer, node: TensorCopy) -> str:

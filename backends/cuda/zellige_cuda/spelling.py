@@ -27,6 +27,7 @@ from zellige.simt.ir import (
     MatrixLoad,
     MatrixStore,
     NamedBarrier,
+    Opaque,
     Product,
     ProductForm,
     Registers,
@@ -34,7 +35,7 @@ from zellige.simt.ir import (
 )
 from zellige.simt.printer import Printer, is_narrow
 from zellige.simt.spelling import WIDE, PlainSpelling
-from zellige_cuda.engines import MAP_TYPE, engine_statement, map_parameter
+from zellige_cuda.engines import MAP_TYPE, engine_statement, map_parameter, opaque
 from zellige_cuda.helpers import INLINE, helper_text
 from zellige_cuda.records import HELPERS, PARAMETER, Site, uses_records
 
@@ -164,6 +165,8 @@ class CudaSpelling(PlainSpelling):
                 return f'asm volatile("bar.sync %0, {statement.lanes};" :: "r"({printer.value(statement.number)}) : "memory");'
             case Fence(to="grid"):
                 return "__threadfence();"
+            case Opaque(of=of):
+                return "\n".join(opaque(printer, thing) for thing in of)
             case Print():
                 return self._print(printer, statement)
             case Assert():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import gcd, prod
 from typing import Final
 
 from zellige.analysis.forms import ZERO, Division, Form, form_of, is_index_dtype, is_pure_index
@@ -43,6 +44,7 @@ class _Tables:
     ranges: dict[Var, Range] = field(default_factory=dict)
     definitions: dict[Var, Form] = field(default_factory=dict)
     index_variables: set[Var] = field(default_factory=set)
+    multiples: dict[Var, int] = field(default_factory=dict)
     forms: dict[Expr, Form] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
     serial: int = 0
@@ -79,12 +81,26 @@ class Scope:
             self._tables.add_range(var, Form.of(low), None if high is None else Form.of(high))
 
     def define(self, var: Var, value: Expr) -> bool:
-        """Let ``var`` stand for its value in forms, where that is made of index variables; whether it was."""
+        """Let ``var``, which keeps its value, stand for it in forms, where that is made of index variables; whether it was. Of another
+        value it is remembered what divides it."""
         if not is_index_dtype(var.dtype) or not self.is_pure(value):
+            self._note_multiple(var, value)
             return False
         self._tables.definitions[var] = self.form(value)
         self._tables.index_variables.add(var)
         return True
+
+    def _note_multiple(self, var: Var, value: Expr) -> None:
+        """Arithmetic on data may wrap, which keeps the powers of two that divide the exact value."""
+        if is_index_dtype(var.dtype) and (divisor := self.multiple_of(self.form(value))):
+            known = self._tables.multiples.get(var, 1 << (var.dtype.bits - 1))
+            self._tables.multiples[var] = min(known, divisor & -divisor)
+
+    def multiple_of(self, form: Form) -> int:
+        """A number that divides ``form`` for all values of its atoms: its constant factors, and what is known of variables; 0 for 0."""
+        known = self._tables.multiples
+        parts = (coefficient * prod(known.get(a, 1) for a in m if isinstance(a, Var)) for m, coefficient in form.terms.items())
+        return gcd(*parts)
 
     @property
     def ranges(self) -> Mapping[Var, Range]:

@@ -56,9 +56,9 @@ class Assignment:
 def is_operation(statement: Stmt) -> bool:
     """Whether a statement belongs to one role: everything but structure, scalars, allocations and assumptions.
 
-    A loop that decides while it runs how often it runs (a While, a loop with break or continue) belongs to one role as a whole.
+    A loop that is left or cut short from within (by break or continue) belongs to one role as a whole.
     """
-    if isinstance(statement, While) or (isinstance(statement, For) and leaves_early(statement.body)):
+    if isinstance(statement, (While, For)) and leaves_early(statement.body):
         return True
     return not isinstance(statement, (*STRUCTURE, *SCALARS, Alloc, Assume))
 

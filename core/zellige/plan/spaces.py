@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.diagnostics import catalogue
 from zellige.ir.expr import Buffer, Region, constant_value
@@ -175,13 +176,13 @@ def _misaligned(region: Region, path: CopyPath, facts: LaunchFacts) -> str | Non
     if strides is None or strides[-1].constant != 1:
         return f"needs rows of {buffer.name} whose elements are next to each other"
     for dimension, stride in enumerate(strides[:-1]):
-        if constant_value(region.extents[dimension]) == 1 and divides(stride, path.alignment * 8, bits):
+        if constant_value(region.extents[dimension]) == 1 and divides(facts.scope, stride, path.alignment * 8, bits):
             continue
-        if not divides(stride, path.alignment * 8, bits):
+        if not divides(facts.scope, stride, path.alignment * 8, bits):
             return f"needs a pitch of {buffer.name} that is a multiple of {path.alignment} bytes"
-    if not divides(facts.scope.form(region.offsets[-1]), path.alignment * 8, bits):
+    if not divides(facts.scope, facts.scope.form(region.offsets[-1]), path.alignment * 8, bits):
         return f"needs columns of {buffer.name} that begin at multiples of {path.alignment} bytes"
-    if not divides(facts.scope.form(region.extents[-1]), path.granule * 8, bits):
+    if not divides(facts.scope, facts.scope.form(region.extents[-1]), path.granule * 8, bits):
         return f"moves rows of multiples of {path.granule} bytes"
     return None
 
@@ -196,6 +197,6 @@ def element_strides(buffer: Buffer, facts: LaunchFacts) -> list[Form] | None:
     return strides if buffer.shape else None
 
 
-def divides(form: Form, multiple_bits: int, element_bits: int) -> bool:
+def divides(scope: Scope, form: Form, multiple_bits: int, element_bits: int) -> bool:
     """Whether ``form`` elements of ``element_bits`` are a multiple of ``multiple_bits`` whatever the values of its atoms."""
-    return all(coefficient * element_bits % multiple_bits == 0 for coefficient in form.terms.values())
+    return scope.multiple_of(form) * element_bits % multiple_bits == 0

@@ -52,14 +52,14 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes import tile_operations
-from zellige.plan.facts import leaves_early
+from zellige.plan.facts import leaves_early, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Slotted, Turn, Wait
 from zellige.simt import async_products, box_stores, channels, copies, elements, lane_products, lanes, maps, products, reductions
 from zellige.simt.code import Declared
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
 from zellige.simt.homes import GlobalHome, LaneHome, SharedHome
-from zellige.simt.ir import THREAD
+from zellige.simt.ir import LANE, THREAD, Opaque
 from zellige.simt.written_out import is_written_out
 
 SHAREABLE = (GlobalHome, SharedHome)
@@ -429,6 +429,7 @@ def _for(ctx: Context, statement: For) -> None:
             scope.add_variable(statement.var, scope.form(statement.stop) + 1, scope.form(statement.start))
         else:
             scope.add_variable(statement.var, None, None)
+        _hide_lane(ctx, statement)
         emit_body(ctx, channels.filled_late(ctx, statement.body))
     if ctx.is_among_roles and channels.runs_once(ctx, statement) and not leaves_early(statement.body):
         # products may be in flight across its end: no branch stands there
@@ -447,8 +448,18 @@ def _while(ctx: Context, statement: While) -> None:
         condition = _agreed(ctx, statement.condition, statement.span)
         stop = Unary(op="not", value=condition)
         ctx.code.emit(If(condition=stop, then=(Break(),), span=statement.span))
+        _hide_lane(ctx, statement)
         emit_body(ctx, statement.body)
     ctx.code.emit(While(condition=Const(value=True, dtype=BOOL), body=tuple(body), span=statement.span))
+
+
+def _hide_lane(ctx: Context, loop: For | While) -> None:
+    """In a loop around loops the places of a lane's elements are computed anew in each iteration: kept, those of a tile in registers would
+    take as many registers as the tile."""
+    inside = statements_in(loop.body, into_maps=False)
+    is_around = any(isinstance(s, While) or (isinstance(s, For) and not isinstance(s.kind, Unrolled)) for s in inside)
+    if ctx.machine.hoists and is_around and ctx.point is None and not ctx.has_lanes and not ctx.is_one_lane:
+        ctx.code.emit(Opaque(of=(LANE,), span=loop.span))
 
 
 # ---- printing ----

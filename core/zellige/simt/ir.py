@@ -13,7 +13,7 @@ Grammar (one screen; nodes marked ' are those of the tile IR with the meaning be
                  | BarrierInit | Arrive | ExpectBytes | WaitBarrier        transaction barriers, by parity
                  | TensorCopy | CommitStores | WaitStores                  box copies of one lane's asking
                  | AsyncProduct | FenceProducts | CommitProducts | WaitProducts | MoveRegisters
-                 | NamedBarrier | Fence | Budget
+                 | NamedBarrier | Fence | Budget | Opaque
     Expr         = the expressions' of the tile IR
 
 Meaning. Each lane runs the body with its own variables and registers. Buffers have rank 1 and count elements; a buffer with ``alias``
@@ -370,6 +370,14 @@ class Budget(ThreadStmt):
     is_larger: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opaque(ThreadStmt):
+    """It does nothing, and hides from the compiler of the printed source how the lane's variables and registers in ``of`` came about: what
+    is computed from them after it is computed after it, and what was equal before it is not known to be equal."""
+
+    of: tuple[Var | Buffer, ...]
+
+
 Stmt: TypeAlias = (
     Alloc | Bind | Assign | Store | If | For | While | Break | Continue | Return | Atomic | Print | Assert
     | Barrier | Shuffle | Vote
@@ -379,7 +387,7 @@ Stmt: TypeAlias = (
     | BarrierInit | Arrive | ExpectBytes | WaitBarrier
     | TensorCopy | CommitStores | WaitStores
     | AsyncProduct | FenceProducts | CommitProducts | WaitProducts | MoveRegisters
-    | NamedBarrier | Fence | Budget
+    | NamedBarrier | Fence | Budget | Opaque
 )  # fmt: skip
 
 

@@ -41,7 +41,8 @@ class LaneMachine:
     access of a lane; shared memory has ``banks`` of ``bank_bytes``. ``shared_bytes`` is what a block may have, ``block_lanes`` how many
     lanes; all lanes of a block have ``block_registers`` of 4 bytes together. Asynchronous products stand in ``products`` with the least
     of the numbers of columns that they have (``widths`` of their form). ``engines`` is how asynchronous products and copies of boxes have
-    tiles in shared memory (None: the machine has neither)."""
+    tiles in shared memory (None: the machine has neither). ``hoists``: the target's compiler keeps what a loop does not change in registers
+    over the loop, however many that takes, so that programs hide such values from it (:class:`~zellige.simt.ir.Opaque`)."""
 
     capabilities: Capabilities
     products: dict[str, ProductForm] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class LaneMachine:
     default_lanes: int = 128
     engines: EngineMemory | None = None
     block_registers: int = 65536
+    hoists: bool = False
 
     @property
     def lanes(self) -> int:

@@ -282,24 +282,24 @@ def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int
         return False
     form = ctx.scope.form(access.indices[-1])
     parts = form.split(last)
-    if parts is None or parts[0].constant != 1 or not _is_multiple(parts[1], vector):
+    if parts is None or parts[0].constant != 1 or not _is_multiple(ctx, parts[1], vector):
         return False
     if isinstance(home, SharedHome):
         aligned = all(p % vector == 0 for p in home.pitch[:-1]) and home.pitch[-1] == 1 and home.slot_elements % vector == 0
         within = (home.swizzle is None or vector <= 1 << home.swizzle.base) and home.slab % vector == 0
         return aligned and within and home.extents[-1] % vector == 0
     extents, strides = (home.extents, home.strides) if buffer.alias is None else (buffer.shape, dense_forms(ctx.scope, buffer.shape))
-    is_aligned = all(_is_multiple(ctx.scope.form(s), vector) for s in strides[:-1])
+    is_aligned = all(_is_multiple(ctx, ctx.scope.form(s), vector) for s in strides[:-1])
     is_unit = constant_value(strides[-1]) == 1
-    return TENSOR_ALIGNMENT % size == 0 and is_aligned and is_unit and _is_multiple(ctx.scope.form(extents[-1]), vector)
+    return TENSOR_ALIGNMENT % size == 0 and is_aligned and is_unit and _is_multiple(ctx, ctx.scope.form(extents[-1]), vector)
 
 
 def _mentions(expr: Expr, var: Var) -> bool:
     return any(node is var for node in walk(expr))
 
 
-def _is_multiple(form: Form, factor: int) -> bool:
-    return all(c % factor == 0 for c in form.terms.values())
+def _is_multiple(ctx: Context, form: Form, factor: int) -> bool:
+    return ctx.scope.multiple_of(form) % factor == 0
 
 
 def _wide_accesses(ctx: Context, statement: Map, distribution: Distribution, neighbours: int) -> _Wide:

@@ -52,8 +52,9 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
+from zellige.ir.traverse import walk
 from zellige.simt.arguments import bits_of
-from zellige.simt.ir import LANE, THREAD, WARP, BoxMap, Comment, Function, Module, Parameter, Pointer, Scalar
+from zellige.simt.ir import LANE, THREAD, WARP, BoxMap, Comment, Function, Module, Opaque, Parameter, Pointer, Scalar
 
 FLOAT32 = as_dtype("float32")
 FLOAT64 = as_dtype("float64")
@@ -246,8 +247,10 @@ class Printer:
         for memory in function.memories:
             text = f"(({self.type(memory.buffer.dtype)}*)(shared + {memory.offset}))"
             self._line(f"{self.type(memory.buffer.dtype)}* const {self.name(memory.buffer)} = {text};")
+        hidden = {thing for node in walk(function) if isinstance(node, Opaque) for thing in node.of}
         for var in (THREAD, LANE, WARP, *function.grid_vars):
-            self._line(f"const {self.type(var.dtype)} {self.name(var)} = {self.spelling.special(var, function)};")
+            constant = "" if var in hidden else "const "
+            self._line(f"{constant}{self.type(var.dtype)} {self.name(var)} = {self.spelling.special(var, function)};")
             self._open[0].add(var)
         self._body(function.body)
         self._depth = 0

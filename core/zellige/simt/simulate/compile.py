@@ -22,7 +22,7 @@ from zellige.ir.stmt import Alloc, Assert, Assign, Bind, Break, Continue, For, I
 from zellige.ir.traverse import children, walk
 from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
-from zellige.simt.ir import LANE, THREAD, WARP, Budget, Comment, Function, Pointer, Scalar
+from zellige.simt.ir import LANE, THREAD, WARP, Budget, Comment, Function, Opaque, Pointer, Scalar
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.expressions import Evaluation, evaluation
 from zellige.simt.simulate.memory import Access
@@ -114,7 +114,7 @@ class Compiler:
     # ---- statements ----
 
     def body(self, statements: Sequence[Any]) -> tuple[Compiled, ...]:
-        return tuple(self.statement(s) for s in statements if not isinstance(s, (Comment, Budget)))
+        return tuple(self.statement(s) for s in statements if not isinstance(s, (Comment, Budget, Opaque)))
 
     def statement(self, statement: Any) -> Compiled:
         before = self.span
