@@ -106,6 +106,17 @@ def test_an_attention_step_runs_beside_its_second_product(width: int, rows: int,
     assert not re.search(r"C7\d\d\d", compiled._default.compiled.log)
 
 
+def test_equal_masks_of_two_blocks_of_rows_do_not_make_products_wait() -> None:
+    """Each consumer has two blocks of 64 rows, whose masks are equal where only the end of the keys is masked: kept in the same registers,
+    the second product would wait for the first (C7517)."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    from attention import attention
+
+    compiled = zellige.compile(attention.get_tir(16, 16, 64, False, block_M=256, block_N=64), target=TARGET)
+    assert instructions(compiled.get_asm())["HGMMA"] > 0
+    assert not re.search(r"C7\d\d\d", compiled._default.compiled.log)
+
+
 def decided(function: Any) -> tuple[int, str, str]:
     """How many roles the launch has, and the answer about roles with its reason."""
     (launch,) = fit_kernel(function.kernel, parse_target(TARGET)).planned.launches

@@ -74,7 +74,8 @@ class Context:
     uses, ``engine_operands`` the tiles in shared memory that they read,
     ``box_stores`` the copies to tensors that boxes may make, ``stores_by_boxes`` whether one did, ``is_one_lane`` whether one lane runs the
     role alone, ``copies`` how many of the role there are, and ``turn_barriers`` the number of the first barrier by which they take turns.
-    ``factors`` are the tiles by whose elements a Map multiplies, by its identity."""
+    ``factors`` are the tiles by whose elements a Map multiplies, by its identity. ``sums_in_parts`` are the sums that an asynchronous
+    product keeps in several blocks of registers."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -104,6 +105,7 @@ class Context:
     is_one_lane: bool = False
     box_stores: frozenset[int] = frozenset()
     stores_by_boxes: bool = False
+    sums_in_parts: frozenset[Buffer] = frozenset()
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)
     sizes: dict[Buffer, int] = field(default_factory=dict)

@@ -188,6 +188,17 @@ def _collective(ctx: Context, written: Stmt, statement: Stmt, values: Stmt | Non
     touch_map(ctx, written)
     with ctx.code.quiet():
         maps.emit_map(ctx, written, identity=id(statement))
+    _keep_apart(ctx, written)
+
+
+def _keep_apart(ctx: Context, written: Map) -> None:
+    """Blocks of registers that a product is about to add to are filled each for itself: a compiler that sees them equal, as masks of
+    different rows may be, gives them the same registers and then has to wait for the first product before it copies for the second."""
+    read = {node.buffer.root for node in walk(written) if isinstance(node, Load)}
+    filled = {s.buffer.root for s in written.body if isinstance(s, Store)} & ctx.sums_in_parts - read
+    homes = [ctx.homes[root] for root in sorted(filled, key=lambda root: root.name)]
+    if homes and ctx.machine.hoists:
+        ctx.code.emit(Opaque(of=tuple(home.memory for home in homes), span=written.span))
 
 
 def _with_read_extents(ctx: Context, written: Map) -> Map:

@@ -172,7 +172,7 @@ def _body(
         tilings=part.tilings, as_maps=dict(part.solution.as_maps), channels={}, slots={}, boxes=tiles.boxes,
         bytes_a_slot=_bytes_a_slot(planned, tiles), read_by_engines=_read_by_engines(planned, part), is_one_lane=part.is_one_lane,
         product_tokens=_product_tokens(role), products_begun=[], engine_operands=_engine_operands(part),
-        box_stores=tiles.stores,
+        box_stores=tiles.stores, sums_in_parts=_sums_in_parts(part),
     )  # fmt: skip
     lowering.head(ctx)
     role_channels.declare(ctx, role, [c for c in planned.channels if c.scope != "role"], barriers)
@@ -247,6 +247,16 @@ def _engine_operands(part: _Part) -> tuple[Buffer, ...]:
         if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
             found.update(dict.fromkeys((statement.a.buffer.root, statement.b.buffer.root)))
     return tuple(root for root in found if root.space == "shared")
+
+
+def _sums_in_parts(part: _Part) -> frozenset[Buffer]:
+    """The sums of asynchronous products that a lane holds in several blocks of registers, each the result of an instruction."""
+    found = []
+    for statement in statements_of(part.role.body, into_maps=True):
+        tiling = part.tilings.get(id(statement))
+        if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
+            found += [statement.c.buffer.root] * (tiling.row_tiles * tiling.column_tiles > 1)
+    return frozenset(found)
 
 
 def _bytes_a_slot(planned: PlannedLaunch, tiles: EngineTiles) -> dict[Channel, int]:
