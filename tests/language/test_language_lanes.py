@@ -268,6 +268,28 @@ def test_a_wrong_width(refused, width):
     refused("E243", k)
 
 
+@pytest.mark.parametrize("mask", [0, 1.0, True, "predicate"])
+def test_a_predicate_in_the_place_of_the_mask(refused, mask):
+    """Functions of devices take the mask first: the mask would be a condition that holds, and the predicate would say nothing."""
+
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            A[0] = T.any_sync(0xFFFFFFFF, A[0] > 2 if mask == "predicate" else mask)
+
+    assert "as the mask" in str(refused("E243", k))
+
+
+def test_masks_that_name_lanes(run):
+    @T.prim_func
+    def k(A: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            is_late = T.any_sync(A[tx] > 30, 0xFFFFFFFF) + T.all_sync(A[tx] >= 0, T.uint32(0xFFFFFFFF))
+            A[tx] = T.shfl_xor(A[tx], 1, mask=T.cast(T.activemask(), "uint32")) + 100 * is_late
+
+    np.testing.assert_array_equal(run(k, np.arange(32, dtype=np.int32)), (np.arange(32) ^ 1) + 200)
+
+
 @pytest.mark.parametrize("query", [T.get_thread_binding, T.get_thread_extent, T.get_block_binding, T.get_block_extent])
 def test_a_wrong_dimension(refused, query):
     def k(A: T.Tensor((4,), "int32")):

@@ -168,7 +168,8 @@ def sync_threads(barrier_id: Any = None, arrive_count: Any = None) -> None:
 
 
 def sync_warp(mask: Any = None) -> None:
-    """Every lane of the warp arrives before any goes on."""
+    """Every lane of the warp arrives before any goes on. E243: no mask."""
+    _check_mask(mask)
     _barrier("warp", "T.sync_warp")
 
 
@@ -177,11 +178,23 @@ def sync_grid() -> None:
     _barrier("grid", "T.sync_grid")
 
 
+def _check_mask(mask: Any) -> None:
+    """E243 for a mask that is none, such as a predicate in its place. The lanes that take part are those that reach the statement: a right
+    mask names them, and says nothing more."""
+    if mask is None:
+        return
+    known = getattr(mask, "constant", mask)
+    dtype = getattr(mask, "dtype", None)
+    is_mask = isinstance(known, int) and not isinstance(known, bool) and known != 0
+    if not is_mask and not (isinstance(mask, Scalar) and dtype is not None and dtype.is_integer and not isinstance(known, int)):
+        raise catalogue.E243.error(here(), given=f"{arithmetic.describe(mask)} as the mask")
+
+
 def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: Any, width: Any) -> Scalar:
     """``value`` of another lane of the group of ``width`` lanes. E243: a width that is not a power of two up to 64."""
     size = getattr(width, "constant", width)
     if not isinstance(size, int) or size < 1 or size & (size - 1) or size > 64:
-        raise catalogue.E243.error(here(), given=arithmetic.describe(width))
+        raise catalogue.E243.error(here(), given=f"{arithmetic.describe(width)} as the width")
     _launch("a shuffle").lanes()
     builder = current_builder("a shuffle")
     expr = arithmetic.as_expr(value, builder.span)
@@ -192,22 +205,26 @@ def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: An
 
 
 def shfl_xor(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
-    """The value of lane ``lane ^ delta``. E243: width."""
+    """The value of lane ``lane ^ delta``. E243: width or mask."""
+    _check_mask(mask)
     return shuffle("xor", value, delta, width)
 
 
 def shfl_up(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
-    """The value of lane ``lane - delta``, the own value where there is none. E243: width."""
+    """The value of lane ``lane - delta``, the own value where there is none. E243: width or mask."""
+    _check_mask(mask)
     return shuffle("up", value, delta, width)
 
 
 def shfl_down(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
-    """The value of lane ``lane + delta``, the own value where there is none. E243: width."""
+    """The value of lane ``lane + delta``, the own value where there is none. E243: width or mask."""
+    _check_mask(mask)
     return shuffle("down", value, delta, width)
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int = WARP, mask: Any = None) -> Scalar:
-    """The value of lane ``srcLane`` of the group. E243: width."""
+    """The value of lane ``srcLane`` of the group. E243: width or mask."""
+    _check_mask(mask)
     return shuffle("index", value, srcLane, width)
 
 
@@ -221,12 +238,14 @@ def _vote(mode: Literal["any", "all", "count", "ballot"], scope: Scope, predicat
 
 
 def any_sync(predicate: Any, mask: Any = None) -> Scalar:
-    """1 where the predicate holds in any lane of the warp, else 0."""
+    """1 where the predicate holds in any lane of the warp, else 0. E243: no mask."""
+    _check_mask(mask)
     return _vote("any", "warp", predicate)
 
 
 def all_sync(predicate: Any, mask: Any = None) -> Scalar:
-    """1 where the predicate holds in all lanes of the warp, else 0."""
+    """1 where the predicate holds in all lanes of the warp, else 0. E243: no mask."""
+    _check_mask(mask)
     return _vote("all", "warp", predicate)
 
 
@@ -236,7 +255,8 @@ def ballot(predicate: Any) -> Scalar:
 
 
 def ballot_sync(predicate: Any, mask: Any = None) -> Scalar:
-    """As :func:`ballot`."""
+    """As :func:`ballot`. E243: no mask."""
+    _check_mask(mask)
     return ballot(predicate)
 
 

@@ -145,7 +145,8 @@ E242 = code(
     hint="T.sync_threads() without arguments waits for the whole block",
 )
 E243 = code(
-    "E243", "wrong group of lanes", "a group of {given} lanes does not exist", hint="a power of two up to the warp: 2, 4, 8, 16, 32",
+    "E243", "wrong group of lanes", "{given} names no group of lanes of a warp",
+    hint="a width is a power of two up to the warp (2, 4, 8, 16, 32); a mask is an integer with a bit for each lane, and comes last",
 )
 E244 = code("E244", "unknown launch order", "{given} is not an order of T.use_swizzle", hint='"row" or "column"')
 E245 = code(
