@@ -40,6 +40,12 @@ def lane_programs() -> st.SearchStrategy[Program]:
     return _programs("lanes")
 
 
+@pytest.fixture(scope="session")
+def lane_tile_programs() -> st.SearchStrategy[Program]:
+    """Programs with lanes that do tile operations for themselves."""
+    return _programs("lane-tiles")
+
+
 @pytest.fixture
 def program_of() -> Callable[..., Program]:
     """A program from the text of a kernel, without the version line, and its arguments."""

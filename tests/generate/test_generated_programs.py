@@ -15,6 +15,7 @@ from hypothesis import given, note, settings
 from zellige.generate import Program, check_program, generate_seeded
 from zellige.generate.campaign import first_problem, run_campaign
 from zellige.ir.expr import Binary, Math
+from zellige.ir.lanes import lane_dependence, tile_regions
 from zellige.ir.stmt import For, Launch, Reduce
 from zellige.ir.traverse import walk
 
@@ -56,6 +57,33 @@ def test_the_cpu_plays_lanes(lane_programs: st.SearchStrategy[Program], data: st
     program = data.draw(lane_programs)
     explain(program)
     assert first_problem(program, ("cpu",), is_thorough=False) is None
+
+
+@given(data=st.data())
+@settings(max_examples=8)
+def test_tile_operations_of_lanes_have_nothing_to_say(lane_tile_programs: st.SearchStrategy[Program], data: st.DataObject) -> None:
+    program = data.draw(lane_tile_programs)
+    explain(program)
+    assert check_program(program) == []
+
+
+@given(data=st.data())
+@settings(max_examples=6)
+def test_the_cpu_does_tile_operations_of_lanes(lane_tile_programs: st.SearchStrategy[Program], data: st.DataObject) -> None:
+    program = data.draw(lane_tile_programs)
+    explain(program)
+    assert first_problem(program, ("cpu",), is_thorough=False) is None
+
+
+def test_programs_of_lanes_have_tile_operations_of_every_sort() -> None:
+    found: Counter[tuple[str, bool]] = Counter()
+    for seed in range(60):
+        for launch in generate_seeded(seed, flavour="lane-tiles").kernel.launches:
+            lanes = lane_dependence(launch)
+            found.update((type(node).__name__, lanes.is_private(node)) for node in walk(launch) if tile_regions(node))
+    operations = ("Copy", "Fill", "Gemm", "Reduce", "Scan", "Transpose")
+    assert min(found[operation, True] for operation in operations) > 5, found
+    assert found["Copy", False] > 20
 
 
 def test_a_seed_is_a_program() -> None:
@@ -101,6 +129,13 @@ def test_programs_are_of_every_sort() -> None:
     functions = {"exp", "tanh", "sqrt", "fma", "nextafter", "powi", "popcount", "isnan"}
     types = {"bool", "int4", "uint4", "int8", "uint64", "float16", "bfloat16", "tfloat32", "float64", "float8_e4m3fn", "float8_e5m2fnuz"}
     assert (statements | kinds | operators | functions | types) - found.keys() == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(200_000, 200_400, 50))
+def test_hundreds_of_programs_of_lanes_agree(tmp_path: Path, first: int) -> None:
+    failures = [failure.title for failure in run_campaign(first, 50, ("cpu",), flavour="lane-tiles", folder=tmp_path)]
+    assert failures == []
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 from zellige.generate import generate_seeded
 from zellige.generate.campaign import first_problem, load
+from zellige.generate.kernels import Flavour
 
 sys.path.insert(0, str(Path(__file__).parent))
 from simulated import TARGET  # noqa: E402
@@ -25,11 +26,11 @@ SHAPES = {
 }  # fmt: skip
 """Sizes small enough for a program that runs lane by lane, of half-precision inputs."""
 
-def problems(seeds: range) -> list[str]:
+def problems(seeds: range, flavour: Flavour = "any") -> list[str]:
     load([TARGET])
     found = []
     for seed in seeds:
-        problem = first_problem(generate_seeded(seed), [TARGET], is_thorough=False)
+        problem = first_problem(generate_seeded(seed, flavour=flavour), [TARGET], is_thorough=False)
         if problem is not None:
             found.append(f"seed {seed}: {problem}")
     return found
@@ -38,6 +39,17 @@ def problems(seeds: range) -> list[str]:
 @pytest.mark.parametrize("first", range(0, 24, 4))
 def test_generated_programs_agree_with_the_interpreter(first: int) -> None:
     assert not problems(range(first, first + 4))
+
+
+@pytest.mark.parametrize("first", [0, 4])
+def test_lanes_do_tile_operations_themselves(first: int) -> None:
+    assert not problems(range(first, first + 4), "lane-tiles")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(8, 248, 20))
+def test_more_tile_operations_of_lanes(first: int) -> None:
+    assert not problems(range(first, first + 20), "lane-tiles")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from zellige.generate.choices import Picker
 from zellige.generate.facts import Fact, Unbounded
 from zellige.generate.statement_facts import Analysis, Jumps, State
 from zellige.ir.expr import INT32, Binary, BinaryOp, Buffer, Const, Expr, Region, Var, VarKind, constant_value
+from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import Alloc, Stmt
 
 BOOL: Final = as_dtype("bool")
@@ -103,6 +104,8 @@ class Context:
     budget: int = 40
     names: dict[str, int] = field(default_factory=dict)
     spaces: tuple[str, ...] | None = None
+    is_own: bool = False
+    """Whether what is made here belongs to a lane: only its own tiles change."""
 
     # ---- names ----
 
@@ -186,7 +189,7 @@ class Context:
         """Emit the allocation of a tile that the caller defines at once; it is not in scope yet."""
         chosen = space or self.picker.some(self.spaces or ("shared", "fragment", "shared", "local"))
         tile = Tile(self.buffer(dtype, shape, chosen), shape)
-        if chosen == "local" and tile.count > 64:  # the points of a Map have copies of their own of such buffers
+        if chosen == "local" and tile.count > 64 and not self.is_own:  # the points of a Map have copies of their own of such buffers
             tile = Tile(self.buffer(dtype, shape, "fragment"), shape)
         self.emit(Alloc(buffer=tile.buffer))
         return tile
@@ -201,7 +204,7 @@ class Context:
 
     def writable(self, dtype: DType | None = None, rank: int | None = None) -> list[Tile]:
         """Tiles that may be changed here, the latest first."""
-        return [tile for tile in self.readable(dtype, rank) if not tile.is_global]
+        return [t for t in self.readable(dtype, rank) if not t.is_global and (not self.is_own or t.buffer.root.space in PRIVATE)]
 
     def region(self, tile: Tile, offsets: Sequence[Expr] | None = None, extents: Sequence[int] | None = None) -> Region:
         """A box of a tile, all of it unless told otherwise."""

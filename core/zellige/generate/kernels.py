@@ -25,7 +25,7 @@ from zellige.generate.tensors import INPUT_TYPES, Dimension, Tensors
 from zellige.ir.expr import Binary, Const, Expr, Region, Var
 from zellige.ir.stmt import Copy, For, If, Launch, Persistent, RasterHint, Return, SafeValue, Stmt
 
-Flavour = Literal["any", "blocks", "lanes"]
+Flavour = Literal["any", "blocks", "lanes", "lane-tiles"]
 
 _SIZES: Final = (5, 8, 1, 3, 7, 10, 12, 13, 16, 17, 20, 23, 33)
 _TILES: Final = (4, 1, 2, 3, 5, 7, 8, 16)
@@ -33,16 +33,16 @@ _INDEX_TYPES: Final = ("int32", "int32", "int32", "int64")
 
 
 def generate(choices: Choices, *, flavour: Flavour = "any") -> Program:
-    """A program; ``flavour`` "blocks" leaves out lanes, "lanes" makes nothing else."""
+    """A program; ``flavour`` "blocks" leaves out lanes, "lanes" makes nothing else, "lane-tiles" has tile operations of lanes too."""
     picker = Picker(choices)
     tensors = Tensors(picker, as_dtype(picker.some(_INDEX_TYPES)))
     launches: list[Launch] = []
     earlier: list[Tile] = []
     count = picker.weighted(((75, 1), (20, 2), (5, 3)))
     for _ in range(count):
-        has_lanes = flavour == "lanes" or (flavour == "any" and picker.chance(15))
+        has_lanes = flavour in ("lanes", "lane-tiles") or (flavour == "any" and picker.chance(15))
         if has_lanes:
-            launch = lane_launch(picker, tensors)
+            launch = lane_launch(picker, tensors, has_own_tiles=flavour == "lane-tiles")
         else:
             launch = _Planner(picker, tensors, earlier).launch()
         launches.append(launch)

@@ -19,13 +19,15 @@ from zellige.generate.expressions import Expressions
 from zellige.generate.facts import Fact
 from zellige.generate.parallel import Parallel
 from zellige.generate.statement_facts import Analysis, State
-from zellige.generate.steps import GridAxis, Steps, atomic_ops
+from zellige.generate.steps import GridAxis, Steps, atomic_ops, without_units
 from zellige.generate.tensors import Dimension, Tensors
 from zellige.ir.expr import Compare, Expr, Var
 from zellige.ir.stmt import (
     Assign,
     Atomic,
     Barrier,
+    Copy,
+    Fill,
     For,
     If,
     Launch,
@@ -42,13 +44,14 @@ _SHUFFLES: Final[tuple[Literal["xor", "down", "up", "index"], ...]] = ("xor", "d
 _SHARED_TYPES: Final = ("float32", "int32", "float16", "int8", "bfloat16", "float64", "uint16")
 
 
-def lane_launch(picker: Picker, tensors: Tensors) -> Launch:
-    """One launch with lanes."""
-    return _LanePlanner(picker, tensors).launch()
+def lane_launch(picker: Picker, tensors: Tensors, *, has_own_tiles: bool = False) -> Launch:
+    """One launch with lanes; on request with tile operations that each lane does for itself."""
+    return _LanePlanner(picker, tensors, has_own_tiles=has_own_tiles).launch()
 
 
 class _LanePlanner:
-    def __init__(self, picker: Picker, tensors: Tensors) -> None:
+    def __init__(self, picker: Picker, tensors: Tensors, *, has_own_tiles: bool) -> None:
+        self.has_own_tiles = has_own_tiles
         self.picker = picker
         self.tensors = tensors
         self.index = tensors.index
@@ -160,6 +163,7 @@ class _LaneBlock:
             (12, self._operation),
             (8 if self.accumulator is not None else 0, self._atomic),
             (10 if self.context.depth < 2 else 0, self._loop),
+            (60 if self.plan.has_own_tiles else 0, self._own_tiles),
         )
         self.picker.weighted(tuple(entry for entry in menu if entry[0]))()
 
@@ -270,6 +274,80 @@ class _LaneBlock:
         context.spaces = ("shared", "fragment")
         step()
         context.spaces = None
+
+    def _own_tiles(self) -> None:
+        """Tile operations of each lane for itself, at times of some lanes only; then at times its part of a shared tile."""
+        context, picker = self.context, self.picker
+        steps: list[Callable[[], object]] = [
+            self._take, self._take, self.steps.copy_part, self.steps.fill_part, self.steps.transpose, self.steps.reduce, self.steps.scan,
+            self.steps.gemm,
+        ]  # fmt: skip
+        self.barrier()
+        with self.alone():
+            for _ in range(picker.integer(1, 3)):
+                picker.some(steps)()
+            if picker.chance(25):
+                condition = self.expressions.condition(2)
+                with context.nested() as then:
+                    picker.some(steps)()
+                if then:
+                    context.emit(If(condition=condition, then=tuple(then)))
+        if picker.chance(60):
+            self._give()
+        self.barrier()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No fragments; shared tiles are only read, new tiles are the lane's."""
+        context = self.context
+        kept = context.tiles
+        context.tiles = [tile for tile in kept if tile.buffer.root.space != "fragment"]
+        before = len(context.tiles)
+        context.spaces, context.is_own = ("local",), True
+        try:
+            yield
+        finally:
+            made = context.tiles[before:]
+            context.spaces, context.is_own, context.tiles = None, False, kept
+            context.tiles.extend(made)
+
+    def _take(self) -> None:
+        """A part of a tile, chosen by the lane or not, into a new tile of the lane."""
+        context, picker = self.context, self.picker
+        sources = [t for t in context.readable() if t.shape and not t.dtype.is_bool]
+        if not sources:
+            return
+        source = picker.some(sources)
+        extents = [min(size, picker.integer(1, 4)) for size in source.shape]
+        offsets: list[Expr] = []
+        for size, extent in zip(source.shape, extents):
+            offset: Expr = context.constant(picker.integer(0, size - extent))
+            if picker.chance(60):
+                offset = binary("floormod", self._linear(), context.constant(size - extent + 1))
+            offsets.append(offset)
+        mark = context.mark()
+        dtype = source.dtype if picker.chance(70) else as_dtype(picker.some(_SHARED_TYPES))
+        tile = context.allocate(dtype, tuple(extents))
+        if context.emit(Copy(src=context.region(source, offsets, extents), dst=context.region(tile))):
+            context.tiles.append(tile)
+        else:
+            context.rewind(mark)
+
+    def _give(self) -> None:
+        """Each lane writes its own part of a shared tile, a column or an element: what its own tile holds, or one value."""
+        context, picker = self.context, self.picker
+        shared = [t for t in context.writable() if t.buffer.space == "shared" and t.shape[-1] == self.plan.count and len(t.shape) < 3]
+        if not shared:
+            return
+        target = picker.some(shared)
+        extents = (*target.shape[:-1], 1)
+        region = context.region(target, (*(context.constant(0) for _ in extents[1:]), self._linear()), extents)
+        own = [t for t in context.readable() if t.buffer.root.space == "local" and without_units(t.shape) == without_units(extents)]
+        self.barrier()
+        if own and picker.chance(80):
+            context.emit(Copy(src=context.region(picker.some(own)), dst=region))
+        else:
+            context.emit(Fill(dst=region, value=self.expressions.value(target.dtype, 2)))
 
     def _atomic(self) -> None:
         context = self.context

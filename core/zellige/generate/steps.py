@@ -360,7 +360,7 @@ class Steps:
         source = picker.some(sources)
         ops: tuple[ScanOp, ...] = ("sum", "max", "min", "prod")
         axis, op, reverse = picker.integer(0, len(source.shape) - 1), picker.weighted(tuple(zip((60, 18, 18, 4), ops))), picker.chance(40)
-        if not source.is_global and picker.chance(30):
+        if source in context.writable() and picker.chance(30):
             return context.emit(Scan(src=context.region(source), dst=context.region(source), axis=axis, op=op, reverse=reverse))
         mark = context.mark()
         target = context.allocate(source.dtype if picker.chance(70) else self.dtype(), source.shape)
