@@ -441,11 +441,24 @@ class BoxMap:
 Parameter: TypeAlias = Pointer | Scalar | BoxMap
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """How engines have rows in shared memory: pieces of ``piece_bytes`` of a row stand in an order that begins anew after ``rows`` rows; a
+    line of memory has a piece for each of them."""
+
+    piece_bytes: int
+    rows: int
+
+    @property
+    def line_bytes(self) -> int:
+        return self.piece_bytes * self.rows
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function(Node):
     """The program of one launch. ``grid`` are the extents in blocks (expressions of the scalars, at most 3), ``grid_vars`` the block's
     place; ``threads`` lanes a block; ``shared_bytes`` of shared memory; ``header`` lines that open the printed source (the plan); ``tiles``
-    what became of the author's tiles."""
+    what became of the author's tiles; ``exchange`` how engines have tiles there (None: the target has no engines)."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -460,6 +473,7 @@ class Function(Node):
     min_blocks: int | None = None
     header: tuple[str, ...] = ()
     tiles: tuple[Tile, ...] = ()
+    exchange: Exchange | None = None
     span: Span | None = field(default=None, repr=False)
     CHILDREN: ClassVar[tuple[str, ...]] = ("grid", "grid_vars")
     BODIES: ClassVar[tuple[str, ...]] = ("body",)

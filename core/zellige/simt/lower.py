@@ -39,7 +39,7 @@ from zellige.simt.homes import (
     dense_forms,
     dense_strides,
 )
-from zellige.simt.ir import THREAD, Function, Memory, Module, Parameter, Pointer, Scalar, Stmt, Tile
+from zellige.simt.ir import THREAD, Exchange, Function, Memory, Module, Parameter, Pointer, Scalar, Stmt, Tile
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
 from zellige.simt.packing import Room, aligned, packed, resources_that_meet
@@ -148,12 +148,13 @@ class LaunchLowering:
         self, context: Context, solution: Solution, params: tuple[Parameter, ...], body: tuple[Stmt, ...], *, min_blocks: int | None
     ) -> Function:
         """The function with its body and the memory that the context has given out."""
-        launch = self._launch
+        launch, engines = self._launch, self.machine.engines
         memories, total = self._memories(context)
         return Function(
             name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=context.threads,
             lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=min_blocks,
-            header=self._header(context, solution), tiles=self._tiles(context), span=launch.span,
+            header=self._header(context, solution), tiles=self._tiles(context),
+            exchange=None if engines is None else Exchange(piece_bytes=engines.piece_bytes, rows=engines.rows), span=launch.span,
         )  # fmt: skip
 
     # ---- the block ----

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 Array = Any
 
-ROWS = 8
-CHUNK_BYTES = 16
-LINE_BYTES = 128
-
 
 @dataclass(slots=True)
 class _Job:
@@ -220,10 +216,16 @@ def _transaction(compiler: Compiler, statement: Any) -> Compiled:
 # ---- boxes ----
 
 
-def swizzled_bytes(addresses: Array, swizzle_bytes: int) -> Array:
-    """Where bytes at these addresses stand in storage swizzled over lines of 128 bytes."""
-    mask = swizzle_bytes // CHUNK_BYTES - 1 if swizzle_bytes else 0
-    return addresses ^ (((addresses // LINE_BYTES) & mask) * CHUNK_BYTES)
+def swizzled_bytes(addresses: Array, swizzle_bytes: int, exchange: ir.Exchange) -> Array:
+    """Where bytes at these addresses stand in storage whose pieces are exchanged within ``swizzle_bytes`` by the number of the line."""
+    mask = swizzle_bytes // exchange.piece_bytes - 1 if swizzle_bytes else 0
+    return addresses ^ (((addresses // exchange.line_bytes) & mask) * exchange.piece_bytes)
+
+
+def _exchange(compiler: Compiler) -> ir.Exchange:
+    if compiler.function.exchange is None:
+        raise InternalError("a program asks engines, and its machine does not say how they have tiles in shared memory")
+    return compiler.function.exchange
 
 
 def _tensor_copy(compiler: Compiler, statement: ir.TensorCopy) -> Compiled:
@@ -237,7 +239,7 @@ def _tensor_copy(compiler: Compiler, statement: ir.TensorCopy) -> Compiled:
     start = compiler.value(statement.memory_index)
     index = None if statement.index is None else compiler.value(statement.index)
     barriers = None if statement.barriers is None else statement.barriers.root
-    size = np.dtype(pointer.buffer.dtype.scalar.numpy).itemsize
+    size, exchange = np.dtype(pointer.buffer.dtype.scalar.numpy).itemsize, _exchange(compiler)
 
     def run(warp: Warp, mask: Any) -> Any:
         block = warp.block
@@ -248,7 +250,7 @@ def _tensor_copy(compiler: Compiler, statement: ir.TensorCopy) -> Compiled:
 
             at = [one(o) for o in origin]
             memory, outer = block.memories[statement.memory.root], block.memories[pointer.buffer.root]
-            offsets, elements, inside = _box(block, box, at, one(start) * access.bytes + memory.address, size)
+            offsets, elements, inside = _box(block, box, at, one(start) * access.bytes + memory.address, size, exchange)
             offsets = offsets - memory.address
             if offsets.min() < 0 or offsets.max() + size > len(memory.data):
                 raise faults.outside(span, memory.name, offsets // size, len(memory.data) // size, [warp.threads[lane]])
@@ -259,7 +261,9 @@ def _tensor_copy(compiler: Compiler, statement: ir.TensorCopy) -> Compiled:
     return 1, run
 
 
-def _box(block: Block, box: ir.TensorBox, origin: list[int], start: int, size: int) -> tuple[Array, Array, Array]:
+def _box(
+    block: Block, box: ir.TensorBox, origin: list[int], start: int, size: int, exchange: ir.Exchange
+) -> tuple[Array, Array, Array]:
     """Of each element of a box: its address in shared memory, its number in the tensor and whether the tensor has it."""
     numbers = block.grid.numbers
     extents = [evaluate_size(e, numbers) for e in box.tensor.shape]
@@ -269,7 +273,7 @@ def _box(block: Block, box: ir.TensorBox, origin: list[int], start: int, size: i
     inside = np.all([(c >= 0) & (c < e) for c, e in zip(coordinates, extents)], axis=0)
     elements = np.sum([c * s for c, s in zip(coordinates, strides)], axis=0)
     dense = np.ravel_multi_index(tuple(points), box.box) * size
-    return swizzled_bytes(start + dense, box.swizzle_bytes), elements, inside
+    return swizzled_bytes(start + dense, box.swizzle_bytes, exchange), elements, inside
 
 
 def _ask(
@@ -370,16 +374,18 @@ def _async_product(compiler: Compiler, statement: ir.AsyncProduct) -> Compiled:
 def _shared_operand(compiler: Compiler, operand: ir.SharedOperand, outer: int, depth: int, *, is_a: bool) -> Callable[..., Any]:
     """What gives, for a warp, a function that reads the operand as (outer, k), testing that it may be read now and then."""
     access, start, root = compiler.access(operand.buffer.dtype), compiler.value(operand.start), operand.buffer.root
-    size, span = access.bytes, operand.swizzle_bytes or CHUNK_BYTES
+    exchange = _exchange(compiler)
+    size, span, rows_a_group = access.bytes, operand.swizzle_bytes or exchange.piece_bytes, exchange.rows
     rows, columns = np.meshgrid(np.arange(outer), np.arange(depth), indexing="ij")
     line, along = (rows, columns) if operand.is_k_contiguous else (columns, rows)
     inner = along * size
-    offsets = line // ROWS * operand.row_group_bytes + inner // span * operand.span_bytes + line % ROWS * span + inner % span
+    group, row = line // rows_a_group, line % rows_a_group
+    offsets = group * operand.row_group_bytes + inner // span * operand.span_bytes + row * span + inner % span
 
     def prepare(warp: Warp, mask: Any) -> Any:
         memory, block = warp.block.memories[root], warp.block
         first = int(np.unique(np.asarray(start(warp, mask)))[0]) * size + operand.advance + memory.address
-        where = swizzled_bytes(first + offsets, operand.swizzle_bytes) - memory.address
+        where = swizzled_bytes(first + offsets, operand.swizzle_bytes, exchange) - memory.address
         if where.min() < 0 or where.max() + size > len(memory.data):
             raise faults.outside(access.span, memory.name, where // size, len(memory.data) // size, warp.threads)
 
