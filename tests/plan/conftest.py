@@ -15,9 +15,10 @@ import pytest
 
 from zellige.ir.expr import Binary, Compare, Expr, Var, const
 from zellige.ir.parser import parse_kernel
-from zellige.ir.stmt import For, If, Kernel, Launch, Serial, Stmt
+from zellige.ir.stmt import Alloc, For, If, Kernel, Launch, Serial, Stmt
 from zellige.ir.traverse import buffers_in, rebuilt, substitute, walk
 from zellige.ir.verify import check as verify
+from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import (
     Acquire,
     Channel,
@@ -71,7 +72,22 @@ def moved(statement: Any, var: Var, value: Expr) -> Any:
     return substitute(statement, {var: value})
 
 
+def placed_apart(launch: Launch, channels: list[Channel]) -> tuple[Placement, ...]:
+    """A place of its own for each tile that the launch allocates outside of Maps, with as many slots as its channel has."""
+    depths = {buffer: channel.depth for channel in channels for buffer in channel.buffers}
+    placements: list[Placement] = []
+    offset = 0
+    for statement in statements_in(launch.body, into_maps=False):
+        size = bytes_of(statement.buffer) if isinstance(statement, Alloc) and statement.buffer.alias is None else None
+        if isinstance(statement, Alloc) and size is not None:
+            slots = depths.get(statement.buffer, 1)
+            placements.append(Placement(buffer=statement.buffer, space="local", offset=offset, bytes=size, slots=slots))
+            offset += size * slots
+    return tuple(placements)
+
+
 def planned(kernel: Kernel, roles: list[Role], channels: list[Channel], **rest: Any) -> PlannedKernel:
+    rest.setdefault("placements", placed_apart(kernel.launches[0], channels))
     launch = PlannedLaunch(launch=kernel.launches[0], roles=tuple(roles), channels=tuple(channels), **rest)
     return PlannedKernel(kernel=kernel, target="by hand", launches=(launch,))
 

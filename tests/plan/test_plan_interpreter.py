@@ -10,10 +10,12 @@ import pytest
 
 from zellige.interp import interpret
 from zellige.ir.parser import parse_kernel
+from zellige.ir.stmt import Alloc
+from zellige.ir.traverse import rebuilt
 from zellige.plan.check import check
 from zellige.plan.execution.schedule import STRATEGIES
 from zellige.plan.interpret import PlanFault, reference_kernel, run
-from zellige.plan.nodes import PlannedKernel, PlannedLaunch, Role
+from zellige.plan.nodes import Placement, PlannedKernel, PlannedLaunch, Role
 
 SCHEDULES = 20
 
@@ -75,11 +77,13 @@ def k(A: tensor((n,), float32), x: scalar(float32), B: tensor((n,), float32, rol
 
 
 def in_one_role(text: str, statements: int | None = None) -> PlannedKernel:
-    """The kernel's body, or its first statements, as the only role."""
+    """The kernel's body, or its first statements, as the only role; each of its tiles, of 16 bytes at most, has a place."""
     kernel = parse_kernel(text)
     launch = kernel.launches[0]
     role = Role(name="main", engine="vector", body=launch.body[:statements])
-    return PlannedKernel(kernel=kernel, target="by hand", launches=(PlannedLaunch(launch=launch, roles=(role,)),))
+    tiles = [s.buffer for s in launch.body if isinstance(s, Alloc)]
+    places = tuple(Placement(buffer=tile, space="local", offset=16 * i, bytes=16) for i, tile in enumerate(tiles))
+    return PlannedKernel(kernel=kernel, target="by hand", launches=(PlannedLaunch(launch=launch, roles=(role,), placements=places),))
 
 
 def test_lane_code_runs_as_it_stands() -> None:
@@ -97,3 +101,6 @@ def test_results_scalars_and_safe_values_are_those_of_the_kernel() -> None:
     (wanted,) = interpret(plan.kernel, [values, 2.0, None])
     (found,) = run(plan, [values, 2.0, None])
     assert found.tobytes() == wanted.tobytes() and found[0] == 27.0
+    (launch,) = plan.launches
+    with pytest.raises(PlanFault, match="placement: t has no place in the memory of the block"):
+        run(rebuilt(plan, launches=(rebuilt(launch, placements=()),)), [values, 2.0, None])

@@ -89,7 +89,7 @@ class Block:
         )
 
     def fresh(self, root: Buffer, frame: Frame, slot: int = 0) -> Place:
-        """New storage: where the placement says; by itself where the plan places nothing, and for buffers whose size run-time sizes give.
+        """New storage: where the placement says; by itself for buffers whose size run-time sizes give.
 
         Raises PlanFault for a placement that is missing, or that the buffer or its slot does not fit."""
         own = Frame(kind="block", count=1, values=frame.values, places={})
@@ -97,7 +97,7 @@ class Block:
         place = own.places[root]
         placement = self.placements.get(root)
         if placement is None:
-            if self.placements and root.space != "global" and bytes_of(root) is not None:
+            if root.space != "global" and bytes_of(root) is not None:
                 raise PlanFault("placement", f"{root.name} has no place in the memory of the block")
             return place
         layout: Layout = place.layouts[root]
