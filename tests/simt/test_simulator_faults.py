@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zellige.diagnostics import LaunchError, Span
+from zellige.diagnostics import InternalError, LaunchError, Span
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Select, Var
 from zellige.ir.stmt import Alloc, Atomic, Barrier, Bind, For, If, Return, Serial, Shuffle, Store, Vote, While
@@ -240,10 +240,10 @@ BOX_TENSOR = Buffer(name="given", dtype=INT32, shape=(number(8), number(8)))
 
 
 def boxed(module: Module, box: Any) -> Module:
-    """The program with ``given`` known as an 8 x 8 tensor."""
+    """The program with ``given`` known as an 8 x 8 tensor, on a machine of engines."""
     function = module.functions[0]
     pointer = Pointer(buffer=IN, tensor=BOX_TENSOR, alignment=16, is_written=False)
-    changed = rebuilt(function, params=(pointer, function.params[1]))
+    changed = rebuilt(function, params=(pointer, function.params[1]), exchange=ir.Exchange(piece_bytes=16, rows=8))
     return Module(name="program", functions=(changed,))
 
 
@@ -271,6 +271,18 @@ def test_a_box_lands_on_its_barrier_with_zeros_outside(seed: int) -> None:
     more = If(condition=first, then=(ir.ExpectBytes(barriers=BARRIERS, index=number(0), bytes=number(256)), ask))
     with pytest.raises(LaunchError, match="E654"):
         result(made, BLOCK, more, wait, read)
+
+
+def test_a_box_on_a_machine_that_does_not_say_how_it_stands_in_memory_is_a_fault_of_the_compiler() -> None:
+    ask = ir.TensorCopy(
+        box=ir.TensorBox(tensor=BOX_TENSOR, box=(4, 8)), origin=(number(6), number(0)), memory=TILE, memory_index=number(0),
+        barriers=BARRIERS, index=number(0),
+    )  # fmt: skip
+    module = boxed(program(ask), None)
+    (function,) = module.functions
+    unsaid = Module(name="program", functions=(rebuilt(function, exchange=None),))
+    with pytest.raises(InternalError, match="does not say how they have tiles in shared memory"):
+        simulate(unsaid, {BOX_TENSOR: np.zeros(64, np.int32).view(np.uint8), OUT: np.zeros(64, np.int32).view(np.uint8)}, {}, seed=0)
 
 
 def test_bank_conflicts_are_counted() -> None:
