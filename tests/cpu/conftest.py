@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,8 +22,12 @@ from zellige.options import CompileOptions
 from zellige.plan.planner import plan
 from zellige_cpu.backend import capabilities_of
 from zellige_cpu.host import Host, make_host, running_host
+from zellige_cpu.jit import compile_object
 from zellige_cpu.kernel import CpuKernel
 from zellige_cpu.launch import lower
+from zellige_cpu.linker import load
+from zellige_cpu.memory import Memory
+from zellige_cpu.program import Program
 
 
 def kernel_of(text: str) -> Kernel:
@@ -51,6 +57,49 @@ def compile_for(kernel: Kernel, host: Host | None = None, options: CompileOption
     with deep_nesting():
         planned = plan(kernel, capabilities_of(chosen))
         return CpuKernel(kernel, lower(planned, chosen, options or CompileOptions()), chosen)
+
+
+MOST_ASKED = 4194304
+PLAYED = """
+@asked = global [4194304 x ptr] zeroinitializer, align 64
+@count = global i64 0, align 8
+define i64 @how_many() { %n = load i64, ptr @count ret i64 %n }
+define ptr @which() { ret ptr @asked }
+define internal void @played(ptr %line, i32 %written, i32 %locality, i32 %kind) {
+  %n = load i64, ptr @count
+  %place = getelementptr ptr, ptr @asked, i64 %n
+  store ptr %line, ptr %place
+  %more = add i64 %n, 1
+  store i64 %more, ptr @count
+  ret void
+}
+"""
+"""Instead of asking for a line its address is noted."""
+
+
+def places_asked_for(program: Program, arrays: Sequence[np.ndarray]) -> list[int]:
+    """The addresses of the lines that a program's only launch asks for when one thread runs it on these arrays, in order."""
+    launch, host = program.launches[0], running_host()
+    code = re.sub(r"declare void @llvm\.prefetch\S*\(.*", "", program.text).replace("@llvm.prefetch.p0(", "@played(")
+    library = load(compile_object(code + PLAYED, host), [*program.exported, "how_many", "which"], host)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4)
+    status = (ctypes.c_int64 * 64)()
+    args = (ctypes.c_uint64 * 8)(*(array.ctypes.data for array in arrays), ctypes.addressof(status))
+    memories = [Memory() for _ in launch.memory]
+    scratch, leaf, states, shared = (memory.aligned(size) for memory, size in zip(memories, launch.memory))
+    cells = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.addresses[launch.cells])(ctypes.addressof(args))
+    kind(library.addresses[launch.function])(ctypes.addressof(args), 0, cells, scratch, leaf, states, shared)
+    count = ctypes.CFUNCTYPE(ctypes.c_int64)(library.addresses["how_many"])()
+    assert count < MOST_ASKED
+    first = ctypes.CFUNCTYPE(ctypes.c_void_p)(library.addresses["which"])()
+    return list((ctypes.c_uint64 * count).from_address(first))
+
+
+def on_lines(shape: tuple[int, int]) -> np.ndarray:
+    """Zeros of float32 that begin where a line does."""
+    memory = np.zeros(shape[0] * shape[1] + 16, np.float32)
+    start = -memory.ctypes.data % 64 // 4
+    return memory[start : start + shape[0] * shape[1]].reshape(shape)
 
 
 def run_on(compiled: CpuKernel, kernel: Kernel, arguments: Sequence[Any]) -> None:
@@ -136,6 +185,7 @@ def check_text() -> Callable[..., list[Any]]:
 def tools() -> dict[str, Any]:
     """The functions of this module, for tests that need the steps."""
     return {
+        "places_asked_for": places_asked_for, "on_lines": on_lines,
         "kernel_of": kernel_of, "block_kernel": block_kernel, "compile_for": compile_for, "run_on": run_on, "agree": agree,
         "reduced_host": reduced_host, "same": same,
     }  # fmt: skip

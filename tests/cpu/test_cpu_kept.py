@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import threading
 
 import numpy as np
@@ -181,57 +180,18 @@ def test_a_worker_whose_packer_never_ends_packs_for_itself(tools, random, state)
     assert list(words[::8]) == [1 if state == 1 else 2] * (len(words) // 8)
 
 
-PLAYED = """
-@asked = global [4194304 x ptr] zeroinitializer, align 64
-@count = global i64 0, align 8
-define i64 @how_many() { %n = load i64, ptr @count ret i64 %n }
-define ptr @which() { ret ptr @asked }
-define internal void @played(ptr %line, i32 %written, i32 %locality, i32 %kind) {
-  %n = load i64, ptr @count
-  %place = getelementptr ptr, ptr @asked, i64 %n
-  store ptr %line, ptr %place
-  %more = add i64 %n, 1
-  store i64 %more, ptr @count
-  ret void
-}
-"""
-"""Instead of asking for a line its address is noted."""
-
-
 def lines_asked(tools, monkeypatch, text, a, b, c):
     """Numbers of the lines of a and of b that a launch on one thread asks for beside what packings ask for, in order."""
     monkeypatch.setattr("zellige_cpu.leaf.packing._PREFETCHED", -1)
-    program = lowered(tools, text, asks_ahead)
-    launch = program.launches[0]
-    code = re.sub(r"declare void @llvm\.prefetch\S*\(.*", "", program.text).replace("@llvm.prefetch.p0(", "@played(")
-    assert "call void @played(" in code
-    library = load(compile_object(code + PLAYED, running_host()), [*program.exported, "how_many", "which"], running_host())
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4)
-    status = (ctypes.c_int64 * 64)()
-    args = (ctypes.c_uint64 * 8)(a.ctypes.data, b.ctypes.data, c.ctypes.data, ctypes.addressof(status))
-    memories = [Memory() for _ in launch.memory]
-    scratch, leaf, states, shared = (memory.aligned(size) for memory, size in zip(memories, launch.memory))
-    cells = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.addresses[launch.cells])(ctypes.addressof(args))
-    kind(library.addresses[launch.function])(ctypes.addressof(args), 0, cells, scratch, leaf, states, shared)
-    count = ctypes.CFUNCTYPE(ctypes.c_int64)(library.addresses["how_many"])()
-    assert count < 4194304
-    first = ctypes.CFUNCTYPE(ctypes.c_void_p)(library.addresses["which"])()
-    places = list((ctypes.c_uint64 * count).from_address(first))
+    places = tools["places_asked_for"](lowered(tools, text, asks_ahead), (a, b, c))
     return [[(p - x.ctypes.data) // 64 for p in places if 0 <= p - x.ctypes.data < x.nbytes] for x in (a, b)]
-
-
-def on_lines(shape):
-    """An array of float32 that begins where a line does."""
-    memory = np.zeros(shape[0] * shape[1] + 16, np.float32)
-    start = -memory.ctypes.data % 64 // 4
-    return memory[start : start + shape[0] * shape[1]].reshape(shape)
 
 
 @pytest.mark.skipif(prefetch(running_host()) is None, reason="this machine has no instruction that asks for a line")
 def test_what_the_next_step_packs_is_asked_for_while_the_product_runs(tools, random, monkeypatch):
     """All of both operands but what first steps take, which nobody knows of before; cells that find a step packed ask for none of it."""
     m, n, k = 64, 64, 2048
-    a, b, c = on_lines((m, k)), on_lines((k, n)), on_lines((m, n))
+    a, b, c = (tools["on_lines"](shape) for shape in ((m, k), (k, n), (m, n)))
     a[:], b[:] = whole_numbers(random, m, n, k)
     of_a, of_b = lines_asked(tools, monkeypatch, product(m, n, k), a, b, c)
     np.testing.assert_array_equal(c, a @ b)

@@ -31,6 +31,7 @@ from zellige_cpu.text import Function, Line, Module, Value
 
 if TYPE_CHECKING:
     from zellige_cpu.folds import Partial
+    from zellige_cpu.next_cells import Following
     from zellige_cpu.storage import ScratchPlan
 
 
@@ -141,6 +142,10 @@ class Context:
     """Tensors whose whole vectors are stored past the caches here, see :mod:`zellige_cpu.streaming`."""
     partials: dict[int, Partial] = field(default_factory=dict)
     """Of each Fold (by its id) of the Map at hand: its partial results."""
+    following: tuple[Following, ...] = ()
+    """What Maps before the code at hand have read that the next cell will read further on, see :mod:`zellige_cpu.next_cells`."""
+    asks: tuple[Following, ...] = ()
+    """What of it the Map at hand asks for."""
     loops: list[LoopLabels] = field(default_factory=list)
     granted: frozenset[Form] = frozenset()
     """Forms tested to be at least 0 before the code at hand, by a run-time test around it."""
@@ -188,10 +193,10 @@ class Context:
     def nested(self, stretch: list[Line] | None = None) -> Iterator[None]:
         """A new level begins here: open it before the branch or loop whose body it is, or give a stretch reserved there."""
         self.levels.append(Level(self.fn.reserve() if stretch is None else stretch))
-        outer = self.scope
+        outer, following = self.scope, self.following
         self.scope = outer.inner()
         yield
-        self.scope = outer
+        self.scope, self.following = outer, following
         self.levels.pop()
 
     @contextmanager

@@ -31,7 +31,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import loads_in, walk
 from zellige.plan.facts import statements_in
-from zellige_cpu import streaming
+from zellige_cpu import next_cells, streaming
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, EmitBody, Lanes
 from zellige_cpu.folds import folding
@@ -87,7 +87,10 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
         narrow = Shape(shape.axis, shape.narrow_lanes, shape.narrow_lanes)
         _emit_nest(ctx, statement, extents, narrow, emit_body)
 
+    outer, ctx.asks = ctx.asks, next_cells.taken(ctx, statement.axes, extents)
     _versions(ctx, tests, granted, lambda: _versions(ctx, conditions, holding, whole, whole), edge)
+    ctx.asks = outer
+    next_cells.note(ctx, statement.axes, extents, ((x.buffer, x.forms) for x in found.accesses if not x.is_store))
 
 
 def _versions(
@@ -243,6 +246,8 @@ def _vector(
             return
         outer = ctx.mask, ctx.has_idle_lanes
         ctx.lanes, ctx.mask, ctx.has_idle_lanes = Lanes(axis, lanes), mask, mask is not None
+        if mask is None:
+            next_cells.ask(ctx, lanes)
         emit_body(ctx, statement.body)
         ctx.lanes = None
         ctx.mask, ctx.has_idle_lanes = outer
