@@ -91,6 +91,7 @@ def test_maps_of_the_block_and_of_the_lane() -> None:
     found = lane_dependence(launch)
     maps = [x for x in launch.body if isinstance(x, s.Map)]
     assert [found.is_private(m) for m in maps] == [False, False, True, True, True, True, True]
+    assert all(found.is_private(inner) for m in maps for inner in m.body)
     assert found.partial == ()
 
 

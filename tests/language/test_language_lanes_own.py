@@ -239,6 +239,27 @@ def test_reductions_and_scans_of_every_lane(target: str, dim: int, random: np.ra
     np.testing.assert_array_equal(found, scanned.reshape(32, 12).cumsum(1))
 
 
+def test_inside_of_points_that_a_lane_runs(target: str, random: np.random.Generator) -> None:
+    """Copies, scans, products and loops over points within a T.Parallel that is itself each lane's own."""
+
+    def k(A: T.Tensor((32, 2, 3), "float32"), B: T.Tensor((3, 2), "float32"), O: T.Tensor((32, 2, 2), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            for i in T.Parallel(2):
+                row = T.alloc_local((1, 3), "float32")
+                total = T.alloc_local((1, 2), "float32")
+                T.copy(A[tx, i, 0:3], row)
+                T.cumsum(row, row, dim=1)
+                for j in T.Parallel(3):
+                    row[0, j] = row[0, j] + i
+                T.gemm(row, B, total, clear_accum=True)
+                T.copy(total, O[tx, i, 0:2])
+
+    a, b = ints(random, 32, 2, 3), ints(random, 3, 2)
+    expected = (a.cumsum(2) + np.arange(2)[:, None]) @ b
+    np.testing.assert_array_equal(launched(target, k, a, b, np.zeros((32, 2, 2), np.float32)), expected)
+
+
 @pytest.mark.parametrize("form", ["local", "place", "value"])
 def test_a_fragment_is_no_operand_of_a_lane(target: str, form: str) -> None:
     def k(A: T.Tensor((128,), "float32")):

@@ -115,7 +115,7 @@ class LaneDependence:
     def is_private(self, statement: Stmt) -> bool:
         """Whether each lane runs all of this Map or tile operation for itself, because what it computes belongs to the lane: it touches
         a local or var buffer, assigns a variable made outside it, or uses a value that differs between lanes. Any other one is
-        shared out among the lanes."""
+        shared out among the lanes. What stands in a Map belongs to its point, and is done by the lane that runs it."""
         return id(statement) in self.private
 
     def is_lane_dependent(self, name: Var | Buffer) -> bool:
@@ -178,6 +178,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
         graph.add((_LANES,), id(var))
     collectives: list[tuple[int, Stmt]] = []
     uses: list[_Use] = []
+    of_points: list[Stmt] = []
     places: list[tuple[Buffer, list[int], Span | None]] = []
     stack = [_Body(launch.body, graph.control(), is_loop=False)]
     while stack:
@@ -189,7 +190,9 @@ def lane_dependence(launch: Launch) -> LaneDependence:
             continue
         statement = top.body[top.index]
         top.index += 1
-        if not top.in_map:
+        if top.in_map:
+            of_points.append(statement)
+        else:
             if isinstance(statement, Map):
                 uses.append(_map_use(statement))
             elif regions := tile_regions(statement):
@@ -201,7 +204,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
         stack.extend(_nested(graph, statement, top))
     dependent = graph.lane_dependent()
     own = [use for use in uses if use.is_private or not dependent.isdisjoint(use.outside)]
-    private = frozenset(id(use.statement) for use in own)
+    private = frozenset(map(id, (*(use.statement for use in own), *of_points)))
     fragments = [FragmentUse(buffer=b, span=span) for b, sources, span in places if not dependent.isdisjoint(sources)]
     fragments += [FragmentUse(buffer=b, span=use.statement.span, statement=use.statement) for use in own for b in use.fragments]
     return LaneDependence(
