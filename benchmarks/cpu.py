@@ -183,6 +183,7 @@ def _write(found: list[dict[str, Any]], name: str) -> None:
 
 def _table(entries: list[dict[str, Any]], name: str) -> str:
     own = "" if name == "cpu" else f" --results {name}"
+    own += " --without-tiles" * any("without amx" in entry["environment"]["machine"] for entry in entries)
     lines = [
         "# Kernels on the CPU",
         "",
