@@ -204,6 +204,20 @@ def test_a_users_race_is_found_with_its_line() -> None:
     with pytest.raises(LaunchError, match="E652") as caught:
         zellige.compile(race, target=TARGET)(np.zeros(64, np.int32))
     assert Path(__file__).name in str(caught.value)
+    assert "of block 0" in str(caught.value) and "of block 1" in str(caught.value)
+    assert "blocks do not wait for each other" in caught.value.hint
+
+
+def test_a_race_within_a_block_names_no_block() -> None:
+    @T.prim_func
+    def race(A: T.Tensor((64,), "int32")):
+        with T.Kernel(2, threads=64) as block:
+            lane = T.get_thread_binding()
+            A[32 * block + lane // 2] = lane
+
+    with pytest.raises(LaunchError, match="E652") as caught:
+        zellige.compile(race, target=TARGET)(np.zeros(64, np.int32))
+    assert "of block" not in str(caught.value) and "barrier" in caught.value.hint
 
 
 @pytest.mark.parametrize("first", [0, 1])

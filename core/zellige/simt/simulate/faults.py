@@ -43,10 +43,20 @@ def undefined(span: Span | None, name: str, byte: int, lanes: Any) -> ZelligeErr
     return catalogue.E651.error(span, buffer=name, byte=byte, lanes=lanes_text(lanes))
 
 
-def race(span: Span | None, name: str, byte: int, what: str, lanes: Any, other: int, other_span: Span | None) -> ZelligeError:
-    """Two lanes at one element without an order between them."""
-    who = "the copy engine" if other < 0 else f"lane {other}"
-    return catalogue.E652.error(span, buffer=name, byte=byte, what=what, lanes=lanes_text(lanes), other=who, place=place_text(other_span))
+_BLOCKS_DO_NOT_WAIT = (
+    "blocks do not wait for each other, also where all write the same: give each block elements of its own, or use atomics"
+)
+
+
+def race(
+    span: Span | None, name: str, byte: int, what: str, lanes: Any, other: int, other_span: Span | None,
+    blocks: tuple[int, int] | None = None,
+) -> ZelligeError:  # fmt: skip
+    """Two lanes at one element without an order between them; ``blocks`` are the numbers of theirs where they are of two blocks."""
+    who, mine, hint = "the copy engine" if other < 0 else f"lane {other}", lanes_text(lanes), None
+    if blocks is not None:
+        who, mine, hint = f"{who} of block {blocks[1]}", f"{mine} of block {blocks[0]}", _BLOCKS_DO_NOT_WAIT
+    return catalogue.E652.error(span, hint=hint, buffer=name, byte=byte, what=what, lanes=mine, other=who, place=place_text(other_span))
 
 
 def misaligned(span: Span | None, name: str, size: int, address: int, lanes: Any) -> ZelligeError:

@@ -97,6 +97,10 @@ class Shadow:
         local = number % self._stride
         return -1 if local == self._stride - 1 else local
 
+    def block_of(self, number: int) -> int:
+        """The block of a number in a slot."""
+        return number // self._stride
+
     def note_read(self, cells: Array, threads: Array, clocks: Clocks, block: int, place: int, lanes: int) -> None:
         numbers = threads + block * self._stride
         epochs = clocks.epochs(threads)
@@ -171,7 +175,7 @@ def check_read(memory: Memory, cells: Array, threads: Array, clocks: Clocks, blo
     for slot, word in ((shadow.write, "reads what"), (shadow.atomic, "reads what")):
         found = shadow.offender(slot, cells, threads, clocks, block)
         if found is not None:
-            raise _race(memory, shadow, slot, cells, threads, found, access, places, f"{word} was written by")
+            raise _race(memory, shadow, slot, cells, threads, found, access, places, f"{word} was written by", block)
     shadow.note_read(cells, threads, clocks, block, access.place, lanes)
 
 
@@ -185,7 +189,7 @@ def check_write(memory: Memory, cells: Array, threads: Array, clocks: Clocks, bl
     for slot, word in ((shadow.write, "written by"), *((r, "read by") for r in shadow.reads), (shadow.atomic, "changed by")):
         found = shadow.offender(slot, cells, threads, clocks, block)
         if found is not None:
-            raise _race(memory, shadow, slot, cells, threads, found, access, places, f"writes what was {word}")
+            raise _race(memory, shadow, slot, cells, threads, found, access, places, f"writes what was {word}", block)
     note_write(memory, cells, threads, clocks, block, access.place)
 
 
@@ -208,7 +212,7 @@ def check_atomic(
     for slot, word in ((shadow.write, "written by"), *((r, "read by") for r in shadow.reads)):
         found = shadow.offender(slot, cells, threads, clocks, block)
         if found is not None:
-            raise _race(memory, shadow, slot, cells, threads, found, access, places, f"changes atomically what was {word}")
+            raise _race(memory, shadow, slot, cells, threads, found, access, places, f"changes atomically what was {word}", block)
     shadow.atomic.put(cells, threads + block * shadow._stride, clocks.epochs(threads), access.place)
     shadow.state[cells] = DEFINED
 
@@ -238,8 +242,10 @@ def _check_alone(memory: Memory, cells: Array, threads: Array, access: Access) -
 
 
 def _race(
-    memory: Memory, shadow: Shadow, slot: _Slot, cells: Array, threads: Array, at: int, access: Access, places: Any, what: str
+    memory: Memory, shadow: Shadow, slot: _Slot, cells: Array, threads: Array, at: int, access: Access, places: Any, what: str, block: int
 ) -> Any:
     cell = int(cells[at])
-    other = shadow.lane_of(int(slot.thread[cell]))
-    return faults.race(access.span, memory.name, cell * memory.cell_bytes, what, [threads[at]], other, places[int(slot.place[cell])])
+    number = int(slot.thread[cell])
+    blocks = None if shadow.block_of(number) == block else (block, shadow.block_of(number))
+    place = places[int(slot.place[cell])]
+    return faults.race(access.span, memory.name, cell * memory.cell_bytes, what, [threads[at]], shadow.lane_of(number), place, blocks)
