@@ -271,7 +271,7 @@ class JITKernel:
     @property
     def device(self) -> str:
         """The name that array frameworks give to the memory of its target."""
-        return next((d for d in self._default.place.devices if isinstance(d, str)), HOST)
+        return self._default.place.home
 
     @property
     def params(self) -> list[KernelParam]:

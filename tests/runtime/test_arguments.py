@@ -18,6 +18,7 @@ from zellige.diagnostics import LaunchError
 from zellige.dtypes import dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Expr, Load, Var, const
 from zellige.ir.stmt import Bind, Kernel, Launch, Param, ScalarParam, Stmt, Store, TensorParam
+from zellige.runtime import arguments as checks
 from zellige.runtime.arguments import Arguments, Bound, Place, Signature
 from zellige.runtime.arrays import ArrayView, view_of
 
@@ -115,6 +116,27 @@ def test_several_results_and_a_result_without_tensor_arguments(monkeypatch: pyte
     monkeypatch.delitem(sys.modules, "torch")
     first, second = bind(kernel, 3).returned()
     assert (first.dtype, second.dtype) == (np.float32, np.int8)
+
+
+def test_a_result_without_tensor_arguments_is_made_on_the_target_that_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = signature(scalar("M", "int32", "size"), tensor("A", (4,)), tensor("W", (4,)), out=("A",), scratch=("W",))
+    place = Place(target="gadget", devices=(77, "gadget", "other"))
+    homes: list[str] = []
+    made = checks.allocate
+
+    def noted(element: Any, shape: Any, like: Any, home: str) -> Any:
+        homes.append(home)
+        return made(element, shape, like)
+
+    with monkeypatch.context() as noting:
+        noting.setattr(checks, "allocate", noted)
+        kernel.bind(kernel.read((3,), {}), place, {})
+    assert homes == ["gadget", "gadget"]
+    assert (CPU.home, Place(target="raw", devices=(77,)).home) == ("cpu", "cpu")
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(LaunchError) as caught:
+        kernel.bind(kernel.read((3,), {}), place, {})
+    assert caught.value.code == "E617"
 
 
 def test_scalar_parameter_is_a_size() -> None:

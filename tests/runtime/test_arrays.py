@@ -250,6 +250,24 @@ def test_results_follow_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     assert allocate(dtype("uint4"), (2, 6), None).dtype == np.uint8
 
 
+def test_a_result_of_a_call_without_tensors_lies_where_the_target_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's device without storage stands for one that is not there."""
+    assert allocate(dtype("float32"), (2,), None, "meta").device.type == "meta"
+    assert allocate(dtype("float32"), (2,), seen(torch.zeros(1)), "meta").device.type == "cpu", "an argument decides"
+
+    def built_without(*shape: object, **options: object) -> None:
+        raise AssertionError("torch was built without it")
+
+    with monkeypatch.context() as without:
+        without.setattr(torch, "empty", built_without)
+        with pytest.raises(NoSuchArray, match="torch was built without it"):
+            allocate(dtype("float32"), (2,), None, "gadget")
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(NoSuchArray, match="memory of gadget, is not imported"):
+        allocate(dtype("float32"), (2,), None, "gadget")
+    assert isinstance(allocate(dtype("float32"), (2,), None, "cpu"), np.ndarray)
+
+
 def test_results_that_cannot_be_made() -> None:
     class OnDevice:
         __gadget_array_interface__ = {"data": (4096, False), "shape": (1,), "typestr": "<f4", "version": 3}

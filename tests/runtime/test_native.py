@@ -527,3 +527,33 @@ assert kernel._quick.knows_torch
 assert kernel._quick((torch.ones(4),)).tolist() == [2.0] * 4
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("torch_is_imported", [True, False])
+def test_the_quick_way_makes_the_results_that_the_explained_way_makes(torch_is_imported: bool) -> None:
+    """A kernel without tensor arguments: its first calls go the explained way, later ones the quick one."""
+    program = """
+import sys
+if sys.argv[1] == "True":
+    import torch
+import zellige as zl
+import zellige.language as T
+
+@T.prim_func
+def kernel(by: T.float32):
+    out = T.empty((3, 4), "float32")
+    with T.Kernel(3) as row:
+        for column in T.Parallel(4):
+            out[row, column] = by * row + column
+    return out
+
+compiled = zl.compile(kernel, target="cpu")
+made = [compiled(10.0) for _ in range(6)]
+assert all(array.tolist() == [[10 * r + c for c in range(4)] for r in range(3)] for array in made)
+print(*sorted({type(array).__name__ for array in made}))
+import torch
+print(type(compiled(1.0)).__name__, type(compiled(1.0)).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(torch_is_imported)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["Tensor" if torch_is_imported else "ndarray", "Tensor", "Tensor"]

@@ -25,6 +25,7 @@ from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size
 from zellige.ir.stmt import Alloc, Kernel, ScalarParam, StmtNode, TensorParam
 from zellige.ir.traverse import walk
 from zellige.runtime.arrays import (
+    HOST,
     ArrayView,
     NoMemory,
     NoSuchArray,
@@ -41,12 +42,22 @@ Number = int | float
 _BYTES: Final = ("int8", "uint8")
 
 
+def home_of(devices: Sequence[str | int]) -> str:
+    """The first of the devices that array frameworks have a name for, else the host."""
+    return next((device for device in devices if isinstance(device, str)), HOST)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where the tensors of a call must be: the device names and DLPack device types that ``target`` can reach."""
 
     target: str
     devices: tuple[str | int, ...]
+
+    @property
+    def home(self) -> str:
+        """The name of the device in whose memory the results of a call without tensors lie."""
+        return home_of(self.devices)
 
     @property
     def text(self) -> str:
@@ -188,7 +199,7 @@ class Signature:
         made: dict[int, Any] = {}
         alive: list[object] = [view.owner for view in arguments.views.values() if view is not None]
         for tensor in self.made:
-            array = self._allocated(tensor, values, arguments.first, workspaces)
+            array = self._allocated(tensor, values, arguments.first, place.home, workspaces)
             view = view_of(array)
             assert view is not None, "allocate returned no array"
             made[tensor.index], pointers[tensor.index] = array, view.pointer
@@ -377,7 +388,9 @@ class Signature:
                 return tensor.name
         return self.kernel.name
 
-    def _allocated(self, tensor: TensorArgument, values: Mapping[Var, int], like: ArrayView | None, workspaces: dict[Any, Any]) -> Any:
+    def _allocated(
+        self, tensor: TensorArgument, values: Mapping[Var, int], like: ArrayView | None, home: str, workspaces: dict[Any, Any]
+    ) -> Any:
         shape = tuple(evaluate_size(expr, values) for expr in tensor.buffer.shape)
         for axis, (extent, expr) in enumerate(zip(shape, tensor.buffer.shape)):
             if extent < 0:
@@ -388,7 +401,7 @@ class Signature:
         if is_workspace and key in workspaces:
             return workspaces[key]
         try:
-            array = allocate(tensor.buffer.dtype, shape, like)
+            array = allocate(tensor.buffer.dtype, shape, like, home)
         except NoSuchArray as error:
             raise catalogue.E617.error(name=tensor.name, expected=tensor.text, reason=str(error)) from error
         except NoMemory as error:

@@ -275,20 +275,22 @@ def cell_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:-1], shape[-1] // per_byte)
 
 
-def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None) -> Any:
+def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None, home: str = HOST) -> Any:
     """A fresh array with undefined elements: of torch and on its device where ``like`` is a torch tensor, else of NumPy.
 
-    Without ``like`` (a call that takes no tensor) it is of torch where the process has imported torch, as its callers expect tensors then.
-    Raises :class:`NoSuchArray` for an element type that the framework lacks and for memory of a device that only torch can make,
-    :class:`NoMemory` where there is not enough of it.
+    Without ``like`` (a call that takes no tensor) it lies in the memory of ``home``, a device's name, and is of torch where the process has
+    imported torch, as its callers expect tensors then. Raises :class:`NoSuchArray` for an element type that the framework lacks and for
+    memory of a device that only torch can make, :class:`NoMemory` where there is not enough of it.
     """
     cells = cell_shape(dtype, shape)
     torch = sys.modules.get("torch")
     if torch is not None and (like is None or like.framework == "torch"):
-        device = "cpu" if like is None else like.owner.device  # type: ignore[attr-defined]
+        device = home if like is None else like.owner.device  # type: ignore[attr-defined]
         kind = _torch_carrier(dtype.scalar, torch)
         try:
             return torch.empty(cells, dtype=kind, device=device)
+        except AssertionError as error:  # a torch that was built without the device
+            raise NoSuchArray(str(error)) from error
         except RuntimeError as error:
             text = str(error).splitlines()[0]
             if isinstance(error, torch.OutOfMemoryError) or "alloc" in text or "overflow" in text:  # the host's allocator has no class
@@ -296,6 +298,8 @@ def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None) -> An
             raise
     if like is not None and like.device != HOST:
         raise NoSuchArray(f"memory of {like.device_text} can only be made from torch tensors; give the output as an argument")
+    if like is None and home != HOST:
+        raise NoSuchArray(f"the call takes no tensor, and torch, which makes memory of {home}, is not imported")
     held = carrier(dtype)
     try:
         return np.empty(cells, held)

@@ -19,8 +19,8 @@ from zellige.ir.expr import Const, Expr, Var
 from zellige.ir.sizes import SizeError, evaluate_size
 from zellige.ir.stmt import TensorParam
 from zellige.plugin.contract import CompiledKernel, NativeKernel, PackedKernel
-from zellige.runtime.arguments import Signature, TensorArgument
-from zellige.runtime.arrays import NoSuchArray, carrier, cell_shape
+from zellige.runtime.arguments import Signature, TensorArgument, home_of
+from zellige.runtime.arrays import HOST, NoSuchArray, carrier, cell_shape
 from zellige.runtime.native import SLOW
 from zellige.runtime.native.launches import LaunchTable, launch_table
 from zellige.runtime.native.link import CodeStore, Pack, Start, launching_function, packing_function
@@ -44,7 +44,7 @@ class QuickLaunch:
     """See the module's text. ``knows_torch`` says whether torch had been imported when it was made."""
 
     __slots__ = (
-        "_changing", "_dtypes", "_first", "_launch", "_made", "_pack", "_results", "_shapes", "_sizes_of", "_sizes_pack", "_start",
+        "_changing", "_dtypes", "_first", "_home", "_launch", "_made", "_pack", "_results", "_shapes", "_sizes_of", "_sizes_pack", "_start",
         "_torch", "knows_torch", "native",
     )  # fmt: skip
 
@@ -56,8 +56,10 @@ class QuickLaunch:
         launch: Callable[[bytes], None],
         words: Words,
         native: NativeStart | None,
+        home: str,
     ) -> None:
         self._pack = pack
+        self._home = home
         self._sizes_pack = sizes_pack
         self._launch = launch
         self.native = native
@@ -109,20 +111,23 @@ class QuickLaunch:
         self.native.kernel.refuse(status)
 
     def _outputs(self, args: tuple[Any, ...]) -> list[Any]:
-        """Fresh tensors for the results, of the framework of the first argument; empty where that is Python's to decide."""
+        """Fresh tensors for the results, of the framework of the first argument, without one as :func:`zellige.runtime.arrays.allocate`
+        chooses; empty where that is Python's to decide.
+        """
         shapes = self._shapes
         if shapes is None:
             shapes = self._solved_shapes(args)
             if shapes is None:
                 return []
         first = args[self._first] if 0 <= self._first < len(args) else None
+        is_host_alone = self._home == HOST and "torch" not in sys.modules  # as arrays.allocate decides it
         try:
-            if first is None or type(first) is np.ndarray:
+            if is_host_alone if first is None else type(first) is np.ndarray:
                 return [np.empty(shape, carrier(dtype)) for shape, dtype in zip(shapes, self._dtypes)]
             torch = self._torch
-            if torch is None or not isinstance(first, torch.Tensor):
+            if torch is None or not (first is None or isinstance(first, torch.Tensor)):
                 return []
-            device = first.device
+            device = self._home if first is None else first.device
             return [torch.empty(shape, dtype=carrier(dtype, torch), device=device) for shape, dtype in zip(shapes, self._dtypes)]
         except (MemoryError, RuntimeError, ValueError):  # no such array: the slow way says why
             return []
@@ -183,7 +188,7 @@ def quick_launch(
     if pack is None:
         return None
     native = None if known is None else _native(signature, compiled, words, devices, known, store)
-    return QuickLaunch(signature, pack, sizes_pack, _launcher(compiled, words), words, native)
+    return QuickLaunch(signature, pack, sizes_pack, _launcher(compiled, words), words, native, home_of(devices))
 
 
 def _native(
