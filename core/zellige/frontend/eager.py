@@ -20,6 +20,7 @@ from zellige.frontend.builder import Builder
 from zellige.frontend.parameters import GivenTensor, PendingTensor, declare_parameter, scalar_dtype, without_parentheses
 from zellige.frontend.primfunc import KernelFunction, TracedKernel, prim_func, trace_kernel
 from zellige.frontend.scopes import Frame, Trace
+from zellige.frontend.source import body_of, called_name
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Tile
 from zellige.ir.expr import Expr, Var
@@ -121,13 +122,7 @@ def opens_kernel(function: KernelFunction) -> bool:
             return True
         if isinstance(parameter.annotation, str) and parameter.annotation.split("(")[0].split("[")[0].split(".")[-1] in _TENSOR_WORDS:
             return True
-    for node in ast.walk(function.source.node):
-        if isinstance(node, ast.Call):
-            called = node.func
-            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-            if name in ("Kernel", "const", "empty"):
-                return True
-    return False
+    return any(called_name(call) in ("Kernel", "const", "empty") for call in body_of(function.source.node).calls)
 
 
 _TENSOR_WORDS: Final = frozenset(("Tensor", "StridedTensor", "Buffer", "ptr"))
@@ -135,14 +130,13 @@ _TENSOR_WORDS: Final = frozenset(("Tensor", "StridedTensor", "Buffer", "ptr"))
 
 def holds_prim_func(function: KernelFunction) -> bool:
     """Whether the function defines a prim_func inside: the lazy style."""
-    for node in ast.walk(function.source.node):
-        if isinstance(node, ast.FunctionDef) and node is not function.source.node:
-            for decorator in node.decorator_list:
-                target = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if (target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")) == "prim_func":
-                    return True
-                if isinstance(target, ast.Name) and _named(function, target.id) is prim_func:
-                    return True
+    for node in body_of(function.source.node).functions:
+        for decorator in node.decorator_list:
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if (target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")) == "prim_func":
+                return True
+            if isinstance(target, ast.Name) and _named(function, target.id) is prim_func:
+                return True
     return False
 
 

@@ -27,7 +27,7 @@ from zellige.diagnostics import ZelligeError
 from zellige.dtypes import DType
 from zellige.frontend.dependencies import codes_in
 from zellige.frontend.functions import Macro
-from zellige.frontend.source import FunctionSource, first_line, function_source, names_in
+from zellige.frontend.source import FunctionSource, body_of, first_line, function_source
 from zellige.frontend.specs import PointerSpec, TensorSpec
 
 _ATOMS: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
@@ -291,8 +291,8 @@ def _free_names(codes: tuple[types.CodeType, ...], node: ast.FunctionDef, words:
         local.update(code.co_varnames, code.co_cellvars)
     if not compiled <= words:
         raise _Unclear  # the text is not what was compiled
-    names, annotated = names_in(node)
-    return {name for name in names if name in compiled or name not in local} | annotated
+    body = body_of(node)
+    return {name for name in body.names if name in compiled or name not in local} | body.annotated
 
 
 def _content(cell: types.CellType) -> Any:

@@ -21,7 +21,7 @@ from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
 from zellige.frontend.parameters import DESCRIBING, PendingTensor, close_parameters, declare_parameter, without_parentheses
 from zellige.frontend.scopes import Frame, Trace
-from zellige.frontend.source import FunctionSource, function_source
+from zellige.frontend.source import FunctionSource, body_of, called_name, function_source
 from zellige.frontend.values import Tile
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.ir.verifier.wording import for_author
@@ -59,13 +59,13 @@ class KernelFunction:
     def described_in_body(self) -> frozenset[str]:
         """Names of parameters that the body annotates or hands to T.make_tensor or T.match_buffer: tensors, whatever a call gives."""
         found: set[str] = set()
-        for node in ast.walk(self.source.node):
-            if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
+        body = body_of(self.source.node)
+        for node in body.assignments:
+            if node.value is None and isinstance(node.target, ast.Name):
                 found.add(node.target.id)
-            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
-                called = node.func
-                if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in DESCRIBING:
-                    found.add(node.args[0].id)
+        for call in body.calls:
+            if call.args and isinstance(call.args[0], ast.Name) and called_name(call) in DESCRIBING:
+                found.add(call.args[0].id)
         return frozenset(found & set(self.signature.parameters))
 
     @property

@@ -18,7 +18,7 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend.dependencies import Same
@@ -113,35 +113,57 @@ def annotated_names(function: types.FunctionType) -> frozenset[str]:
     """The names in annotations inside a function whose source was looked for before, the words of those that are text among them: Python
     compiles no annotation of a local name, so that the code does not mention them."""
     found = _found.get(Same(function.__code__))
-    return frozenset() if found is None else names_in(found.node)[1]
+    return frozenset() if found is None else body_of(found.node).annotated
 
 
-def names_in(node: ast.FunctionDef) -> tuple[frozenset[str], frozenset[str]]:
-    """The names in a definition, and those in annotations there; its own decorators, which have done their work, do not count. Computed
-    once a node."""
-    known: tuple[frozenset[str], frozenset[str]] | None = getattr(node, "zellige_names", None)
-    if known is not None:
-        return known
-    names: set[str] = set()
-    annotated: set[str] = set()
-    pending: list[tuple[ast.AST, bool]] = [(part, False) for part in (node.args, *node.body)]
-    while pending:
-        part, is_annotation = pending.pop()
-        kind = type(part)
-        if kind is ast.Name:
-            (annotated if is_annotation else names).add(part.id)  # type: ignore[attr-defined]
-        elif kind is ast.Constant:
-            if is_annotation and isinstance(part.value, str):  # type: ignore[attr-defined]
-                annotated.update(_WORD.findall(part.value))  # type: ignore[attr-defined]
-        else:
+class Body:
+    """What stands in a definition, without its own decorators, which have done their work: names, those in annotations (the words of
+    annotations that are text among them), and the calls, annotated assignments and inner definitions."""
+
+    __slots__ = ("annotated", "assignments", "calls", "functions", "names")
+
+    def __init__(self, node: ast.FunctionDef) -> None:
+        names: set[str] = set()
+        annotated: set[str] = set()
+        self.calls: Final[list[ast.Call]] = []
+        self.assignments: Final[list[ast.AnnAssign]] = []
+        self.functions: Final[list[ast.FunctionDef]] = []
+        kept: dict[type, list[Any]] = {ast.Call: self.calls, ast.AnnAssign: self.assignments, ast.FunctionDef: self.functions}
+        pending: list[tuple[ast.AST, bool]] = [(part, False) for part in (node.args, *node.body)]
+        while pending:
+            part, is_annotation = pending.pop()
+            kind = type(part)
+            if kind is ast.Name:
+                (annotated if is_annotation else names).add(part.id)  # type: ignore[attr-defined]
+                continue
+            if kind is ast.Constant:
+                if is_annotation and isinstance(part.value, str):  # type: ignore[attr-defined]
+                    annotated.update(_WORD.findall(part.value))  # type: ignore[attr-defined]
+                continue
+            if kind in kept:
+                kept[kind].append(part)
             marks = part.annotation if kind is ast.AnnAssign or kind is ast.arg else None  # type: ignore[attr-defined]
             for value in vars(part).values():  # quicker than asking ast for the children
                 if type(value) is list:
                     pending += [(child, is_annotation) for child in value if isinstance(child, ast.AST)]
                 elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
                     pending.append((value, is_annotation or value is marks))
-    node.zellige_names = frozenset(names), frozenset(annotated)  # type: ignore[attr-defined]
-    return frozenset(names), frozenset(annotated)
+        self.names: Final = frozenset(names)
+        self.annotated: Final = frozenset(annotated)
+
+
+def body_of(node: ast.FunctionDef) -> Body:
+    """What stands in a definition; looked through once."""
+    known: Body | None = getattr(node, "zellige_body", None)
+    if known is None:
+        known = node.zellige_body = Body(node)  # type: ignore[attr-defined]
+    return known
+
+
+def called_name(call: ast.Call) -> str:
+    """The last name of what is called: ``Kernel`` of ``T.Kernel(1)``; empty where it has none."""
+    called = call.func
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
 _WORD: Final = re.compile(r"[^\W\d]\w*")
