@@ -37,7 +37,7 @@ from acme_machine import *
 class Thief(AcmeBackend):
     @hookimpl
     def manifest(self):
-        return replace(AcmeBackend.manifest(self), targets=('cpu',))
+        return replace(AcmeBackend.manifest(self), targets=('cpu',), dialect=())
 backend = Thief('thief')
 """
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.ir.syntax import VERSION
 from zellige.options import CompileOptions
-from zellige.plugin.contract import Manifest
+from zellige.plugin.contract import DialectName, Manifest
 from zellige.plugin.fields import is_line, shortened, type_problems
 from zellige.target import AUTO
 
@@ -67,11 +67,7 @@ def _odd_names(answer: Manifest) -> Iterator[str]:
             yield f"the alias {shortened(alias)} is one of its targets"
         if text.partition(":")[0].split()[:1] not in [[target] for target in answer.targets]:
             yield f"the alias {shortened(alias)} stands for {shortened(text)}, which is none of its targets"
-    names = Counter(entry.name for entry in answer.dialect)
-    yield from (f"dialect names {shortened(name)} {count} times" for name, count in names.items() if count > 1)
-    for entry in answer.dialect:
-        if entry.target.partition(":")[0] not in answer.targets:
-            yield f"dialect says that {shortened(entry.target)} has {shortened(entry.name)}, which is none of its targets"
+    yield from odd_dialect(answer.dialect, answer.targets)
     for field, (pattern, kind) in _PATTERNS.items():
         odd = [name for name in getattr(answer, field) or () if not pattern.fullmatch(name)]
         yield from (f"{field} names {shortened(name)}, which is no {kind}" for name in odd)
@@ -94,3 +90,12 @@ def _size_problems(answer: Manifest) -> Iterator[str]:
 
 def _is_name(text: object) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
+def odd_dialect(dialect: Sequence[DialectName], targets: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the names that a backend adds to the language."""
+    names = Counter(entry.name for entry in dialect)
+    yield from (f"dialect names {shortened(name)} {count} times" for name, count in names.items() if count > 1)
+    for entry in dialect:
+        if entry.target.partition(":")[0] not in targets:
+            yield f"dialect says that {shortened(entry.target)} has {shortened(entry.name)}, which is none of its targets"
