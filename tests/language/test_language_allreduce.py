@@ -43,6 +43,21 @@ def test_a_reduction_over_lanes(run, random, name, rows, columns):
     np.testing.assert_array_equal(c, np.broadcast_to(meaning(taking_part, axis=(1, 2), keepdims=True), a.shape))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e5m2"])
+@pytest.mark.parametrize("op", ["sum", "product"])
+def test_narrow_floats_are_combined_in_float32_and_rounded_once(run, op, dtype):
+    """Each partial product of 3, 8, 5, 2, 7, 6, 4, 6 after the fourth would be rounded in bfloat16, and the sum in eight bits."""
+    combine, identity = {"sum": (lambda x, y: x + y, 0), "product": (lambda x, y: x * y, 1)}[op]
+    values = np.array([3, 8, 5, 2, 7, 6, 4, 6] if dtype == "bfloat16" else [3, 1.5, 5, 2, 7, 1.75, 4, 6], np.float32)
+    narrow = T.dtype(dtype).numpy
+    a = np.broadcast_to(values, (2, 1, 8)).astype(narrow)
+    exact = getattr(np, {"sum": "sum", "product": "prod"}[op])
+    b, c = np.zeros_like(a), np.zeros_like(a)
+    run(kernel_of(combine, identity, dtype, 1, 8), a, b, c)
+    expected = exact(np.delete(a, 1, axis=2).astype(np.float32), axis=(1, 2), keepdims=True).astype(narrow)
+    np.testing.assert_array_equal(c, np.broadcast_to(expected, a.shape))
+
+
 def test_reductions_that_are_none(refused):
     def alone(A: T.Tensor((8,), "int32")):
         with T.Kernel(1, threads=8):

@@ -62,6 +62,7 @@ def _reducing(reducer: CommReducer) -> Iterator[None]:
 def tvm_thread_allreduce(size: Any, value: Any, condition: Any, result: Any, *lanes: Any, dtype: Any = None) -> None:
     """Puts the combination of ``value`` over the lanes that differ in the numbers ``lanes`` into the element ``result`` of each of them.
 
+    Floats below 32 bits are combined in float32 and rounded once, as by the reductions of tiles.
     Lanes whose ``condition`` does not hold take no part. E258: several values at once, a result that is no element, a number that is no
     lane's, or no T.attr around it that gives the reducer.
     """
@@ -87,7 +88,8 @@ def tvm_thread_allreduce(size: Any, value: Any, condition: Any, result: Any, *la
     exchange = alloc_shared(tuple(Scalar(e) for e in extents), own_value.dtype)
     store(exchange[tuple(Scalar(lane) for lane in own)], Select(condition, Scalar(own_value), start))
     sync_threads()
-    total = declare("total", own_value.dtype, start)
+    is_narrow = own_value.dtype.is_float and own_value.dtype.bits < arithmetic.FLOAT32.bits
+    total = declare("total", arithmetic.FLOAT32 if is_narrow else own_value.dtype, start)
     zero, one = const(0, INT32), const(1, INT32)
     offsets: tuple[Expr, ...] = tuple(zero if lane in reduced else lane for lane in own)
     counts = tuple(extent if lane in reduced else one for lane, extent in zip(own, extents))
