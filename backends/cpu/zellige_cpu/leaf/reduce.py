@@ -85,6 +85,10 @@ def emit_reduce(module: Module, spec: ReduceSpec) -> str:
     return name
 
 
+_WORST: Final = {"max": float("-inf"), "absmax": float("-inf"), "min": float("inf")}
+"""Of what skips NaN the number to which any other is preferred."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reduction:
     fn: Function
@@ -129,32 +133,58 @@ class _Reduction:
         fn.store(stored(fn, total, spec.accumulator, spec.dst), place, align=element_bytes(spec.dst))
 
     def along(self, source: Value, target: Value) -> None:
-        """One result: the axis is cut into vectors where it is contiguous, else walked element by element."""
+        """One result: the axis is cut into vectors where it is contiguous, else walked element by element.
+
+        A max or min that skips NaN is NaN where nothing else was. An instruction that compares gives its second operand where one is NaN,
+        so the walk begins at the worst number there is, and only where the result is still that is the axis walked again with NaN as start.
+        """
+        spec = self.spec
+        if spec.op not in _WORST or spec.nan_propagate or not spec.accumulator.is_float:
+            self.finish_one(self.total(source, identity(spec.op, spec.accumulator, 1, spec.nan_propagate), self.combine), target)
+            return
+        fn = self.fn
+        worst = constant(register_type(spec.accumulator), _WORST[spec.op])
+        quick = self.total(source, worst, self.better)
+        again, known = fn.fresh_label("again"), fn.fresh_label("known")
+        before = fn.current
+        fn.branch_if(fn.compare("oeq", quick, worst), again, known)
+        fn.label(again)
+        exact = self.total(source, identity(spec.op, spec.accumulator, 1), self.combine)
+        end = fn.current
+        fn.label(known)
+        self.finish_one(fn.phi((quick, before), (exact, end)), target)
+
+    def total(self, source: Value, start: Value, combine: Callable[[Value, Value], Value]) -> Value:
+        """All elements along the axis combined, from ``start`` on."""
         fn, spec = self.fn, self.spec
         extent, stride, size = spec.shape[spec.axis], spec.src_strides[spec.axis], element_bytes(spec.src)
         lanes = self.lanes if stride == 1 and extent > 1 else 1
         while lanes > extent:
             lanes //= 2
         full, rest = divmod(extent, _GROUP * lanes)
-        partial = [identity(spec.op, spec.accumulator, lanes, spec.nan_propagate)] * _GROUP
+        partial = [fn.splat(start, lanes)] * _GROUP
         if full:
             with fn.loop(constant("i64", 0), constant("i64", full)) as loop:
                 carried = [loop.carry(p) for p in partial]
                 first = fn.offset(source, _bytes(fn, loop.index, _GROUP * lanes * stride * size))
                 for v in range(_GROUP):
-                    loop.update(carried[v], self.combine(carried[v], self.load(fn.offset(first, v * lanes * stride * size), lanes, None)))
+                    loop.update(carried[v], combine(carried[v], self.load(fn.offset(first, v * lanes * stride * size), lanes, None)))
             partial = [loop.final(c) for c in carried]
         done = full * _GROUP * lanes
         for v in range(-(-rest // lanes)):
             left = min(lanes, rest - v * lanes)
             mask = None if left == lanes else lane_mask(lanes, left)
-            partial[v] = self.combine(partial[v], self.load(fn.offset(source, (done + v * lanes) * stride * size), lanes, mask))
+            partial[v] = combine(partial[v], self.load(fn.offset(source, (done + v * lanes) * stride * size), lanes, mask))
         used = partial if full else partial[: -(-rest // lanes)]
         while len(used) > 1:
             half = (len(used) + 1) // 2
-            used = [self.combine(a, b) for a, b in zip(used, used[half:])] + used[len(used) - half : half]
-        self.finish_one(folded(fn, used[0], self.combine), target)
+            used = [combine(a, b) for a, b in zip(used, used[half:])] + used[len(used) - half : half]
+        return folded(fn, used[0], combine)
 
+    def better(self, left: Value, right: Value) -> Value:
+        """The larger or smaller of both; ``left``, which is no NaN, where ``right`` is one."""
+        fn = self.fn
+        return fn.select(fn.compare("olt" if self.spec.op == "min" else "ogt", right, left), right, left)
 
     def load(self, address: Value, lanes: int, mask: Value | None) -> Value:
         """Elements as they are combined; the identity where the mask does not hold."""
