@@ -1,4 +1,4 @@
-"""Hooks of zellige's own backends, called as they stand: the same as what pluggy answers; what is no plain method is left to pluggy."""
+"""The hooks of one backend: what counts as one, the arguments that it names, and that pluggy calls it, early or late."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import pluggy
 import pytest
 
-from zellige.plugin import calling
-from zellige.plugin.calling import hooks_of
+from zellige.plugin.calling import Hooks
 from zellige.plugin.hooks import hookimpl
 from zellige.plugin.registry import registry
 from zellige.plugin.signatures import hook_parameters
@@ -28,10 +27,6 @@ class Plain:
         return planned, ctx
 
     @hookimpl
-    def passes(self, stage: str, ctx: Any) -> tuple[Any, ...]:
-        return stage, ctx
-
-    @hookimpl
     def candidates(self, operation: object) -> None:
         return None
 
@@ -41,79 +36,95 @@ class Plain:
 
 class Heir(Plain):
     @hookimpl
-    def describe(self) -> str:
+    def describe(self) -> str:  # type: ignore[override]
         return "mine"
 
     def candidates(self, operation: object) -> None:
         """Has lost its mark."""
 
 
-ARGUMENTS: dict[str, dict[str, object]] = {
-    "manifest": {}, "describe": {"target": "acme"}, "fit": {"planned": 1, "asked": 2, "ctx": 3},
-    "passes": {"stage": "legalise", "ctx": 5}, "candidates": {"operation": 6, "ctx": 7}, "tools": {}, "probe": {},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", [Plain, Heir])
-def test_both_ways_answer_the_same(kind: type) -> None:
-    plugin = kind()
-    own, others = hooks_of(plugin, "mine", is_own=True), hooks_of(plugin, "mine", is_own=False)
-    assert isinstance(own, calling._AsTheyStand)
-    assert isinstance(others, pluggy.PluginManager)
-    for name in hook_parameters():
-        assert own.has(name) == others.has(name), name
-    for name, arguments in ARGUMENTS.items():
-        assert own.call(name, arguments) == others.call(name, arguments), name
-    assert own.plugin is others.plugin is plugin
-
-
-@pytest.mark.parametrize("handle", registry().backends, ids=lambda handle: str(handle.manifest.name))
-def test_our_own_backends_have_plain_methods(handle: Any) -> None:
-    if handle.origin.is_own:
-        assert isinstance(handle._hooks, calling._AsTheyStand)
-        others = hooks_of(handle._hooks.plugin, "again", is_own=False)
-        assert [name for name in hook_parameters() if handle._hooks.has(name)] == [n for n in hook_parameters() if others.has(n)]
-        assert handle._hooks.call("manifest", {}) == others.call("manifest", {})
-    else:
-        assert isinstance(handle._hooks, pluggy.PluginManager)
-
-
-def _own_attribute() -> Any:
-    made = Plain()
-    made.describe = hookimpl(lambda target: "by the object")  # type: ignore[method-assign]
-    return made
-
-
 class Static:
     @staticmethod
     @hookimpl
     def describe(target: str) -> str:
-        return target
+        return f"static {target}"
+
+
+class OfClass:
+    @classmethod
+    @hookimpl
+    def describe(cls, target: str) -> str:
+        return f"{cls.__name__} {target}"
 
 
 class Wrapping:
-    @hookimpl(hookwrapper=True)
-    def describe(self, target: str) -> Any:
-        yield target
-
-
-class Renamed(Plain):
-    @hookimpl(specname="describe")
-    def other(self, target: str) -> str:
-        return target
-
-
-class WithDefault(Plain):
     @hookimpl
-    def describe(self, target: str = "its own") -> str:
+    def describe(self, target: str) -> str:
         return target
 
+    @hookimpl(wrapper=True)
+    def manifest(self) -> Any:
+        return (yield)
 
-class Dynamic(Plain):
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
+
+def _own_attribute() -> Any:
+    made = Plain()
+    made.describe = hookimpl(lambda target: f"by the object for {target}")  # type: ignore[method-assign]
+    return made
 
 
-@pytest.mark.parametrize("make", [_own_attribute, Static, Wrapping, Renamed, WithDefault, Dynamic])
-def test_anything_else_is_called_by_pluggy(make: Any) -> None:
-    assert isinstance(hooks_of(make(), "mine", is_own=True), pluggy.PluginManager)
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "manifest": {}, "describe": {"target": "acme"}, "fit": {"planned": 1, "asked": 2, "ctx": 3}, "candidates": {"operation": 6, "ctx": 7},
+    "tools": {}, "probe": {},
+}  # fmt: skip
+PLAIN = {"manifest": "manifest", "describe": "describe acme", "fit": (1, 3), "candidates": None}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(
+    "make, answers",
+    [
+        (Plain, PLAIN),
+        (Heir, {"manifest": "manifest", "describe": "mine", "fit": (1, 3)}),
+        (Static, {"describe": "static acme"}),
+        (OfClass, {"describe": "OfClass acme"}),
+        (Wrapping, {"describe": "acme", "manifest": None}),
+        (_own_attribute, {**PLAIN, "describe": "by the object for acme"}),
+    ],
+)
+def test_marked_methods_answer(make: Any, answers: dict[str, object], at_once: bool) -> None:
+    plugin = make()
+    hooks = Hooks(plugin, "acme", at_once=at_once)
+    assert hooks.plugin is plugin
+    assert {hook for hook in hook_parameters() if hooks.has(hook)} == answers.keys()
+    for hook, arguments in ARGUMENTS.items():
+        for _ in range(2):
+            assert hooks.call(hook, arguments) == answers.get(hook)
+
+
+class Wrong(Plain):
+    @hookimpl
+    def probe(self, machine: object) -> None:
+        """There is no such argument."""
+
+
+def test_what_pluggy_refuses_is_said_at_once_or_when_it_is_called() -> None:
+    with pytest.raises(pluggy.PluginValidationError, match="(?s)acme.*machine"):
+        Hooks(Wrong(), "acme", at_once=True)
+    late = Hooks(Wrong(), "acme", at_once=False)
+    assert late.call("manifest", {}) == "manifest"
+    with pytest.raises(pluggy.PluginValidationError, match="(?s)acme.*machine"):
+        late.call("probe", {})
+
+
+@pytest.mark.parametrize("handle", registry().backends, ids=lambda handle: str(handle.manifest.name))
+def test_every_hook_is_called_by_pluggy(handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of zellige's own backends as everybody's."""
+    marked = [hook for hook in hook_parameters() if handle._hooks.has(hook)]
+    assert {"manifest", "probe", "describe"} <= set(marked)
+    for at_once in (False, True):
+        hooks = Hooks(handle._hooks.plugin, "again", at_once=at_once)
+        assert all(isinstance(hooks._caller(hook), pluggy.HookCaller) for hook in marked)
+        assert hooks.call("manifest", {}) == handle._call("manifest", lambda answer: answer)
+        monkeypatch.setattr(hooks, "_caller", lambda hook: lambda **arguments: (hook, arguments))
+        assert [hooks.call(hook, {"a": 1}) for hook in marked] == [(hook, {"a": 1}) for hook in marked]

@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zellige.diagnostics import ZelligeError
-from zellige.options import CompileOptions
-from zellige.plugin.calling import hooks_of
-from zellige.plugin.choices import PASS_STAGES
 from zellige.plugin.loading import loader
 from zellige.plugin.registry import BUILTIN, Origin, Registry, registry
-from zellige.plugin.signatures import hook_parameters
 
 TEXT = dict(BUILTIN)["interp"]
 
@@ -60,19 +56,3 @@ def test_own_backends_share_no_target():
 
 def _claims(manifest) -> list[str]:
     return [*manifest.targets, *(alias for alias, _ in manifest.aliases)]
-
-
-@pytest.mark.parametrize("name", ["interp", "cpu", "cuda", "template"])
-def test_our_own_hooks_answer_through_pluggy_as_they_do_without(name: str) -> None:
-    """They are called as they stand where they are plain methods: nothing that another package's backend could not have is used."""
-    target = registry().resolve(name)
-    handle = registry().backend(target)
-    through, as_they_stand = (hooks_of(handle._hooks.plugin, name, is_own=is_own) for is_own in (False, True))
-    assert type(through) is not type(as_they_stand)
-    assert [hook for hook in hook_parameters() if through.has(hook)] == [hook for hook in hook_parameters() if as_they_stand.has(hook)]
-    ctx = handle.context(target, CompileOptions())
-    for hook, arguments in (("manifest", {}), ("probe", {}), ("describe", {"target": target}), ("cache_key", {"ctx": ctx})):
-        assert through.call(hook, arguments) == as_they_stand.call(hook, arguments)
-    for stage in PASS_STAGES:
-        given = {"stage": stage, "ctx": ctx}
-        assert through.call("passes", given) == as_they_stand.call("passes", given)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from zellige.diagnostics import InternalError, ZelligeError, catalogue
 from zellige.options import options
-from zellige.plugin.calling import hooks_of
+from zellige.plugin.calling import Hooks
 from zellige.plugin.choices import Ask
 from zellige.plugin.context import AskingContext, apart
 from zellige.plugin.contract import (
@@ -87,7 +87,7 @@ class BackendHandle:
         wrong: tuple[str, ...] = () if origin.is_own else shape_problems(plugin)
         if wrong:
             raise catalogue.E703.error(name=origin.name, reason="; ".join(wrong))
-        self._hooks = hooks_of(plugin, origin.name, is_own=origin.is_own)
+        self._hooks = Hooks(plugin, origin.name, at_once=not origin.is_own)
         self.manifest = self._call("manifest", lambda answer: validated(origin.name, answer, is_own=origin.is_own))
         if not origin.is_own:
             self.dialect_names  # noqa: B018 - what is wrong with the names of others is said at once; a warm start reads none of ours
