@@ -11,7 +11,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from zellige.cli.main import group
 from zellige.cli.new_backend import write_package
 from zellige.diagnostics import CompileError
 
@@ -81,6 +83,14 @@ def test_a_name_that_cannot_be_used_is_refused(name: str, tmp_path: Path) -> Non
     with pytest.raises(CompileError, match="E750"):
         write_package(name, "vector", tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_to_do_next_can_be_copied_also_where_a_path_has_spaces(tmp_path: Path) -> None:
+    top = tmp_path / "a path; with 'spaces'"
+    top.mkdir()
+    told = CliRunner().invoke(group, ["new-backend", "acme", "--into", str(top)]).output.splitlines()
+    assert shlex.split(told[1]) == ["pip", "install", "-e", f"{top}/zellige-acme[dev]"]
+    assert shlex.split(told[3]) == ["pytest", f"{top}/zellige-acme"]
 
 
 def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:

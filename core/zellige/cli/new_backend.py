@@ -13,6 +13,7 @@ import re
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -54,7 +55,7 @@ def new_backend(name: str, family: str, into: Path) -> None:
     """
     folder = write_package(name, family, into)
     click.echo(f"{folder}: the backend {name}. Next:")
-    click.echo(f"  pip install -e '{folder}[dev]'\n  zellige backends list\n  pytest {folder}")
+    click.echo(f"  pip install -e {quote(f'{folder}[dev]')}\n  zellige backends list\n  pytest {quote(str(folder))}")
 
 
 def write_package(name: str, family: str, into: Path) -> Path:
