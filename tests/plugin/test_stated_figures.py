@@ -172,3 +172,46 @@ def test_subnormal_numbers_count_as_zeros_where_a_target_says_so() -> None:
         flushed = np.where(small, 0, exact).astype(np.float32)
     assert largest_error(flushed, operands, exact, t, flushes=False)[0] > 1000
     assert largest_error(flushed, operands, exact, t, flushes=True)[0] <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ("ranks=(1, 2)", "takes regions of 1 to 2 dimensions, that of A has 3"),
+        ("ranks=(4, 5)", "takes regions of 4 to 5 dimensions, that of A has 3"),
+        ("largest_stride=256", "takes pitches of up to 256 bytes, A has a larger one"),
+        ("ranks=(1, 3), largest_stride=512", ""),
+    ],
+)
+def test_copies_go_by_ways_that_take_their_shape(fields: str, reason: str, install: Install) -> None:
+    @T.prim_func
+    def moved(A: T.Tensor((2, 8, 16, 8), "float32"), B: T.Tensor((2, 8, 16, 8), "float32")):
+        with T.Kernel(2) as half:
+            tile = T.alloc_shared((8, 16, 8), "float32")
+            T.copy(A[half, 0, 0, 0], tile)
+            T.copy(tile, B[half, 0, 0, 0])
+
+    mover = f"CopyPath(source='global', destination='*', mechanism='mover', engine='vec', {fields})"
+    install({"moves": described(f"copies=({mover}, *AcmeBackend.describe(self, target).copies)")})
+    (told,) = [d for d in explain(moved, "moves").decisions if d.question == "how is A copied to tile?"]
+    assert ("mover" in told.chosen) is not bool(reason)
+    assert dict(told.rejected).get("mover", "") == reason
+    a, b = np.arange(2048, dtype=np.float32).reshape(2, 8, 16, 8), np.zeros((2, 8, 16, 8), np.float32)
+    zl.compile(moved, target="moves")(a, b)
+    assert (a == b).all()
+
+
+def test_a_pitch_that_only_the_call_knows_is_none_for_a_way_with_a_limit(install: Install) -> None:
+    m = T.dynamic("m")
+
+    @T.prim_func
+    def moved(A: T.Tensor((8, m), "float32"), B: T.Tensor((8, 4), "float32")):
+        with T.Kernel(1) as _:
+            tile = T.alloc_shared((8, 4), "float32")
+            T.copy(A[0:8, 0:4], tile)
+            T.copy(tile, B)
+
+    mover = "CopyPath(source='global', destination='*', mechanism='mover', engine='vec', largest_stride=1024)"
+    install({"moves": described(f"copies=({mover}, *AcmeBackend.describe(self, target).copies)")})
+    (told,) = [d for d in explain(moved, "moves").decisions if d.question == "how is A copied to tile?"]
+    assert dict(told.rejected) == {"mover": "takes pitches of up to 1024 bytes, one of A is known at run time only"}

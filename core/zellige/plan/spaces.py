@@ -161,10 +161,28 @@ def _unfit(path: CopyPath, copy: Copy, facts: LaunchFacts) -> str | None:
             and any(safe.buffer.root is buffer.root and constant_value(safe.value) != 0 for safe in facts.launch.safe_values)
         ):
             return f"fills with zeros, and {buffer.name} has another safe value"
-        if path.alignment > 1:
+        reason = _of_another_shape(region, path, facts)
+        if reason is None and path.alignment > 1:
             reason = _misaligned(region, path, facts)
-            if reason is not None:
-                return reason
+        if reason is not None:
+            return reason
+    return None
+
+
+def _of_another_shape(region: Region, path: CopyPath, facts: LaunchFacts) -> str | None:
+    """Why a path does not take regions of so many dimensions, those of one element left out, or rows that lie so far apart."""
+    buffer = region.buffer
+    wide = [dimension for dimension, extent in enumerate(region.extents) if constant_value(extent) != 1]
+    if path.ranks is not None and not path.ranks[0] <= max(len(wide), 1) <= path.ranks[1]:
+        return f"takes regions of {path.ranks[0]} to {path.ranks[1]} dimensions, that of {buffer.name} has {max(len(wide), 1)}"
+    if path.largest_stride is None:
+        return None
+    strides = element_strides(buffer, facts) or []
+    for dimension in wide:
+        if strides[dimension].constant is None:
+            return f"takes pitches of up to {path.largest_stride} bytes, one of {buffer.name} is known at run time only"
+        if abs(strides[dimension].constant) * buffer.dtype.storage_bits > 8 * path.largest_stride:
+            return f"takes pitches of up to {path.largest_stride} bytes, {buffer.name} has a larger one"
     return None
 
 
