@@ -179,9 +179,10 @@ def _of_another_shape(region: Region, path: CopyPath, facts: LaunchFacts) -> str
         return None
     strides = element_strides(buffer, facts) or []
     for dimension in wide:
-        if strides[dimension].constant is None:
+        stride = strides[dimension].constant
+        if stride is None:
             return f"takes pitches of up to {path.largest_stride} bytes, one of {buffer.name} is known at run time only"
-        if abs(strides[dimension].constant) * buffer.dtype.storage_bits > 8 * path.largest_stride:
+        if abs(stride) * buffer.dtype.storage_bits > 8 * path.largest_stride:
             return f"takes pitches of up to {path.largest_stride} bytes, {buffer.name} has a larger one"
     return None
 
