@@ -146,3 +146,24 @@ def test_a_long_chain_of_assignments_against_the_order_of_the_program() -> None:
     launch = launch_of("\n".join(lines))
     assert len(lane_dependence(launch).dependent) > count
     assert verify(parse_kernel(HEAD + "        pass\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("B[0] = 1", True),
+        ("B[n] = B[n] * 2", True),
+        ("B[tx] = 1", False),
+        ("B[0] = tx", False),
+        ("x: int32 = tx\nB[0] = x", False),
+        ("if n < 3:\n    B[0] = 1", True),
+        ("if tx < 3:\n    B[0] = 1", False),
+        ("if tx < 3:\n    return\nB[0] = 1", False),
+        ("own = alloc((4,), int32, 'local')\nown[0] = 1", False),
+        ("tile = alloc((4,), int32, 'shared')\ntile[0] = 1", True),
+    ],
+)
+def test_a_store_that_every_lane_repeats(body: str, expected: bool) -> None:
+    launch = launch_of(body)
+    found = lane_dependence(launch)
+    assert [found.is_repeated(n) for n in walk(launch) if isinstance(n, s.Store)] == [expected]

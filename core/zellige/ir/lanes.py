@@ -105,12 +105,18 @@ class FragmentUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneDependence:
-    """The answer for one launch. ``partial`` are collective statements that only some lanes reach, in program order."""
+    """The answer for one launch. ``partial`` are collective statements that only some lanes reach, in program order; ``repeated`` the
+    stores of which every lane makes the same one."""
 
     partial: tuple[Stmt, ...]
     fragments: tuple[FragmentUse, ...]
     private: frozenset[int]
     dependent: frozenset[int]
+    repeated: frozenset[int] = frozenset()
+
+    def is_repeated(self, statement: Stmt) -> bool:
+        """Whether all lanes store the same value at the same place of a buffer that they share, so that one of them can do it for all."""
+        return id(statement) in self.repeated
 
     def is_private(self, statement: Stmt) -> bool:
         """Whether each lane runs all of this Map or tile operation for itself, because what it computes belongs to the lane: it touches
@@ -177,6 +183,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
     for var in launch.lane_vars:
         graph.add((_LANES,), id(var))
     collectives: list[tuple[int, Stmt]] = []
+    stores: list[tuple[int, Store]] = []
     uses: list[_Use] = []
     of_points: list[Stmt] = []
     places: list[tuple[Buffer, list[int], Span | None]] = []
@@ -193,6 +200,8 @@ def lane_dependence(launch: Launch) -> LaneDependence:
         if top.in_map:
             of_points.append(statement)
         else:
+            if isinstance(statement, Store) and statement.buffer.root.space not in PRIVATE:
+                stores.append((top.control, statement))
             if isinstance(statement, Map):
                 uses.append(_map_use(statement))
             elif regions := tile_regions(statement):
@@ -212,6 +221,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
         fragments=tuple(fragments),
         private=private,
         dependent=frozenset(dependent),
+        repeated=frozenset(id(s) for c, s in stores if dependent.isdisjoint((c, *_sources(*s.indices, s.value)))),
     )
 
 

@@ -72,6 +72,11 @@ class Code:
         """What the names stand for is needed from here on."""
         self._stack[-1].append(Touch(waits=frozenset(names), span=span))
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no barrier may stand here."""
+        return bool(self._is_quiet)
+
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Code that only some lanes reach, or each at its own pace: no barrier may stand in it."""

@@ -95,6 +95,7 @@ class Context:
     turn_barriers: int = 0
     copies: int = 1
     dependence: LaneDependence | None = None
+    synchronises: bool = True
     channels: dict[Channel, ChannelState] = field(default_factory=dict)
     boxes: dict[int, Boxes] = field(default_factory=dict)
     bytes_a_slot: dict[Channel, int] = field(default_factory=dict)

@@ -364,10 +364,19 @@ def _store(ctx: Context, statement: Store) -> None:
         _touch_loads(ctx, statement)
         if ctx.is_shared_by_lanes(root) or isinstance(ctx.homes.get(root), SHAREABLE):
             _touch_roots(ctx, set(), {root}, set(), statement.span)
-            with ctx.when(_one_lane(ctx), statement.span):
+            with ctx.when(_storing_lane(ctx, statement), statement.span):
                 elements.store(ctx, statement)
             return
     elements.store(ctx, statement)
+
+
+def _storing_lane(ctx: Context, statement: Store) -> Expr | None:
+    """Whether this lane stores for the block: also in code written for lanes where all would store the same, and would meet each other
+    between reading what is there and storing. Not where no barrier can stand behind it."""
+    dependence = ctx.dependence
+    if dependence is None or not dependence.is_repeated(statement) or ctx.code.is_quiet or not ctx.synchronises:
+        return _one_lane(ctx)
+    return Compare(op="eq", left=THREAD, right=number(0))
 
 
 def _one_lane(ctx: Context) -> Expr | None:

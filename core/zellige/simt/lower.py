@@ -225,7 +225,7 @@ class LaunchLowering:
             code=Code(), scope=Scope(), safe_values={s.buffer: s.value for s in launch.safe_values}, written_tensors=frozenset(written),
             has_lanes=has_lanes, emit_body=control.emit_body, tilings=tilings,
             as_maps=dict(solution.as_maps), factors={id(c.operation): c.factor for c in self.planned.choices if c.factor is not None},
-            dependence=lane_dependence(launch) if has_lanes else None,
+            dependence=lane_dependence(launch) if has_lanes else None, synchronises=self._synchronises,
         )  # fmt: skip
 
     def parameters(self, context: Context) -> tuple[Parameter, ...]:
