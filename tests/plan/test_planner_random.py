@@ -34,8 +34,9 @@ class Writer:
     """Writes one kernel. Tiles h* and c* are float16, f* float32. Those of h* and f* begin as zeros, those of c* are copied before they are
     used: no element is ever undefined."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, in_while: bool = False) -> None:
         self.random = random.Random(seed)
+        self.in_while = in_while
         self.outputs = 0
         self.copied: list[str] = []
 
@@ -56,7 +57,7 @@ class Writer:
             self.copied = []
             if self.random.random() < 0.4:
                 lines.append(self.statement("bx", 0))
-            lines.append(self.loop(f"k{number}"))
+            lines.append(self.while_around(self.loop(f"k{number}"), number) if self.in_while else self.loop(f"k{number}"))
         self.copied = []
         for i in range(TILES):
             if self.random.random() < 0.6:
@@ -65,6 +66,16 @@ class Writer:
             lines += ["copy(h0[:, :], Y[4, :, :])"]
         body = textwrap.indent("\n".join(lines), " " * 8)
         return f"# tile-ir 1.0\n\n\ndef k({PARAMETERS}):\n    with launch(1) as (bx,):\n{body}\n"
+
+    def while_around(self, loop: str, number: int) -> str:
+        """The loop, and more, as often as a scalar says that the body changes: by what it counts, or by what it reads."""
+        w = f"w{number}"
+        step = self.random.choice((f"{w} = {w} + 1", f"{w} = {w} + 1 + rows[{w}] % 2", f"{w} = {w} + 2"))
+        condition = self.random.choice((f"{w} < 3", f"{w} < n", f"{w} < 2 and rows[{w}] < 15"))
+        body = [loop, *([self.fresh(w)] if self.random.random() < 0.3 else []), step]
+        if self.random.random() < 0.4:
+            body.insert(0, "fill(f0[:, :], 0.0)")
+        return f"{w}: mutable(int32) = 0\nwhile {condition}:\n" + textwrap.indent("\n".join(body), " " * 4)
 
     def loop(self, var: str) -> str:
         stop = self.random.choice(("5", "1", "0", "2", "n", "n + 1"))
@@ -177,8 +188,8 @@ def assert_same(want: list[Any], have: list[Any], what: str) -> None:
             assert x.tobytes() == y.tobytes(), f"argument {index}, {what}"
 
 
-def examine(seed: int, schedules: int, sizes: tuple[int, ...]) -> None:
-    text = Writer(seed).kernel()
+def examine(seed: int, schedules: int, sizes: tuple[int, ...], *, in_while: bool = False) -> None:
+    text = Writer(seed, in_while=in_while).kernel()
     kernel = kernel_of(text)
     for machine in MACHINES:
         planned = plan(kernel, TEST_TARGETS[machine])
@@ -197,6 +208,17 @@ def examine(seed: int, schedules: int, sizes: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pipelines(seed: int) -> None:
     examine(seed, schedules=20, sizes=(3,))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_pipelines_inside_a_while(seed: int) -> None:
+    examine(seed, schedules=8, sizes=(0, 3), in_while=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(400, 600))
+def test_many_random_pipelines_inside_a_while(seed: int) -> None:
+    examine(seed, schedules=6, sizes=(0, 1, 4), in_while=True)
 
 
 @pytest.mark.slow
