@@ -11,10 +11,11 @@ A *fallback* is an operation that goes another way than one that the tables of i
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from zellige.ir.expr import Load, constant_value
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Copy, For, Gemm, Kernel, Pipelined, Store
 from zellige.ir.traverse import walk
-from zellige.options import CompileOptions
+from zellige.options import CompileOptions, options
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 from zellige.plan.products import accumulator_of
 from zellige.plugin.registry import registry
@@ -109,7 +110,12 @@ def _seen() -> Iterator[dict[str, Kernel]]:
         seen.setdefault(print_kernel(kernel), kernel)
         return compile_kernel(kernel, *arguments, **named)
 
-    with mock.patch.object(driver, "compile_kernel", noted):
+    # a kernel that is found in the cache is not compiled
+    with ExitStack() as stack:
+        stack.callback(options.cache_clear)
+        stack.enter_context(mock.patch.object(driver, "compile_kernel", noted))
+        stack.enter_context(mock.patch.dict(os.environ, {"ZELLIGE_CACHE": "0"}))
+        options.cache_clear()
         yield seen
 
 
