@@ -199,7 +199,7 @@ def first_calls() -> dict[str, float]:
         first("unmeasured")
         cold = min(first(f"cold{number}") for number in range(2))
         first("warm")
-        return {"compiled": cold, "found on disk": min(first("warm") for _ in range(4))}
+        return {"compiled": cold, "found on disk": min(first("warm") for _ in range(12))}
 
 
 def rows_of_any_number() -> dict[str, int]:
@@ -239,7 +239,7 @@ def main(write: bool) -> None:
     driver = a_call["cuLaunchKernel alone, by cuda-python"]
     head = ("call that adds two arrays of 1024 numbers", "microseconds", "beside the driver's launch")
     lines = table(head, [(name, f"{value:.2f}", f"{value / driver:.2f}") for name, value in a_call.items()])
-    lines += ["", *table(("first call of a product, after imports", "ms"), [(n, f"{v:.0f}") for n, v in a_first_call.items()])]
+    lines += ["", *table(("first call of a product, after imports", "ms"), [(n, f"{v:.1f}") for n, v in a_first_call.items()])]
     lines += ["", *table(("product with a dynamic number of rows", ""), [(name, str(value)) for name, value in rows.items()])]
     machine = ", ".join(f"{name} {value}" for name, value in environment().items())
     text = "\n".join(["# What a call costs on a CUDA device", "", machine, "", *lines]) + "\n"
