@@ -8,7 +8,7 @@ once in a warning.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
@@ -157,7 +157,7 @@ def flags(option: str, value: Any) -> tuple[str, ...]:
     """Flags given as one text or a sequence of texts; E159 for anything else."""
     if value is None:
         return ()
-    items = [value] if isinstance(value, str) else list(value)
+    items = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
     if not all(isinstance(item, str) for item in items):
         raise catalogue.E159.error(option=option, reason=f"expected text or a list of texts, not {value!r}")
     return tuple(items)

@@ -560,7 +560,8 @@ def test_pass_configs_become_options() -> None:
         target,
     )
     assert fields == {"synchronise_shared": False, "index_bits": 64, "compile_flags": ("-g",)}
-    for configs in ({"tl.config_index_bitwidth": 31}, {"tl.enable_fast_math": "yes"}, {"tl.device_compile_flags": [3]}):
+    wrong_flags = ({"tl.device_compile_flags": [3]}, {"tl.device_compile_flags": 3})
+    for configs in ({"tl.config_index_bitwidth": 31}, {"tl.enable_fast_math": "yes"}, *wrong_flags):
         with pytest.raises(CompileError) as caught:
             option_fields(configs, target)
         assert caught.value.code == "E159"
