@@ -37,10 +37,15 @@ class Memory:
         if self._size < size:
             self._block = None  # first the old one goes
             alignment = _HUGE if size >= _HUGE else ALIGNMENT
-            self._block = _large(size + alignment) if size >= _HUGE else ctypes.create_string_buffer(size + alignment)
+            self._block = _large(size + alignment) if size >= _HUGE else _plain(size + alignment)
             self._base = (ctypes.addressof(self._block) + alignment - 1) & -alignment
             self._size = size
         return self._base
+
+
+def _plain(size: int) -> Any:
+    """Memory that nobody goes through to clear it: the system gives pages that are zero when they are first touched."""
+    return (ctypes.c_char * size).from_buffer(bytearray(size))
 
 
 def _large(size: int) -> Any:
@@ -48,7 +53,7 @@ def _large(size: int) -> Any:
     import mmap  # few blocks are that large
 
     if not hasattr(mmap, "MADV_HUGEPAGE"):
-        return ctypes.create_string_buffer(size)
+        return _plain(size)
     block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError):  # a kernel built without them: small pages do the same
         block.madvise(mmap.MADV_HUGEPAGE)
