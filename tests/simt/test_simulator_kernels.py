@@ -366,3 +366,30 @@ def test_elements_of_fragments_that_a_whole_block_needs() -> None:
     for clears in (0, 1):
         numbers = np.array([clears, clears, 0, 0], np.int32)
         agree(taken, whole_numbers((16, 16), np.float16), numbers, np.zeros((16, 16), np.float32), np.zeros(8, np.float32))
+
+
+def test_what_divides_a_loop_variable_is_found_anew_in_each_part_of_a_loop() -> None:
+    """The loop is split where the copies become partial; in the first part, of one iteration, t // 3 is 0, and in the rest it is not."""
+
+    @T.prim_func
+    def parts(A: T.Tensor((24,), "float16"), C: T.Tensor((3, 3, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16,), "float32")
+            for t in T.serial(9):
+                T.copy(A[t * 16], a)
+                T.copy(a, C[t % 3, t // 3, 0:16])
+
+    agree(parts, whole_numbers((24,), np.float16), np.full((3, 3, 16), 7, np.float32))
+
+
+@pytest.mark.parametrize("number", [2**31 - 1, -(2**31), 2**30, -(2**30), 1, 0])
+def test_an_index_that_wraps_is_the_number_that_is_tested(number: int) -> None:
+    """Twice the least or the largest number is 0 or -2 in 32 bits: the element of that number is meant, and no address beyond the tensor."""
+
+    @T.prim_func
+    def wrapping(N: T.Tensor((4,), "int32"), A: T.Tensor((7, 21), "float32"), C: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                C[i] = A[N[i] + N[i], i] + A[N[i] * 4 + 3, i]
+
+    agree(wrapping, np.full(4, number, np.int32), whole_numbers((7, 21), np.float32), np.zeros(4, np.float32))

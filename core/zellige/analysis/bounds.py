@@ -39,7 +39,8 @@ class Range:
 
 @dataclass(slots=True)
 class _Tables:
-    """What all scopes of one launch share: a variable is defined once, so these never conflict."""
+    """What all scopes of one launch share: a variable is defined once, so these never conflict. The variable of a loop that was split has
+    a range in each part: forms that one of them made simpler are not those of the next."""
 
     ranges: dict[Var, Range] = field(default_factory=dict)
     definitions: dict[Var, Form] = field(default_factory=dict)
@@ -51,6 +52,9 @@ class _Tables:
 
     def add_range(self, var: Var, low: Form | None, high: Form | None) -> None:
         self.serial += 1
+        known = self.ranges.get(var)
+        if known is not None and (known.low, known.high) != (low, high):
+            self.forms.clear()
         self.ranges[var] = Range(low, high, self.serial)
 
 
