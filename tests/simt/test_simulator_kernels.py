@@ -384,7 +384,7 @@ def test_what_divides_a_loop_variable_is_found_anew_in_each_part_of_a_loop() -> 
 
 @pytest.mark.parametrize("number", [2**31 - 1, -(2**31), 2**30, -(2**30), 1, 0])
 def test_an_index_that_wraps_is_the_number_that_is_tested(number: int) -> None:
-    """Twice the least or the largest number is 0 or -2 in 32 bits: the element of that number is meant, and no address beyond the tensor."""
+    """Twice the least or the largest number is 0 or -2 in 32 bits: that element is meant, and no address beyond the tensor."""
 
     @T.prim_func
     def wrapping(N: T.Tensor((4,), "int32"), A: T.Tensor((7, 21), "float32"), C: T.Tensor((4,), "float32")):
