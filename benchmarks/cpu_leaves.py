@@ -18,7 +18,7 @@ from zellige.dtypes import dtype
 from zellige.ir.functions import FUNCTIONS
 from zellige_cpu.host import running_host
 from zellige_cpu.jit import compile_object
-from zellige_cpu.leaf.elementary import BOUNDS
+from zellige_cpu.leaf.accuracy import LARGEST_ERRORS
 from zellige_cpu.leaf.gemm import GemmSpec, emit_gemm, scratch_bytes
 from zellige_cpu.leaf.math import call
 from zellige_cpu.leaf.reduce import ReduceSpec, emit_reduce
@@ -105,7 +105,7 @@ def math_function(name: str) -> None:
     run, elapsed = compiled(module, "run")
     x, y = np.linspace(0.1, 10, count, dtype=np.float32), np.zeros(count, np.float32)
     seconds = best(lambda: run(x.ctypes.data, y.ctypes.data, *[None] * 4)) / 16
-    print(f"  {name:8} {count / seconds / 1e9:6.2f} G elements/s  within {BOUNDS[name]} units  {elapsed:4.0f} ms to compile")
+    print(f"  {name:8} {count / seconds / 1e9:6.2f} G elements/s  within {LARGEST_ERRORS[name]} units  {elapsed:4.0f} ms to compile")
 
 
 def along_axis(axis: int) -> None:
@@ -136,7 +136,7 @@ def main() -> None:
     for t, c in (("float16", "float32"), ("bfloat16", "bfloat16"), ("float8_e4m3fn", "float32"), ("int8", "int32"), ("float64", "float64")):
         product(top, 128, 128, 64, t, c)
     print("math functions in float32")
-    for name in BOUNDS:
+    for name in LARGEST_ERRORS:
         math_function(name)
     print("128 x 128 tiles along an axis")
     for axis in (0, 1):

@@ -92,9 +92,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             say("found %s for %s in %.1f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
             return found
     with internal_errors(kernel, resolved):
-        check(kernel)
-        handle.begin(ctx)
-        kernel = shown(kernel, handle)
+        kernel = _begun(kernel, handle, ctx)
     fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
         if handle.works_in_steps:
@@ -125,9 +123,7 @@ def export_kernel(kernel: Kernel, target: str | Target, options: CompileOptions,
     with internal_errors(kernel, resolved):
         text = _printed(kernel)
         ctx = handle.context(resolved, options)
-        check(kernel)
-        handle.begin(ctx)
-        kernel = shown(kernel, handle)
+        kernel = _begun(kernel, handle, ctx)
     fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
         contents = entries_of(handle, kernel, emitted_for(fitted, handle, ctx), text, ctx)
@@ -163,6 +159,13 @@ def _printed(kernel: Kernel) -> str:
     except Exception:
         check(kernel)
         raise
+
+
+def _begun(kernel: Kernel, handle: BackendHandle, ctx: CompileContext) -> Kernel:
+    """The kernel as its backend sees it, checked; the backend knows that it will be compiled."""
+    check(kernel)
+    handle.begin(ctx)
+    return shown(kernel, handle)
 
 
 def shown(kernel: Kernel, handle: BackendHandle) -> Kernel:

@@ -42,9 +42,7 @@ def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext
         emitted = artifact.emitted_for(kernel)
         return handle.load(_binary(handle, emitted, ctx, known)[0], kernel, emitted, ctx)
     except (Unreadable, InternalError, ZelligeError) as error:
-        if isinstance(error, ZelligeError) and error.code == catalogue.E717.id:
-            raise
-        logger().warning("a cached kernel cannot be used and is compiled again: %s", error)
+        _pass_over(error)
         return None
 
 
@@ -54,10 +52,15 @@ def recalled_together(handle: BackendHandle, outline: Kernel, artifact: bytes, b
         emitted, code = unpack_artifact(artifact).emitted, unpack_binary(binary)
         return handle.load(code, outline, emitted, ctx) if _runs_here(handle, code, ctx) else None
     except (Unreadable, InternalError, ZelligeError) as error:
-        if isinstance(error, ZelligeError) and error.code == catalogue.E717.id:
-            raise
-        logger().warning("a cached kernel cannot be used and is compiled again: %s", error)
+        _pass_over(error)
         return None
+
+
+def _pass_over(error: Unreadable | InternalError | ZelligeError) -> None:
+    """Says why a kernel that is kept is compiled again; raises an error (E717) that compiling would only repeat."""
+    if isinstance(error, ZelligeError) and error.code == catalogue.E717.id:
+        raise error
+    logger().warning("a cached kernel cannot be used and is compiled again: %s", error)
 
 
 def kept_together(text: str, conditions: str, ctx: CompileContext) -> tuple[bytes, bytes] | None:

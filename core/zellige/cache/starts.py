@@ -27,8 +27,8 @@ class Grounds:
     """What a kernel follows from besides its function and the arguments of the call.
 
     ``conditions`` stand for compiler, tools and machine in the keys of the other entries; ``description`` and ``backend_key`` are what the
-    backend said of the machine and of itself, ``root`` the folder of its package. ``points`` are the entry points of zellige's own
-    distribution by name and text. ``places`` and ``files`` are as :func:`zellige.plugin.installed.noted_places` and
+    backend said of the machine and of itself, ``root`` the file by which its package is found. ``points`` are the entry points of
+    zellige's own distribution by name and text. ``places`` and ``files`` are as :func:`zellige.plugin.installed.noted_places` and
     :func:`zellige.cache.sources.stamp` note them.
     """
 

@@ -14,7 +14,7 @@ from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.analysis.map_changes import outer_changes
 from zellige.ir.expr import Buffer, Const, Expr, Load, Node, Region, Var, constant_value
-from zellige.ir.lanes import has_lane_code
+from zellige.ir.lanes import PRIVATE, has_lane_code
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -365,7 +365,7 @@ def is_uniform(expr: Expr, launch: Launch, axes: frozenset[Var] = frozenset()) -
     an element that could differ between them."""
     differing = frozenset(launch.lane_vars) | axes
     return not any(n in differing for n in walk(expr) if isinstance(n, Var)) and not any(
-        isinstance(n, Load) and n.buffer.root.space in ("local", "var") for n in walk(expr)
+        isinstance(n, Load) and n.buffer.root.space in PRIVATE for n in walk(expr)
     )
 
 

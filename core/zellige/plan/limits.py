@@ -66,19 +66,29 @@ def _arguments(kernel: Kernel, bounds: Bounds) -> Iterator[_Excess]:
 
 def _sizes(kernel: Kernel, bounds: Bounds, sizes: Mapping[Var, int]) -> Iterator[_Excess]:
     """The tensors and grids whose sizes are known."""
-    for param in kernel.params:
-        size = _tensor_bytes(param.buffer, sizes) if isinstance(param, TensorParam) and bounds.tensor_bytes is not None else None
-        if size is not None and isinstance(param, TensorParam) and bounds.tensor_bytes is not None and size > bounds.tensor_bytes:
+    if bounds.tensor_bytes is not None:
+        yield from _tensors(kernel, bounds.tensor_bytes, sizes)
+    if bounds.grid:
+        yield from _grids(kernel, bounds.grid, sizes)
+
+
+def _tensors(kernel: Kernel, most: int, sizes: Mapping[Var, int]) -> Iterator[_Excess]:
+    for buffer in [param.buffer for param in kernel.params if isinstance(param, TensorParam)]:
+        size = _tensor_bytes(buffer, sizes)
+        if size is not None and size > most:
             yield _Excess(
-                what=f"the tensor {param.buffer.name} has {size} bytes", most=f"tensors of {bounds.tensor_bytes}",
-                advice="call a kernel for parts of the tensor", span=param.buffer.span,
+                what=f"the tensor {buffer.name} has {size} bytes", most=f"tensors of {most}",
+                advice="call a kernel for parts of the tensor", span=buffer.span,
             )  # fmt: skip
-    for launch in kernel.launches if bounds.grid else ():
+
+
+def _grids(kernel: Kernel, largest: Sequence[int], sizes: Mapping[Var, int]) -> Iterator[_Excess]:
+    last = len(largest) - 1
+    for launch in kernel.launches:
         extents = [_value(extent, sizes) for extent in launch.grid]
-        last = len(bounds.grid) - 1
         folded = extents[last:]
         axes = [*extents[:last], *([math.prod(e for e in folded if e is not None)] if folded and None not in folded else [])]
-        for axis, (extent, most) in enumerate(zip(axes, bounds.grid)):
+        for axis, (extent, most) in enumerate(zip(axes, largest)):
             if extent is not None and extent > most:
                 yield _Excess(
                     what=f"axis {axis} of the grid has {extent} blocks", most=f"{most} there",

@@ -69,7 +69,7 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
             yield _wrong(where, value, "a function")
     elif origin is collections.abc.Mapping or kind in (Any, object):
         return
-    elif isinstance(kind, type) and Protocol in kind.__bases__:
+    elif is_protocol(kind):
         if not callable(value) or not isinstance(getattr(value, "name", None), str):
             yield _wrong(where, value, f"{kind.__name__}: a function with a name")
     elif isinstance(value, bool) is not (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
@@ -104,6 +104,11 @@ def _name(kind: Any) -> str:
 
 def _wrong(where: str, value: Any, expected: str) -> str:
     return f"{where} is {shortened(value)}, expected {expected}"
+
+
+def is_protocol(kind: object) -> bool:
+    """Whether a type only lists what its values can do."""
+    return isinstance(kind, type) and Protocol in kind.__bases__
 
 
 def is_text(value: str) -> bool:

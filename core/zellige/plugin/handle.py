@@ -49,7 +49,7 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
-from zellige.plugin.fields import cut, is_line, is_text, items_of, said, shortened, type_problems
+from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, said, shortened, type_problems
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
@@ -219,8 +219,7 @@ class BackendHandle:
         return self._several("fit", answer, (Revision,), ", expected Fitted or a tuple of Revision", may_be_none=False)
 
     def _several(self, hook: str, answer: object, kinds: tuple[type, ...], expected: str, *, may_be_none: bool = True) -> tuple[Any, ...]:
-        """The items of an answer, which are of these kinds. E703 where they are not, are too many, or ``may_be_none`` and there is none."""
-
+        """The items of an answer, which are of these kinds. E703 where they are not, or too many, or none where not ``may_be_none``."""
         found = tuple(items_of(answer)) if isinstance(answer, (tuple, list)) else ()
         wrong = ", ".join(sorted({_kind_of(one, *kinds) for one in found if not isinstance(one, kinds)}))
         if not isinstance(answer, (tuple, list)):
@@ -439,7 +438,7 @@ class BackendHandle:
         return self._call(hook, lambda answer: self._checked(kind, hook, answer), **arguments)
 
     def _checked(self, kind: type[_T], hook: str, answer: object) -> _T:
-        if self.origin.is_own and getattr(kind, "_is_protocol", False):
+        if self.origin.is_own and is_protocol(kind):
             return cast(_T, answer)  # asking a protocol takes long, and tests keep our own to it
         if not isinstance(answer, kind):
             reason = f"its hook {hook} answered {_kind_of(answer, kind)}, expected {kind.__name__}"

@@ -74,6 +74,7 @@ class Context:
     uses, ``engine_operands`` the tiles in shared memory that they read,
     ``box_stores`` the copies to tensors that boxes may make, ``stores_by_boxes`` whether one did, ``is_one_lane`` whether one lane runs the
     role alone, ``copies`` how many of the role there are, and ``turn_barriers`` the number of the first barrier by which they take turns.
+    ``synchronises``: barriers stand where the program's accesses to shared memory need them, not only where its author put them.
     ``factors`` are the tiles by whose elements a Map multiplies, by its identity. ``sums_in_parts`` are the sums that an asynchronous
     product keeps in several blocks of registers."""
 

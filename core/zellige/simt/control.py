@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from zellige.analysis.forms import is_index_dtype
 from zellige.diagnostics import catalogue, unreachable
 from zellige.ir.expr import BOOL, INT32, Binary, Buffer, Compare, Const, Expr, Load, Region, Unary, Var, constant_value
+from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import (
     Alloc,
     Assert,
@@ -298,7 +299,7 @@ def _loops(ctx: Context, written: Map) -> None:
 def _allocate(ctx: Context, buffer: Buffer) -> None:
     """Registers and a lane's own arrays are declared where they are made; shared memory was laid out before."""
     home = ctx.homes.get(buffer)
-    if home is None and (ctx.point is not None or buffer.space in ("local", "var")):
+    if home is None and (ctx.point is not None or buffer.space in PRIVATE):
         extents = tuple(int(constant_value(e) or 0) for e in buffer.shape)
         if not all(isinstance(constant_value(e), int) for e in buffer.shape):
             raise catalogue.E410.error(

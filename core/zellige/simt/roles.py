@@ -9,7 +9,7 @@ that asks for boxes and nothing else is run by one of its lanes. Budgets of regi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from zellige.simt.statements import statements_of
 
 if TYPE_CHECKING:
     from zellige.simt.lower import LaunchLowering
+    from zellige.simt.warps import WarpTiling
 
 _STRUCTURE = (Alloc, Assume, Bind, For, If)
 
@@ -46,12 +47,19 @@ class _Part:
     tilings: dict[int, Any]
 
 
+def _async_products(part: _Part) -> Iterator[tuple[Gemm, WarpTiling]]:
+    """The asynchronous products of a role with their tilings, in the order of the program."""
+    for statement in statements_of(part.role.body, into_maps=True):
+        tiling = part.tilings.get(id(statement))
+        if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
+            yield statement, tiling
+
+
 def _check_held(lowering: LaunchLowering, parts: Sequence[_Part]) -> None:
     """That operands and versions in registers are held as products take them, and as moves can make them."""
     for part in parts:
-        for statement in statements_of(part.role.body, into_maps=True):
-            tiling = part.tilings.get(id(statement))
-            if not isinstance(statement, Gemm) or tiling is None or not tiling.form.is_asynchronous or not is_held(statement):
+        for statement, tiling in _async_products(part):
+            if not is_held(statement):
                 continue
             root = statement.a.buffer.root
             held = part.solution.distributions.get(root)
@@ -242,21 +250,14 @@ def _product_tokens(role: Role) -> frozenset[Token]:
 def _engine_operands(part: _Part) -> tuple[Buffer, ...]:
     """The tiles that the role's asynchronous products read, in the order of the program."""
     found: dict[Buffer, None] = {}
-    for statement in statements_of(part.role.body, into_maps=True):
-        tiling = part.tilings.get(id(statement))
-        if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
-            found.update(dict.fromkeys((statement.a.buffer.root, statement.b.buffer.root)))
+    for statement, _ in _async_products(part):
+        found.update(dict.fromkeys((statement.a.buffer.root, statement.b.buffer.root)))
     return tuple(root for root in found if root.space == "shared")
 
 
 def _sums_in_parts(part: _Part) -> frozenset[Buffer]:
     """The sums of asynchronous products that a lane holds in several blocks of registers, each the result of an instruction."""
-    found = []
-    for statement in statements_of(part.role.body, into_maps=True):
-        tiling = part.tilings.get(id(statement))
-        if isinstance(statement, Gemm) and tiling is not None and tiling.form.is_asynchronous:
-            found += [statement.c.buffer.root] * (tiling.row_tiles * tiling.column_tiles > 1)
-    return frozenset(found)
+    return frozenset(s.c.buffer.root for s, tiling in _async_products(part) if tiling.row_tiles * tiling.column_tiles > 1)
 
 
 def _bytes_a_slot(planned: PlannedLaunch, tiles: EngineTiles) -> dict[Channel, int]:
