@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import zellige as zl
+import zellige.language as T
 from zellige.dtypes import all_dtypes, dtype
 from zellige.ir.expr import Binary, Load, const
 from zellige.ir.stmt import Store
@@ -201,3 +203,25 @@ def test_fast_arithmetic_keeps_nan_and_infinity(tools, random):
     a = random.standard_normal(64).astype(np.float32)
     a[3], a[9] = np.nan, np.inf
     tools["agree"](kernel, a, np.zeros(64, np.float32), np.zeros(64, bool), rtol=1e-6, options=CompileOptions(fast_math=True))
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_the_rest_of_a_division_by_what_is_no_number(name: str) -> None:
+    """LLVM takes it for a number where it sees that the divisor is a constant and the dividend finite."""
+
+    @zl.jit(target="cpu")
+    def make():
+        @T.prim_func
+        def rest(A: T.Tensor((2,), "int8"), B: T.Tensor((4,), name)):
+            with T.Kernel(1) as bx:
+                zero = T.cast(bx, name)
+                B[0] = T.fmod(T.cast(A[0], name), zero / zero)
+                B[1] = T.fmod(T.cast(A[1], name), zero / zero)
+                B[2] = T.fmod(T.cast(A[1], name), zero)
+                B[3] = T.fmod(T.cast(A[1], name), zero + 2)
+
+        return rest
+
+    b = np.zeros(4, name)
+    make()(np.array([0, 3], np.int8), b)
+    np.testing.assert_array_equal(b, [np.nan, np.nan, np.nan, 1])

@@ -322,7 +322,9 @@ def _effects(graph: _Graph, statement: Stmt, top: _Body) -> None:
         case Shuffle():
             graph.add((control, *_sources(statement.value, statement.operand)), id(statement.result))
         case Vote():
-            sources = _sources(statement.predicate) if statement.scope == "warp" else ()
+            sources = _sources(statement.predicate) if statement.scope == "warp" else []
+            if statement.scope == "warp" and statement.mode in ("ballot", "count"):
+                sources.append(_LANES)  # the last group may have fewer lanes, whatever they say
             graph.add((control, *sources), id(statement.result))
         case Dialect():
             sources = _sources(*statement.inputs, *statement.operands)
