@@ -10,26 +10,18 @@ is compared: products of small integers bit for bit, attention with the other's 
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import click
 import torch
+from devices import Attention, environment, milliseconds, put_down
 
 import zellige as zl
 import zellige.language as T
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-
-RESULTS = Path(__file__).parent / "results"
-LAUNCHES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,33 +89,25 @@ def products() -> Iterator[Row]:
 
 def attentions() -> Iterator[Row]:
     """The forward pass beside the faster of torch's two kernels for it; the rows' data are normal, as many heads of keys as of queries."""
-    from attention import attention
-
-    settings = (
-        (2, 16, 1024, 128, False, "float16", 128, 128), (2, 16, 4096, 128, False, "float16", 128, 128),
-        (2, 16, 4096, 128, False, "float16", 192, 80), (1, 16, 16384, 128, False, "bfloat16", 192, 80),
-        (2, 16, 1024, 128, True, "float16", 128, 128), (2, 16, 4096, 128, True, "float16", 128, 128),
-        (2, 16, 4096, 128, True, "float16", 192, 80), (1, 16, 8192, 128, True, "float16", 192, 80),
-        (1, 16, 16384, 128, True, "bfloat16", 192, 80), (2, 16, 4096, 64, False, "float16", 192, 128),
-        (1, 16, 16384, 64, False, "bfloat16", 192, 128), (2, 16, 4096, 64, True, "float16", 192, 128),
-        (1, 16, 16384, 64, True, "bfloat16", 192, 128),
+    rows = (
+        Attention(2, 16, 1024, 128, False, "float16", 128, 128), Attention(2, 16, 4096, 128, False, "float16", 128, 128),
+        Attention(2, 16, 4096, 128, False, "float16", 192, 80), Attention(1, 16, 16384, 128, False, "bfloat16", 192, 80),
+        Attention(2, 16, 1024, 128, True, "float16", 128, 128), Attention(2, 16, 4096, 128, True, "float16", 128, 128),
+        Attention(2, 16, 4096, 128, True, "float16", 192, 80), Attention(1, 16, 8192, 128, True, "float16", 192, 80),
+        Attention(1, 16, 16384, 128, True, "bfloat16", 192, 80), Attention(2, 16, 4096, 64, False, "float16", 192, 128),
+        Attention(1, 16, 16384, 64, False, "bfloat16", 192, 128), Attention(2, 16, 4096, 64, True, "float16", 192, 128),
+        Attention(1, 16, 16384, 64, True, "bfloat16", 192, 128),
     )  # fmt: skip
-    for batch, heads, length, width, is_causal, dtype, rows, columns in settings:
-        q, k, v = (torch.randn(batch, heads, length, width, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3))
-        name, theirs = fastest(q, k, v, is_causal=is_causal)
-        o, sums = torch.empty_like(q), torch.empty(batch, heads, length, device="cuda")
-        kernel = zl.compile(attention.get_tir(heads, heads, width, is_causal, dtype, block_M=rows, block_N=columns), target="cuda")
+    for row in rows:
+        q, k, v = row.inputs()
+        name, theirs = fastest(q, k, v, is_causal=row.is_causal)
+        o, sums = row.outputs(q)
+        kernel = zl.compile(row.program, target="cuda")
         kernel(q, k, v, o, sums)
-        expected = theirs().float()
-        error = ((o.float() - expected).abs() / (1 + expected.abs())).max().item()
-        if error > (2e-3 if dtype == "float16" else 1e-2):
-            raise SystemExit(f"attention of {length} keys differs by {error}")
-        flop = 4.0 * batch * heads * length * length * width * (0.5 if is_causal else 1.0)
-        causal = ", causal" if is_causal else ""
-        yield Row(
-            name=f"attention {dtype} {batch} x {heads} x {length} x {width}{causal}, blocks of {rows} x {columns}", other=name,
-            ours=partial(kernel, q, k, v, o, sums), theirs=theirs, flop=flop,
-        )  # fmt: skip
+        error = row.difference(o, theirs())
+        if error is not None:
+            raise SystemExit(f"attention of {row.length} keys differs by {error}")
+        yield Row(name=f"attention {row.name}", other=name, ours=partial(kernel, q, k, v, o, sums), theirs=theirs, flop=row.flop)
 
 
 def fastest(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, is_causal: bool) -> tuple[str, Callable[[], torch.Tensor]]:
@@ -143,17 +127,6 @@ def fastest(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, is_causal: boo
     torch.backends.cuda.enable_flash_sdp(best != "cuDNN")
     torch.backends.cuda.enable_cudnn_sdp(best == "cuDNN")
     return best, partial(function, q, k, v, is_causal=is_causal)
-
-
-def milliseconds(call: Callable[[], Any]) -> float:
-    """The mean of several launches."""
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    begin.record()
-    for _ in range(LAUNCHES):
-        call()
-    end.record()
-    torch.cuda.synchronize()
-    return float(begin.elapsed_time(end)) / LAUNCHES
 
 
 HOW = (
@@ -180,15 +153,7 @@ def main(only: str, rounds: int, write: bool) -> None:
         lines.append(f"| {row.name} | {rates[0]} | {row.other} | {rates[1]} | {ratio:.3f} |")
         click.echo(lines[-1])
     if write:
-        environment = {
-            "device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version(),
-            "zellige": zl.__version__,
-        }  # fmt: skip
-        text = ["# Engines of a CUDA device", "", ", ".join(f"{k} {v}" for k, v in environment.items()), "", HOW, "", *lines]
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "engines.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-        content = {"environment": environment, "figures": figures}
-        (RESULTS / "engines.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        put_down("engines", "Engines of a CUDA device", [HOW, "", *lines], figures, environment())
 
 
 if __name__ == "__main__":

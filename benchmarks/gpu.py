@@ -12,10 +12,7 @@ warps and stages are the same. Rows of memory are written to a tensor that exist
 from __future__ import annotations
 
 import ctypes
-import json
-import platform
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -28,16 +25,13 @@ import torch
 import triton
 import triton.language as tl
 from cuda.bindings import driver
+from devices import environment, milliseconds, put_down
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import zellige as zl
 import zellige.language as T
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-
-RESULTS = Path(__file__).parent / "results"
-LAUNCHES = 10
 TARGET = "cuda:sm_90"
 """The instructions that a generation without asynchronous products has."""
 
@@ -199,20 +193,15 @@ def measured(row: Row, rounds: int) -> dict[str, float]:
     torch.cuda.synchronize()
     for _ in range(rounds):
         for name, call in row.calls.items():
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            for _ in range(LAUNCHES):
-                call()
-            end.record()
-            torch.cuda.synchronize()
-            found[name].append(begin.elapsed_time(end) / LAUNCHES)
+            found[name].append(milliseconds(call))
     return {name: median(times) for name, times in found.items()}
 
 
-def environment() -> dict[str, str]:
+def _environment() -> dict[str, str]:
+    found = environment()
     return {
-        "device": torch.cuda.get_device_name(), "driver": str(_checked(driver.cuDriverGetVersion())), "torch": torch.__version__,
-        "triton": triton.__version__, "python": platform.python_version(), "zellige": zl.__version__,
+        "device": found["device"], "driver": str(_checked(driver.cuDriverGetVersion())), "torch": found["torch"],
+        "triton": triton.__version__, "python": found["python"], "zellige": found["zellige"],
     }  # fmt: skip
 
 
@@ -236,10 +225,7 @@ def main(only: str, rounds: int, tilelang: Path | None, write: bool) -> None:
                 lines.append(f"| {row.name} | {name} | {row.work / time / scale:.0f} {row.unit} | {ratio} |")
                 click.echo(lines[-1])
     if write:
-        text = ["# CUDA devices", "", ", ".join(f"{k} {v}" for k, v in environment().items()), "", *lines]
-        (RESULTS / "gpu.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-        content = {"environment": environment(), "figures": figures}
-        (RESULTS / "gpu.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        put_down("gpu", "CUDA devices", lines, figures, _environment())
 
 
 if __name__ == "__main__":
