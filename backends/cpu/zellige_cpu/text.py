@@ -579,7 +579,7 @@ class Module:
         """A function of the process (libm and the like); the name to call it by. Whether it resolves is checked before loading."""
         if name not in self._signatures:
             self._signatures[name] = (result, tuple(params))
-            # LLVM takes fmodf(x, nan) of a finite x for a number, so it must not know the function; what it is right about is not missed
+            # nobuiltin: what LLVM believes of fmodf is wrong, that it is a number for a finite x whatever the divisor
             self._declarations[name] = f"declare {result} @{name}({', '.join(params)}) nounwind nobuiltin"
             self.symbols.add(name)
         return name

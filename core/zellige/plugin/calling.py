@@ -25,15 +25,16 @@ class Hooks:
     def __init__(self, plugin: object, name: str, *, at_once: bool) -> None:
         self.plugin: Final = plugin
         self._name: Final = name
+        self._offered: Final = frozenset(hook for hook in hook_parameters() if _is_marked(as_written(plugin, hook)))
         self._callers: Final[dict[str, Callable[..., Any]]] = {}
         if at_once:
-            for hook in filter(self.has, hook_parameters()):
-                self._caller(hook)
+            for hook in hook_parameters():
+                if hook in self._offered:
+                    self._caller(hook)
 
     def has(self, hook: str) -> bool:
         """Whether the backend has a hook of that name."""
-        written = as_written(self.plugin, hook)
-        return hook in hook_parameters() and hasattr(getattr(written, "__func__", written), MARK)
+        return hook in self._offered
 
     def call(self, hook: str, arguments: Mapping[str, object]) -> Any:
         """The answer of a hook; None where the backend does not have it."""
@@ -48,6 +49,10 @@ class Hooks:
             manager.check_pending()
             made = self._callers[hook] = getattr(manager.hook, hook)
         return made
+
+
+def _is_marked(written: object) -> bool:
+    return hasattr(getattr(written, "__func__", written), MARK)
 
 
 class _Only:

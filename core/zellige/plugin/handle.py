@@ -50,7 +50,7 @@ from zellige.plugin.contract import (
     Veto,
 )
 from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, said, shortened, type_problems
-from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, validated
+from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
@@ -140,8 +140,7 @@ class BackendHandle:
         except (OSError, ValueError, ImportError, TypeError) as error:
             reason = f"its table of names {shortened(stated.dialect_table)} cannot be read: {said(error)}"
             raise catalogue.E703.error(name=stated.name, reason=reason) from error
-        wrong = [f"{shortened(entry.name)} is no name of the language" for entry in found if not entry.name.isidentifier()]
-        wrong += odd_dialect(found, stated.targets)
+        wrong = [*unspeakable(found), *odd_dialect(found, stated.targets)]
         if wrong:
             raise catalogue.E703.error(name=stated.name, reason=f"in its table of names: {'; '.join(wrong[:MOST_PROBLEMS])}")
         return found

@@ -47,7 +47,7 @@ def validated(name: str, answer: object, *, is_own: bool) -> Manifest:
     problems += [f"{shortened(text)} is no backend's name" for text in (answer.name,) if not _is_name(text) or text == AUTO]
     problems += [f"{shortened(target)} is no target name" for target in answer.targets if not _is_name(target) or target == AUTO]
     problems += [f"{shortened(alias)} is no target name" for alias, _ in answer.aliases if not _is_name(alias) or alias == AUTO]
-    problems += [f"{shortened(entry.name)} is no name of the language" for entry in answer.dialect if not entry.name.isidentifier()]
+    problems += unspeakable(answer.dialect)
     problems += [] if is_own else _odd_names(answer)
     if answer.ir is not None and answer.ir[0] != VERSION[0]:
         problems.append(f"ir is {answer.ir!r}: this zellige writes tile IR of version {VERSION[0]}.x")
@@ -99,3 +99,8 @@ def odd_dialect(dialect: Sequence[DialectName], targets: Sequence[str]) -> Itera
     for entry in dialect:
         if entry.target.partition(":")[0] not in targets:
             yield f"dialect says that {shortened(entry.target)} has {shortened(entry.name)}, which is none of its targets"
+
+
+def unspeakable(dialect: Sequence[DialectName]) -> list[str]:
+    """The names among those that a backend adds to the language which nobody could write in it."""
+    return [f"{shortened(entry.name)} is no name of the language" for entry in dialect if not entry.name.isidentifier()]

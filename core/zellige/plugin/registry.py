@@ -318,11 +318,11 @@ def _with_taken(report: BackendReport, taken: dict[str, Quarantined]) -> Backend
 
 def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
     """What a backend claims that it cannot have: another's name, or a target of zellige's own backends. Empty where nothing."""
-    mine = {*new.manifest.targets, *(alias for alias, _ in new.manifest.aliases)}
+    mine = _names_of(new)
     for other in others:
         if other.manifest.name == new.manifest.name:
             return f"its name {new.manifest.name!r} is taken by {other.origin.text}"
-        theirs = {*other.manifest.targets, *(alias for alias, _ in other.manifest.aliases)} if other.origin.is_own else set()
+        theirs = _names_of(other) if other.origin.is_own else set()
         if not new.origin.is_own and mine & theirs:
             return f"it claims the target {', '.join(sorted(mine & theirs))} of {other.origin.text}"
     return _taken_word(new)
@@ -330,10 +330,14 @@ def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
 
 def _claims_of(one: BackendHandle, all_of_them: list[BackendHandle]) -> str:
     """What a stranger claims that another backend's own name stands for, whichever was loaded first. Empty where nothing."""
-    mine = {*one.manifest.targets, *(alias for alias, _ in one.manifest.aliases)}
     named = {other.manifest.name: other for other in all_of_them if other is not one and other.manifest.name in other.manifest.targets}
-    taken = sorted(mine & named.keys())
+    taken = sorted(_names_of(one) & named.keys())
     return "" if one.origin.is_own or not taken else f"it claims the target {taken[0]}, which is named by {named[taken[0]].origin.text}"
+
+
+def _names_of(one: BackendHandle) -> set[str]:
+    """The targets of a backend and their other names."""
+    return {*one.manifest.targets, *(alias for alias, _ in one.manifest.aliases)}
 
 
 def _taken_word(new: BackendHandle) -> str:
