@@ -17,8 +17,9 @@ def without_unused_tensors(kernel: Kernel) -> Kernel:
     """Leaves out each argument that no launch mentions. One that alone gives a size which the rest needs stays; numbers stay."""
     mentioned = {buffer.root for launch in kernel.launches for buffer in buffers_in(launch)}
     kept = {n for n, p in enumerate(kernel.params) if not _is_argument(p) or (isinstance(p, TensorParam) and p.buffer in mentioned)}
+    in_launches = {node for launch in kernel.launches for node in walk(launch) if isinstance(node, Var)}
     for index, param in enumerate(kernel.params):
-        if index not in kept and isinstance(param, TensorParam) and _sizes_needed(kernel, kept) & _direct_sizes(param):
+        if index not in kept and isinstance(param, TensorParam) and _sizes_needed(kernel, kept, in_launches) & _direct_sizes(param):
             kept.add(index)
     if len(kept) == len(kernel.params):
         return kernel
@@ -45,9 +46,9 @@ def _direct_sizes(param: TensorParam | ScalarParam) -> set[Var]:
     return {extent for extent in _extents(param) if isinstance(extent, Var)} if param.role == "argument" else set()
 
 
-def _sizes_needed(kernel: Kernel, kept: set[int]) -> set[Var]:
+def _sizes_needed(kernel: Kernel, kept: set[int], in_launches: set[Var]) -> set[Var]:
     """The sizes that the launches and the kept tensors mention and that no kept argument gives."""
     params = [kernel.params[index] for index in kept]
     places = [expr for param in params if isinstance(param, TensorParam) for expr in _extents(param)]
-    used = {node for top in (*kernel.launches, *places) for node in walk(top) if isinstance(node, Var)}
+    used = in_launches | {node for top in places for node in walk(top) if isinstance(node, Var)}
     return used - {var for param in params for var in _direct_sizes(param)}
