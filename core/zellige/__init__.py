@@ -74,7 +74,9 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return import_module(f"zellige.{_MODULES[name]}")
-    raise AttributeError(f"module 'zellige' has no attribute {name!r}")
+    from zellige.diagnostics.suggest import closest
+
+    raise AttributeError(f"module 'zellige' has no attribute {name!r}{closest(name, __all__)}")
 
 
 def __dir__() -> list[str]:

@@ -29,6 +29,7 @@ from zellige.cache.bundle import write_bundle
 from zellige.cache.keys import text_key
 from zellige.cache.recall import build, entries_of, recall, recalled_together
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.ir.printer import print_kernel, text_of
 from zellige.ir.stmt import Kernel
@@ -236,7 +237,7 @@ def _schedule(schedule: str | Callable[[Any], Any], handle: BackendHandle, ctx: 
     found = handle.schedules()
     if schedule not in found:
         known = f"it has {', '.join(sorted(found))}" if found else "it has none; a function from tile IR to tile IR can be passed instead"
-        raise catalogue.E716.error(target=str(ctx.target), name=schedule, known=known)
+        raise catalogue.E716.error(target=str(ctx.target), name=schedule, known=known, suggestion=closest(schedule, found))
     return _named(found[schedule])
 
 
@@ -252,7 +253,7 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
     ``source`` needs no device where the backend emits text without one.
     """
     if stage not in STAGES:
-        raise catalogue.E743.error(stage=stage, stages=", ".join(STAGES))
+        raise catalogue.E743.error(stage=stage, stages=", ".join(STAGES), suggestion=closest(stage, STAGES))
     resolved = registry().resolve(target)
     with internal_errors(kernel, resolved):
         check(kernel)

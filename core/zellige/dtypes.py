@@ -298,6 +298,11 @@ def dtype(value: Any) -> DType:
     raise UnknownDType(f"{value!r} is not an element type")
 
 
+def known_names() -> tuple[str, ...]:
+    """Every spelling of a scalar element type."""
+    return (*_SCALARS, *_ALIASES)
+
+
 def all_dtypes() -> tuple[DType, ...]:
     """Every scalar element type that holds numbers."""
     return tuple(t for t in _SCALARS.values() if t.kind != "handle")

@@ -23,6 +23,7 @@ from typing import Any, Final
 from zellige.call_keys import call_key, check_tensor, freeze, given_tensor
 from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import Dependencies, plain_function
 from zellige.frontend.eager import EagerFunction, Recipe, holds_prim_func, opens_kernel
@@ -280,7 +281,9 @@ class JITFunction:
         try:
             bound = self.signature.bind(*args, **named)
         except TypeError as error:
-            raise self._misfit(str(error)) from error
+            parameters = self.signature.parameters
+            unknown = next((name for name in named if name not in parameters), None)
+            raise self._misfit(f"{error}{closest(unknown, parameters)}") from error
         bound.apply_defaults()
         return bound
 
@@ -492,8 +495,12 @@ class BoundJITFunction:
 def jit(func: Any = None, **options: Any) -> Any:
     """Decorates a function that is a kernel or makes one; see the module's text for the styles.
 
-    Options: ``out_idx``, ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``debug_root_path``,
-    ``compile_flags``. E129: not a function; E159: an option that does not exist or has a wrong value.
+    ``out_idx``: the parameters, one number or several, that calls return instead of taking them. ``target``: a text such as "cpu" (unless
+    given, that of ``ZELLIGE_TARGET`` or by the arguments). ``pass_configs``: keys of ``zl.PassConfigKey`` and their values.
+    ``compile_flags``: for the target's own compiler. ``verbose`` tells what is done; ``debug_root_path`` is a folder for the text of every
+    stage. ``passes``: own passes over the tile IR, as functions or pairs of a stage and a function; ``schedule``: one for the stage
+    "pipeline". Of other programs ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` have no effect. E129: not a
+    function; E159: an option that does not exist or has a wrong value.
     """
     chosen = options_of(options, "jit")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import Settings
 from zellige.options import CompileOptions, options as process_options
@@ -30,8 +31,9 @@ _IGNORED: Final = ("execution_backend", "target_host", "force_compile", "cached"
 class JITOptions:
     """What ``jit`` and ``compile`` are told beside the function.
 
-    ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` of other programs are accepted: there is one way to run
-    a kernel, and a changed kernel is always compiled.
+    ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` of other programs are accepted and change nothing: there is one
+    way to run a kernel, so that ``execution_backend`` may be any name, and a changed kernel is always compiled. ``target_host`` has to be a
+    target.
     """
 
     out_idx: OutIndex = None
@@ -75,7 +77,8 @@ def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
         is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
         stage, step = entry if is_pair else (getattr(entry, "stage", "legalise"), entry)
         if stage not in PASS_STAGES:
-            raise catalogue.E159.error(option="passes", reason=f"{stage!r} is no stage; stages are {', '.join(PASS_STAGES)}")
+            meant = closest(stage, PASS_STAGES) or ";"
+            raise catalogue.E159.error(option="passes", reason=f"{stage!r} is no stage{meant} stages are {', '.join(PASS_STAGES)}")
         if not callable(step):
             raise catalogue.E159.error(option="passes", reason=f"{arithmetic.describe(step)} is no pass: expected a function of a kernel")
         found.append((stage, step))
@@ -103,6 +106,7 @@ def _target_text(target: TargetLike) -> str | Target:
 
 def options_of(values: Mapping[str, Any], function: str) -> JITOptions:
     """JITOptions from keyword arguments. E159: an option that does not exist."""
+    _check_ignored(values)
     known = {k: v for k, v in values.items() if k not in _IGNORED}
     if known.get("out_idx") is not None:
         known["out_idx"] = _indices(known["out_idx"])
@@ -110,7 +114,21 @@ def options_of(values: Mapping[str, Any], function: str) -> JITOptions:
         return JITOptions(**known)
     except TypeError:
         unknown = next(k for k in known if k not in JITOptions.__dataclass_fields__)
-        raise catalogue.E159.error(option=unknown, reason=f"zl.{function} has no such option") from None
+        meant = closest(unknown, (*JITOptions.__dataclass_fields__, *_IGNORED))
+        raise catalogue.E159.error(option=unknown, reason=f"zl.{function} has no such option{meant}") from None
+
+
+def _check_ignored(values: Mapping[str, Any]) -> None:
+    """E159 for a value that an option without effect cannot have; E705 and the like for a host that is none."""
+    for option in ("execution_backend", "target_host"):
+        value = values.get(option)
+        if value is not None and not isinstance(value, (str, Target)):
+            raise catalogue.E159.error(option=option, reason=f"expected a name, not {arithmetic.describe(value)}")
+    for option in ("force_compile", "cached"):
+        if not isinstance(values.get(option), (bool, int, type(None))):
+            raise catalogue.E159.error(option=option, reason=f"expected True or False, not {arithmetic.describe(values[option])}")
+    if values.get("target_host") is not None:
+        registry().resolve(values["target_host"])
 
 
 def _indices(out_idx: Any) -> int | tuple[int, ...] | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from zellige import driver
 from zellige.cache import memo, store
 from zellige.diagnostics import ZelligeError, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType
 from zellige.frontend.arithmetic import describe
 from zellige.frontend.primfunc import PrimFunc
@@ -403,7 +404,8 @@ class JITKernel:
         owners = registry().inspection_targets(name)
         if owners:
             raise AttributeError(f"{name} belongs to kernels compiled for {', '.join(owners)}; this one is compiled for {default.target}")
-        raise AttributeError(f"a compiled kernel has no attribute {name!r}")
+        names = (*dir(self), *default.handle.manifest.inspections)
+        raise AttributeError(f"a compiled kernel has no attribute {name!r}{closest(name, names)}")
 
     # ---- targets -----------------------------------------------------------------------------------------------------------------------
 
@@ -462,7 +464,8 @@ class JITKernel:
             case "both":
                 return (self.get_kernel_source(), self.get_host_source())
             case _:
-                raise ValueError(f"which is {which!r}, expected kernel, host or both")
+                reason = f"expected kernel, host or both, not {which!r}"
+                raise catalogue.E159.error(option="which", reason=reason, hint="it says which sources are meant: which='both'")
 
     def _reported(self, name: str, what: str, *arguments: object) -> Any:
         handle = self._default.handle

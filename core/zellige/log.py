@@ -10,6 +10,8 @@ import logging
 from functools import lru_cache
 from typing import Final
 
+from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.options import options
 
 _NAME: Final = "zellige"
@@ -41,10 +43,12 @@ def told() -> logging.Logger:
 
 
 def set_log_level(level: str | int) -> None:
-    """Show messages from this level on: debug, info, warning, error, or a number of Python's logging. ValueError for another name."""
+    """Show messages from this level on: debug, info, warning, error, or a number of Python's logging. E159 for another name."""
     if isinstance(level, str):
         names = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
         if level.upper() not in names:
-            raise ValueError(f"{level!r} is no log level: {', '.join(name.lower() for name in names)}")
+            known = ", ".join(name.lower() for name in names)
+            reason = f"{level!r} is no log level{closest(level, names, '{}').lower() or ':'} {known}"
+            raise catalogue.E159.error(option="set_log_level", reason=reason, hint="give one of these, or a number of Python's logging")
         level = level.upper()
     logger().setLevel(level)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from zellige.diagnostics import ZelligeWarning, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.target import AUTO
 
 _T = TypeVar("_T")
@@ -81,16 +82,20 @@ class Options:
         given = {name: environ[name] for name in environ if name.startswith("ZELLIGE_")}
         for name in sorted(given.keys() - set(variables.values())):
             known = ", ".join(sorted(variables.values()))
-            warnings.warn(f"{name} is not a setting of zellige; it has {known}", ZelligeWarning, stacklevel=2)
+            own = [variable.removeprefix("ZELLIGE_") for variable in variables.values()]
+            meant = closest(name.removeprefix("ZELLIGE_"), own, "ZELLIGE_{}") or "; it has " + known
+            warnings.warn(f"{name} is not a setting of zellige{meant}", ZelligeWarning, stacklevel=2)
 
-        def read(name: str, default: _T, expected: str, convert: Callable[[str], _T]) -> _T:
+        def read(name: str, default: _T, expected: str, convert: Callable[[str], _T], words: tuple[str, ...] = ()) -> _T:
             text = given.get(variables[name])
             if text is None or text == "":
                 return default
             try:
                 return convert(text)
             except (ValueError, KeyError) as error:
-                raise catalogue.E741.error(variable=variables[name], value=text, expected=expected) from error
+                wrong = next((word for word in map(str.strip, text.split(",")) if word.lower() not in words), "")
+                meant = closest(wrong, words)
+                raise catalogue.E741.error(variable=variables[name], value=text, expected=expected, suggestion=meant) from error
 
         return cls(
             target=read("target", AUTO, "a target", str),
@@ -100,8 +105,8 @@ class Options:
             threads=read("threads", 0, "a count of threads, 0 for one a core", _count),
             lanes=read("lanes", 32, "a positive count of lanes", _positive),
             isolate_probes=read("isolate_probes", False, "0 or 1", _switch),
-            checks=read("checks", frozenset(), f"a comma-separated list of {', '.join(CHECKS)}", _checks),
-            log_level=read("log_level", "warning", " or ".join(_LOG_LEVELS), _log_level),
+            checks=read("checks", frozenset(), f"a comma-separated list of {', '.join(CHECKS)}", _checks, CHECKS),
+            log_level=read("log_level", "warning", " or ".join(_LOG_LEVELS), _log_level, _LOG_LEVELS),
             debug_root=read("debug_root", None, "a directory", _path),
         )
 

@@ -7,11 +7,11 @@ once in a warning.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.options import CompileOptions
 from zellige.plugin.registry import registry
@@ -36,7 +36,7 @@ class _BackendKeys(type):
             key = registry().config_key(name)
             if key is not None:
                 return ConfigName(key)
-        raise AttributeError(f"PassConfigKey has no member {name!r}")
+        raise AttributeError(f"PassConfigKey has no member {name!r}{closest(name, dir(cls))}")
 
 
 class PassConfigKey(metaclass=_BackendKeys):
@@ -180,6 +180,5 @@ def _warn(name: str, owners: tuple[str, ...], target: Target) -> None:
     elif name in known_keys():
         reason = "nothing here needs it"
     else:
-        close = difflib.get_close_matches(name, known_keys(), n=1)
-        reason = "no such key is known" + (f"; did you mean {close[0]!r}?" if close else "")
+        reason = f"no such key is known{closest(name, known_keys())}"
     warn(catalogue.E161.diagnose(key=name, reason=reason, severity="warning"))

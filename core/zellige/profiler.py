@@ -13,17 +13,20 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.ir.stmt import ScalarParam
 from zellige.plugin.registry import registry
 from zellige.runtime.arguments import Signature
 from zellige.runtime.compare import assert_close
 from zellige.runtime.supply import TensorSupplyType, supply
 from zellige.runtime.timing import (
+    CACHE_STATES,
     CacheFlush,
     CacheState,
     Measurement,
     ReturnMode,
     Timer,
+    check_choice,
     check_request,
     host_timer,
     last_level_cache_bytes,
@@ -64,6 +67,7 @@ def measure(
     """
     check_request(warmup=warmup, rep=rep, counts=(n_warmup, n_repeat), quantiles=None, return_mode="mean")
     clock, owner = _timer(timer, device)
+    check_choice("cache", cache or "cold", CACHE_STATES)
     state: CacheState = cache or ("warm" if timer == "wall" else "cold")
     if state == "warm":
         return _timed(fn, clock, timer, state, nothing, 0, (warmup, rep, n_warmup, n_repeat), early_stop_baseline)
@@ -112,7 +116,8 @@ def _timer(name: str, device: object) -> tuple[Timer, BackendHandle | None]:
         return host_timer, None
     owners = registry().timer_targets(name)
     known = "timers of every target: event, wall" + (f"; {name} belongs to {', '.join(owners)}" if owners else "")
-    raise catalogue.E630.error(name=name, target=wanted or "auto", known=known)
+    every = ("event", "wall", *(timer for handle in registry().backends for timer in handle.manifest.timers))
+    raise catalogue.E630.error(name=name, target=wanted or "auto", known=known, suggestion="" if owners else closest(name, every))
 
 
 def do_bench(
@@ -199,6 +204,14 @@ class Profiler:
     """Calls a compiled kernel with made-up or given tensors, to time it and to compare it with a reference program."""
 
     def __init__(self, kernel: JITKernel, supply_type: TensorSupplyType = TensorSupplyType.Auto) -> None:
+        if not isinstance(supply_type, TensorSupplyType):
+            names = tuple(TensorSupplyType.__members__)
+            raise catalogue.E637.error(
+                what="the kind of tensors",
+                given=repr(supply_type),
+                expected=f"a TensorSupplyType ({', '.join(names)})",
+                suggestion=closest(supply_type, names, "TensorSupplyType.{}"),
+            )
         self.kernel = kernel
         self.supply_type = supply_type
 

@@ -56,7 +56,7 @@ def test_doctor_survives_a_crash_and_says_what_is_wrong_with_each(install: Insta
     assert code == 1
     assert {name: entry["is_broken"] for name, entry in found.items()} == {"fine": False, "dies": True, "wrong": True, "thief": True}
     assert "was ended by SIGSEGV" in found["dies"]["unavailable"]["reason"]
-    assert "no hook descibe: did you mean describe?" in found["wrong"]["unavailable"]["reason"]
+    assert "no hook descibe; did you mean describe?" in found["wrong"]["unavailable"]["reason"]
     assert "claims the target cpu of zellige" in found["thief"]["unavailable"]["reason"]
     code, text = run("doctor", "fine", "cpu")
     assert code == 0

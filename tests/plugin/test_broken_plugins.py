@@ -42,7 +42,7 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "wrong_major": (backend("API = (2, 0)"), "E702", "was written for contract 2.0, this zellige speaks 1.0"),
     "too_new": (backend("API = (1, 99)"), "E702", "was written for contract 1.99"),
     "hookless": (backend("describe = None"), "E703", "it lacks the hook describe"),
-    "misspelt": (backend("@hookimpl\ndef descibe(self, target): ..."), "E703", "the contract has no hook descibe: did you mean describe?"),
+    "misspelt": (backend("@hookimpl\ndef descibe(self, target): ..."), "E703", "the contract has no hook descibe; did you mean describe?"),
     "extra_hook": (backend("@hookimpl\ndef teleport(self): ..."), "E703", "the contract has no hook teleport (it has manifest, probe,"),
     "wrong_arguments": (
         backend("@hookimpl\ndef describe(self, target, colour): ..."),

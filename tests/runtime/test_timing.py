@@ -111,10 +111,12 @@ def test_do_bench_gives_numbers() -> None:
     ("request_", "words"),
     [
         ({"return_mode": "average"}, "return_mode is 'average', expected one of min, max, mean, median"),
-        ({"warmup": -1}, "warmup and rep are budgets"),
-        ({"rep": float("nan")}, "warmup and rep are budgets"),
-        ({"_n_repeat": -2}, "numbers of runs are not negative"),
-        ({"quantiles": [0.5, 1.5]}, "quantiles lie between 0 and 1"),
+        ({"return_mode": "medain"}, "; did you mean 'median'"),
+        ({"cache": "wrm"}, "E637: cache is 'wrm', expected one of cold, warm; did you mean 'warm'"),
+        ({"warmup": -1}, "warmup is -1, expected a finite number of milliseconds"),
+        ({"rep": float("nan")}, "rep is nan, expected a finite number of milliseconds"),
+        ({"_n_repeat": -2}, "a number of runs is -2"),
+        ({"quantiles": [0.5, 1.5]}, r"quantiles is \[0.5, 1.5\], expected numbers between 0 and 1"),
     ],
 )
 def test_impossible_requests(request_: dict[str, Any], words: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.target import Target
 
 KIB: Final = 1024
@@ -77,5 +78,7 @@ def architecture(target: Target) -> Architecture:
     name = wanted if wanted.startswith("sm_") else f"sm_{wanted}" if re.fullmatch(r"\d+a?", wanted) else wanted
     found = ARCHITECTURES.get(name)
     if found is None:
-        raise catalogue.E706.error(target=str(target), reason=f"the architectures known are {', '.join(ARCHITECTURES)}")
+        meant = closest(name, ARCHITECTURES) or ";"
+        reason = f"there is no architecture {wanted!r}{meant} those known are {', '.join(ARCHITECTURES)}"
+        raise catalogue.E706.error(target=str(target), reason=reason)
     return found

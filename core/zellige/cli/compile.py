@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.suggest import closest
 
 if TYPE_CHECKING:
     from zellige.diagnostics import ZelligeError
@@ -39,7 +40,7 @@ def compile_command(source: str, target: str, stages: tuple[str, ...]) -> None:
 
     for stage in stages:
         if stage not in driver.STAGES:
-            raise catalogue.E743.error(stage=stage, stages=", ".join(driver.STAGES))
+            raise catalogue.E743.error(stage=stage, stages=", ".join(driver.STAGES), suggestion=closest(stage, driver.STAGES))
     kernels = select(source)
     resolved = registry().resolve(target)
     if stages:
@@ -74,7 +75,7 @@ def select(source: str) -> dict[str, Kernel]:
         if name in _made_by_arguments(path):
             raise _none_ready(path, name)
         known = f"it has {', '.join(kernels)}" if kernels else "it has none"
-        raise catalogue.E742.error(file=file, reason=f"holds no kernel {name!r}: {known}")
+        raise catalogue.E742.error(file=file, reason=f"holds no kernel {name!r}: {known}{closest(name, kernels)}")
     return {name: kernels[name]}
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zellige.diagnostics import Span, ZelligeError, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.evaluator import evaluate, evaluates
@@ -24,7 +25,6 @@ from zellige.frontend.expressions import combine, constantly, plain, run_time
 from zellige.frontend.loops import ForSpec
 from zellige.frontend.parameters import DESCRIBING, PendingTensor
 from zellige.frontend.scopes import Frame
-from zellige.frontend.suggest import closest
 from zellige.frontend.values import Scalar, Tile, TileRegion
 from zellige.ir.expr import BinaryOp, Math
 from zellige.ir.functions import FUNCTIONS

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType
 from zellige.frontend.builder import Builder
 from zellige.frontend.parameters import GivenTensor, PendingTensor, declare_parameter, scalar_dtype, without_parentheses
@@ -241,10 +242,11 @@ class _Attempt:
         used = self.builder.used_constants
         unknown = sorted(set(self.solved) - used)
         if unknown:
+            meant = closest(unknown[0], (*self.owner.function.signature.parameters, *used))
             raise catalogue.E157.error(
                 self.owner.function.span,
                 function=self.owner.function.name,
-                message=f"got an unexpected keyword argument {unknown[0]!r}",
+                message=f"got an unexpected keyword argument {unknown[0]!r}{meant}",
                 signature=self.owner.function.head,
             )
         strided = frozenset(name for name in shaped if self.pending[name].takes_strides)

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, Pending
-from zellige.frontend.suggest import closest
 from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_volatile
 from zellige.ir.expr import BOOL, Const, Expr
 from zellige.ir.stmt import Bind, If, Stmt
@@ -119,7 +119,8 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         described = getattr(owner, "described", None)
         words = described if isinstance(described, str) else getattr(owner, "__name__", None) or f"a {type(owner).__name__}"
         message = str(error)
-        instead = "check the spelling; dir(...) lists what an object has" if "has no attribute" in message else message
+        says_no_more = "has no attribute" in message or message == name
+        instead = "check the spelling; dir(...) lists what an object has" if says_no_more else message
         raise catalogue.E117.error(
             frame.builder.span, owner=words, name=name, suggestion=closest(name, dir(owner)), instead=instead
         ) from error

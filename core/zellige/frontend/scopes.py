@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.frontend.builder import Builder
 from zellige.frontend.flow import Flow
 from zellige.frontend.source import SourceText
-from zellige.frontend.suggest import closest
 from zellige.frontend.values import Variable
 
 

@@ -6,9 +6,9 @@ backend's manifest; a name that nobody has is an AttributeError with a suggestio
 
 from __future__ import annotations
 
-import difflib as _difflib
 from typing import Any as _Any
 
+from zellige.diagnostics.suggest import closest as _closest
 from zellige.dtypes import DType as dtype, UnknownDType as _UnknownDType
 from zellige.frontend.functions import macro
 from zellige.frontend.primfunc import PrimFunc, prim_func
@@ -229,6 +229,4 @@ def __getattr__(name: str) -> _Any:
         if targets:
             found = registry().dialect_object(name)
             return _DialectOnly(name, targets) if found is None else found
-    close = _difflib.get_close_matches(name, [n for n in globals() if not n.startswith("_")], n=1)
-    suggestion = f": did you mean T.{close[0]}?" if close else ""
-    raise AttributeError(f"the language has no T.{name}{suggestion}")
+    raise AttributeError(f"the language has no T.{name}{_closest(name, [n for n in globals() if not n.startswith('_')], 'T.{}')}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
@@ -28,7 +29,9 @@ def order_of(value: Any, operation: str, known: tuple[str, ...] = tuple(_ORDERS)
     if value is None:
         return "relaxed"
     if value not in known:
-        raise catalogue.E238.error(here(), operation=operation, given=repr(value), known=", ".join(known))
+        raise catalogue.E238.error(
+            here(), operation=operation, given=repr(value), known=", ".join(known), suggestion=closest(value, known)
+        )
     return _ORDERS[value]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import LaunchDraft, current_builder
 from zellige.frontend.values import Scalar, Tile, here
@@ -52,7 +53,7 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
     E244: another order; E245: no count.
     """
     if order not in ("row", "column", "col", "mlx"):
-        raise catalogue.E244.error(here(), given=repr(order))
+        raise catalogue.E244.error(here(), given=repr(order), suggestion=closest(order, ("row", "column")))
     panel = _positive(panel_size, "panel_size")
     launch = _launch("T.use_swizzle")
     if enable:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from zellige.diagnostics import catalogue
-from zellige.frontend.suggest import closest
+from zellige.diagnostics.suggest import closest
 from zellige.frontend.values import here
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant, store
@@ -15,6 +16,7 @@ from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
 from zellige.language.keywords import accept
 
+_EVICTIONS = ("evict_normal", "evict_first", "evict_last")
 _KEYWORDS = ("src", "dst", "coalesced_width", "swizzle", "eviction_policy")
 
 
@@ -24,7 +26,7 @@ def copy(
     """``dst[...] = src``, cast to dst's dtype. Operands: tiles, slices, or a start point that takes the other side's extents.
 
     What lies outside src reads as its safe value, what lies outside dst is not written. Two elements are one store. The keyword
-    arguments are hints. E222: not a tile; E223: extents other than 1 differ.
+    arguments are hints. E222: not a tile; E223: extents other than 1 differ; E258: no eviction policy.
     """
     accept("T.copy", hints, _KEYWORDS)
     if _is_scalar_copy(src, dst):
@@ -33,6 +35,10 @@ def copy(
     source, target = paired_regions(src, dst, "T.copy")
     builder = current_builder("T.copy")
     width = _width(coalesced_width)
+    if eviction_policy is not None and eviction_policy not in _EVICTIONS:
+        wanted = f"one of {', '.join(_EVICTIONS)} as eviction_policy"
+        given = f"{eviction_policy!r}{closest(eviction_policy, _EVICTIONS)}"
+        raise catalogue.E258.error(builder.span, operation="T.copy", wanted=wanted, given=given)
     builder.emit(Copy(src=source, dst=target, swizzle=swizzle, vector_width=width, eviction=eviction_policy, span=builder.span))
 
 

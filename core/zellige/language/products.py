@@ -6,6 +6,7 @@ import enum
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
@@ -234,4 +235,6 @@ def _scales(operation: str, name: str, operand: Region, factors: Region, k_start
 def _policy(policy: Any) -> GemmPolicy:
     if isinstance(policy, int) and not isinstance(policy, bool) and policy in _POLICIES:
         return _POLICIES[policy]
-    raise catalogue.E227.error(here(), given=arithmetic.describe(policy))
+    raise catalogue.E227.error(
+        here(), given=arithmetic.describe(policy), suggestion=closest(policy, GemmWarpPolicy.__members__, "T.GemmWarpPolicy.{}")
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.reducers import UPDATES, Reducer, open_loops, reducer_of
@@ -21,11 +22,14 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
 
     ``op``: sum, max, min, absmax, abssum, bitand, bitor, bitxor. It is started by :func:`reducer_init`, updated by
     :func:`reducer_update` and read from where :func:`finalize_reducer` copies it; older code clears it, updates by ``r[i] += x`` and reads
-    it after ``T.finalize_reducer(r)``. E233: unknown operation; E290: one that is not defined for the dtype.
+    it after ``T.finalize_reducer(r)``. E233: unknown operation; E258: no replication; E290: one that is not defined for the dtype.
     """
     known = {name: name for name in UPDATES}
     if op not in known:
-        raise catalogue.E233.error(here(), given=repr(op), known=", ".join(known))
+        raise catalogue.E233.error(here(), given=repr(op), known=", ".join(known), suggestion=closest(op, known))
+    if replication not in (None, "all", "none"):
+        given = f"{replication!r}{closest(replication, ('all', 'none'))}"
+        raise catalogue.E258.error(here(), operation="T.alloc_reducer", wanted='"all" or "none" as replication', given=given)
     tile = allocate(shape, dtype, "fragment", "reducer")
     builder = current_builder("T.alloc_reducer")
     if tile.dtype.is_bool or (op in _BITWISE and not tile.dtype.is_integer):

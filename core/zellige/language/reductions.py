@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
@@ -138,7 +139,7 @@ def reduce_by_name(
 ) -> None:
     """The reduction called ``reduce_type`` along ``dim``; E257 for an unknown one."""
     if reduce_type not in _BY_NAME:
-        raise catalogue.E257.error(here(), given=repr(reduce_type), known=", ".join(_BY_NAME))
+        raise catalogue.E257.error(here(), given=repr(reduce_type), known=", ".join(_BY_NAME), suggestion=closest(reduce_type, _BY_NAME))
     reduce(buffer, out, _BY_NAME[reduce_type], dim, clear, batch, nan_propagate, hints)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
-from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
+from zellige.diagnostics.suggest import closest
+from zellige.dtypes import DType, UnknownDType, dtype as as_dtype, known_names
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import INT32, Var as VarNode
@@ -23,7 +24,7 @@ def element_type(value: Any) -> DType:
         # the language's e4m3 is the one without infinities, as arrays of that name hold it; ml_dtypes' own class keeps its meaning
         return as_dtype("float8_e4m3fn" if name == "float8_e4m3" and isinstance(value, str) and type(value) is not DType else name)
     except UnknownDType as error:
-        raise catalogue.E217.error(here(), given=repr(value)) from error
+        raise catalogue.E217.error(here(), given=repr(value), suggestion=closest(value, known_names())) from error
 
 
 def stored_type(value: Any) -> DType:
@@ -34,7 +35,7 @@ def stored_type(value: Any) -> DType:
             f"elements that share a byte lie side by side already: write {dtype.scalar} and a last dimension that is {dtype.lanes} "
             "times as long"
         )
-        raise catalogue.E217.error(here(), given=repr(str(value)), hint=hint)
+        raise catalogue.E217.error(here(), given=repr(str(value)), suggestion="", hint=hint)
     return dtype
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Alloc, Copy, Fill, Gemm
 from zellige.ir.traverse import walk
@@ -39,8 +40,15 @@ def choose_spaces(
     moved: dict[tuple[str, str], list[str]] = {}
     for buffer in buffers:
         if not machine.has_written_space(buffer.space):
-            known = ", ".join(s.name for s in machine.capabilities.spaces)
-            raise catalogue.E413.error(buffer.span, target=machine.name, space=buffer.space, buffer=buffer.name, known=f"it has {known}")
+            names = [s.name for s in machine.capabilities.spaces]
+            raise catalogue.E413.error(
+                buffer.span,
+                target=machine.name,
+                space=buffer.space,
+                buffer=buffer.name,
+                known=f"it has {', '.join(names)}",
+                suggestion=closest(buffer.space, names),
+            )
         engines = frozenset((machine.main_engine,)) if buffer in vector_used and machine.capabilities.engines else frozenset()
         space: Space | None = None
         for name in wishes.get(buffer, ()):

@@ -18,6 +18,7 @@ from importlib.metadata import EntryPoint
 from typing import Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.options import options
 from zellige.plugin.contract import ENTRY_POINT_GROUP, BackendReport, Manifest, Unavailable
 from zellige.plugin.handle import BackendHandle
@@ -39,10 +40,18 @@ def _check_options(written: Target, manifest: Manifest) -> None:
         return
     known = (*manifest.arch_options, *manifest.options)
     if written.arch and not manifest.arch_options:
-        raise catalogue.E719.error(target=written.name, what=f"architecture {written.arch!r}", known=_listed(known))
+        raise catalogue.E719.error(target=written.name, what=f"architecture {written.arch!r}", suggestion="", known=_listed(known))
     for key, _ in written.options:
         if key not in known:
-            raise catalogue.E719.error(target=written.name, what=f"option {key!r}", known=_listed(known))
+            raise catalogue.E719.error(target=written.name, what=f"option {key!r}", suggestion=closest(key, known), known=_listed(known))
+
+
+def _refuse_details(written: Target) -> None:
+    """E719 for ``auto`` with an architecture or options: whose they would be is not known before it has chosen."""
+    details = [f"architecture {written.arch!r}"] if written.arch else [f"option {key!r}" for key, _ in written.options]
+    for what in details[:1]:
+        known = f"{AUTO} chooses a target by the arguments and what works here: name the target that has it"
+        raise catalogue.E719.error(target=AUTO, what=what, suggestion="", known=known)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -124,6 +133,7 @@ class Registry:
         """
         written = parse_target(text)
         if written.name == AUTO:
+            _refuse_details(written)
             chosen = parse_target(options().target)
             if chosen.name == AUTO:
                 return self._automatic(device)
@@ -247,9 +257,13 @@ class Registry:
         for entry in self.quarantined:
             if entry.origin.name == target.name:
                 raise entry.error
-        known = ", ".join(self.target_names()) or "none"
+        names = self.target_names()
         broken = ", ".join(entry.origin.name for entry in self.quarantined)
-        raise catalogue.E705.error(target=target.name, known=known + (f"; set aside as broken: {broken}" if broken else ""))
+        known = (", ".join(names) or "none") + (f"; set aside as broken: {broken}" if broken else "")
+        meant = closest(target.name, names)
+        if not meant and any(character.isdecimal() for character in target.name):
+            known += f"; an architecture follows the name of its target, as in NAME:{target.name}"
+        raise catalogue.E705.error(target=target.name, suggestion=meant, known=known)
 
     def _automatic(self, device: str | int | None) -> Target:
         usable = [h for h in self.backends if h.manifest.kind != "reference" and not isinstance(h.manifest.state, Unavailable)]
@@ -259,6 +273,7 @@ class Registry:
             if not candidates:
                 raise catalogue.E705.error(
                     target=f"for arguments on the device {device}",
+                    suggestion="",
                     known=", ".join(self.target_names()),
                 )
         else:

@@ -6,13 +6,13 @@ missing, or stands there without its mark. pluggy would accept a misspelt hook, 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
 
+from zellige.diagnostics.suggest import closest
 from zellige.plugin.hooks import PROJECT, BackendHooks
 
 REQUIRED: Final = ("manifest", "probe", "describe")
@@ -60,8 +60,7 @@ def _problems(plugin: object) -> Iterator[str]:
             continue
         marked.add(name)
         if name not in hooks:
-            close = difflib.get_close_matches(name, hooks, n=1)
-            yield f"the contract has no hook {name}" + (f": did you mean {close[0]}?" if close else f" (it has {', '.join(hooks)})")
+            yield f"the contract has no hook {name}" + (closest(name, hooks, "{}") or f" (it has {', '.join(hooks)})")
             continue
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             yield f"its hook {name} is a coroutine, and hooks answer at once: write it without async"

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from zellige.diagnostics import ZelligeError, catalogue
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType
 from zellige.elements.memory import row_major
 from zellige.ir.expr import Buffer, Load, Var
@@ -236,7 +237,7 @@ class Signature:
         for name, value in keywords.items():
             if name not in names:
                 made = "; it makes and returns that one itself" if any(t.name == name for t in self.made) else ""
-                raise catalogue.E602.error(kernel=kernel, reason=f"has no argument {name}{made}", call=call)
+                raise catalogue.E602.error(kernel=kernel, reason=f"has no argument {name}{made or closest(name, names)}", call=call)
             position = names.index(name)
             if position < len(args):
                 raise catalogue.E602.error(kernel=kernel, reason=f"got the argument {name} twice, by position and by name", call=call)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,12 +19,16 @@ from typing import Final, Literal
 
 import numpy as np
 
+from zellige.diagnostics import ZelligeError, catalogue
+from zellige.diagnostics.suggest import closest
+
 ReturnMode = Literal["min", "max", "mean", "median"]
 CacheState = Literal["cold", "warm"]
 Timer = Callable[[Callable[[], object], int, Callable[[], object]], list[float]]
 """``(run, repeats, before)`` to milliseconds a run; ``before`` is called ahead of each run and not timed."""
 
 RETURN_MODES: Final[tuple[ReturnMode, ...]] = ("min", "max", "mean", "median")
+CACHE_STATES: Final[tuple[CacheState, ...]] = ("cold", "warm")
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _DEFAULT_CACHE_BYTES: Final = 32 << 20
@@ -129,12 +133,23 @@ def repeats_for(budget_ms: float, one_ms: float) -> int:
 
 
 def check_request(*, warmup: float, rep: float, counts: tuple[int, ...], quantiles: list[float] | None, return_mode: str) -> None:
-    """Raise ValueError for a request that cannot be met."""
-    if return_mode not in RETURN_MODES:
-        raise ValueError(f"return_mode is {return_mode!r}, expected one of {', '.join(RETURN_MODES)}")
-    if not all(math.isfinite(duration) and duration >= 0 for duration in (warmup, rep)):
-        raise ValueError(f"warmup and rep are budgets in milliseconds, finite and not negative; got {warmup} and {rep}")
-    if any(count < 0 for count in counts):
-        raise ValueError(f"numbers of runs are not negative, got {', '.join(map(str, counts))}")
+    """Raise E637 for a request that cannot be met."""
+    check_choice("return_mode", return_mode, RETURN_MODES)
+    for what, duration in (("warmup", warmup), ("rep", rep)):
+        if not (math.isfinite(duration) and duration >= 0):
+            raise _wrong(what, duration, "a finite number of milliseconds that is not negative")
+    for count in counts:
+        if count < 0:
+            raise _wrong("a number of runs", count, "one that is not negative")
     if quantiles is not None and not all(0 <= position <= 1 for position in quantiles):
-        raise ValueError(f"quantiles lie between 0 and 1, got {quantiles}")
+        raise _wrong("quantiles", quantiles, "numbers between 0 and 1")
+
+
+def check_choice(what: str, given: object, known: Sequence[str]) -> None:
+    """E637 for a word that is none of those known."""
+    if given not in known:
+        raise _wrong(what, repr(given), f"one of {', '.join(known)}", closest(given, known))
+
+
+def _wrong(what: str, given: object, expected: str, suggestion: str = "") -> ZelligeError:
+    return catalogue.E637.error(what=what, given=given, expected=expected, suggestion=suggestion)

@@ -25,7 +25,8 @@ E412 = code(
     "the target {target} needs a constant number of threads in a kernel that asks for them", hint="use a Python number for threads",
 )
 E413 = code(
-    "E413", "memory space unknown to the target", "the target {target} has no memory space {space!r}, which {buffer} is allocated in",
+    "E413", "memory space unknown to the target",
+    "the target {target} has no memory space {space!r}, which {buffer} is allocated in{suggestion}",
     hint="{known}",
 )
 E420 = code("E420", "nothing executes an operation", "nothing on the target {target} executes {operation}:\n{table}", hint="{advice}")

@@ -61,7 +61,9 @@ E216 = code(
     "E216", "wrong number of threads", "threads must be one to three positive numbers, not {given}",
     hint="threads=128, or up to three numbers: threads=(32, 4)",
 )
-E217 = code("E217", "unknown element type", "{given} is not an element type", hint='for example "float16", T.bfloat16, torch.float32')
+E217 = code(
+    "E217", "unknown element type", "{given} is not an element type{suggestion}", hint='for example "float16", T.bfloat16, torch.float32'
+)
 E218 = code(
     "E218", "wrong tensor annotation", "{reason}", hint='T.Tensor((M, N), "float16"), or T.StridedTensor((M, N), (stride, 1), "float16")',
 )
@@ -91,7 +93,9 @@ E226 = code(
     "E226", "product sizes do not match", "{name} is {left} on one side and {right} on the other: A is {a}, B is {b}, C is {c}",
     hint="check transpose_A / transpose_B: A is (M, K), B is (K, N), C is (M, N)",
 )
-E227 = code("E227", "unknown gemm policy", "{given} is not a GemmWarpPolicy", hint="T.GemmWarpPolicy.Square, FullRow or FullCol")
+E227 = code(
+    "E227", "unknown gemm policy", "{given} is not a GemmWarpPolicy{suggestion}", hint="T.GemmWarpPolicy.Square, FullRow or FullCol"
+)
 E228 = code(
     "E228", "dimension out of range", "{operation}: dim is {given}, the tile has {rank} dimensions",
     hint="dim counts from 0, or from -1 backwards",
@@ -106,7 +110,7 @@ E230 = code(
 )
 E231 = code("E231", "division by zero", "a constant division by zero", hint="check where the divisor comes from")
 E232 = code("E232", "type without infinity", "{dtype} has no infinity", hint="T.max_value(dtype) is its largest finite value")
-E233 = code("E233", "unknown reducer operation", "{given} is not the operation of a reducer", hint="one of: {known}")
+E233 = code("E233", "unknown reducer operation", "{given} is not the operation of a reducer{suggestion}", hint="one of: {known}")
 E234 = code(
     "E234", "reducer used out of order", "{operation}: {given} {reason}",
     hint=(
@@ -126,7 +130,7 @@ E237 = code(
     "E237", "view of strided storage", "{name} has declared strides and cannot be viewed under another shape or dtype",
     hint="copy it to a tile first",
 )
-E238 = code("E238", "unknown memory order", "{operation} does not support memory_order {given}", hint="one of: {known}")
+E238 = code("E238", "unknown memory order", "{operation} does not support memory_order {given}{suggestion}", hint="one of: {known}")
 E239 = code(
     "E239", "value of a tile operation is neither tile nor number",
     "{operation} on a tile needs a tile, a slice or a number as value, not {given}",
@@ -148,7 +152,7 @@ E243 = code(
     "E243", "wrong group of lanes", "{given} names no group of lanes of a warp",
     hint="a width is a power of two up to the warp (2, 4, 8, 16, 32); a mask is an integer with a bit for each lane, and comes last",
 )
-E244 = code("E244", "unknown launch order", "{given} is not an order of T.use_swizzle", hint='"row" or "column"')
+E244 = code("E244", "unknown launch order", "{given} is not an order of T.use_swizzle{suggestion}", hint='"row" or "column"')
 E245 = code(
     "E245", "count is not positive", "a positive Python int is needed here, not {given}",
     hint="give a number such as 1, known while compiling",
@@ -205,7 +209,7 @@ E256 = code(
     "E256", "unknown random distribution", "T.rng_rand_float has no bit={bit}, dist={dist}",
     hint='bit is 32 or 64, dist "uniform" or "normal"',
 )
-E257 = code("E257", "unknown reduction", "{given} is not a reduction", hint="one of: {known}")
+E257 = code("E257", "unknown reduction", "{given} is not a reduction{suggestion}", hint="one of: {known}")
 E258 = code(
     "E258", "wrong operand", "{operation} needs {wanted}, not {given}",
     hint="the operation's docstring lists what it takes: help(T.name)", also=TypeError,

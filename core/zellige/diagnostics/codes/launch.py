@@ -130,7 +130,7 @@ E620 = code(
 E630 = code(
     "E630",
     "unknown way to time",
-    "there is no timer {name!r} for the target {target}",
+    "there is no timer {name!r} for the target {target}{suggestion}",
     hint="{known}",
 )
 E631 = code(
@@ -160,12 +160,16 @@ E634 = code(
 E635 = code(
     "E635",
     "configuration sets what is no argument",
-    "unused keys in the configuration {config}: {function} has no argument {keys}",
+    "unused keys in the configuration {config}: {function} has no argument {keys}{suggestion}",
     hint="its arguments are {known}; 'pass_configs' is the one key beside them",
 )
 E636 = code(
     "E636", "timer that cannot measure here", "the timer {name} cannot measure: {reason}",
     hint="the timers event and wall need nothing beside the target",
+)
+E637 = code(
+    "E637", "measurement asked for wrongly", "{what} is {given}, expected {expected}{suggestion}",
+    hint="help(zl.do_bench) explains the arguments of a measurement",
 )
 E640 = code(
     "E640", "regions do not match", "the regions of a tile operation are {left} and {right} at run time",

@@ -34,7 +34,7 @@ E704 = code(
 E705 = code(
     "E705",
     "unknown target",
-    "no backend has a target {target!r}",
+    "no backend has a target {target!r}{suggestion}",
     hint="known targets: {known}",
 )
 E706 = code(
@@ -85,7 +85,7 @@ E715 = code(
     hint="a newer version of the backend may read it; the manifest's field `ir` says which version it reads",
 )
 E716 = code(
-    "E716", "unknown scheduling strategy", "the target {target} has no scheduling strategy {name!r}",
+    "E716", "unknown scheduling strategy", "the target {target} has no scheduling strategy {name!r}{suggestion}",
     hint="{known}",
 )
 E717 = code(
@@ -97,12 +97,12 @@ E718 = code(
     hint="the pass is at fault, not the kernel: leave it out, or report it to who wrote it",
 )
 E719 = code(
-    "E719", "target without that option", "the target {target} has no {what}", hint="{known}",
+    "E719", "target without that option", "the target {target} has no {what}{suggestion}", hint="{known}",
 )
 E741 = code(
     "E741",
     "environment variable has a wrong value",
-    "{variable}={value!r}: expected {expected}",
+    "{variable}={value!r}: expected {expected}{suggestion}",
     hint="set it to such a value, or unset it to get the default",
 )
 E742 = code(
@@ -114,7 +114,7 @@ E742 = code(
 E743 = code(
     "E743",
     "unknown stage",
-    "there is no stage {stage!r}",
+    "there is no stage {stage!r}{suggestion}",
     hint="stages: {stages}",
 )
 E744 = code(

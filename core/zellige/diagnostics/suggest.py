@@ -1,0 +1,44 @@
+"""Did-you-mean: the nearest of the names that exist, for every place where somebody types a name.
+
+In: what was written and the names that could have been. Out: the nearest name, or nothing where none is near. Letters of either case, and
+what stands between words, count for nothing: ``blockM`` is ``block_M`` misspelt, ``sm90`` is ``sm_90``. Of equally near names the first in
+the alphabet is taken, so that the answer does not depend on the order of a set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+_NEAR: Final = 0.65
+"""The least similarity (of 1, :class:`difflib.SequenceMatcher`) at which a name may have been meant."""
+
+
+def nearest(name: object, known: Iterable[object]) -> str | None:
+    """The name among ``known`` that ``name`` resembles most; None where it resembles none, or is no text."""
+    if not isinstance(name, str) or not _bare(name):
+        return None
+    import difflib  # only a mistake pays for it
+
+    bare = difflib.SequenceMatcher(b=_bare(name))
+    written = difflib.SequenceMatcher(b=name)
+    best: tuple[float, float, str] | None = None
+    for candidate in sorted({text for text in known if isinstance(text, str) and not text.startswith("__")}):
+        bare.set_seq1(_bare(candidate))
+        if bare.real_quick_ratio() < _NEAR or bare.quick_ratio() < _NEAR:
+            continue
+        written.set_seq1(candidate)
+        rank = (bare.ratio(), written.ratio(), candidate)
+        if rank[0] >= _NEAR and (best is None or rank[:2] > best[:2]):
+            best = rank
+    return None if best is None else best[2]
+
+
+def closest(name: object, known: Iterable[object], form: str = "{!r}") -> str:
+    """``"; did you mean 'X'?"`` for the nearest known name, or nothing. ``form`` is how the name is shown."""
+    found = nearest(name, known)
+    return "" if found is None else f"; did you mean {form.format(found)}?"
+
+
+def _bare(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())
