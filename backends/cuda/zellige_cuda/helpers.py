@@ -11,7 +11,7 @@ from typing import Final
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.simt.functions import IN_PARTS, plain_function
-from zellige.simt.printer import C_INTEGERS, is_narrow
+from zellige.simt.words import C_INTEGERS, is_narrow
 from zellige_cuda import engines
 
 INLINE: Final = "static __device__ __forceinline__"

@@ -15,6 +15,7 @@ from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Cast, Expr, Math, Var
 from zellige.ir.stmt import Assert, Atomic, Barrier, Print, Shuffle, Vote
 from zellige.simt.distribution import Distribution
+from zellige.simt.expression_printer import ExpressionPrinter
 from zellige.simt.ir import (
     LANE,
     THREAD,
@@ -33,8 +34,9 @@ from zellige.simt.ir import (
     Registers,
     WaitCopies,
 )
-from zellige.simt.printer import Printer, is_narrow
+from zellige.simt.printer import Printer
 from zellige.simt.spelling import WIDE, PlainSpelling
+from zellige.simt.words import is_narrow, type_of
 from zellige_cuda.engines import MAP_TYPE, engine_statement, map_parameter, opaque
 from zellige_cuda.helpers import INLINE, helper_text
 from zellige_cuda.records import HELPERS, PARAMETER, Site, uses_records
@@ -56,7 +58,7 @@ class CudaSpelling(PlainSpelling):
         self.arch = arch
         self.sites: list[Site] = []
 
-    def math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
+    def math(self, printer: ExpressionPrinter, node: Math, args: Sequence[str]) -> str:
         """As the family has it; the fast power of two has no name of its own in CUDA C++."""
         if node.function == "exp2" and self.may_be_fast(node) and node.args[0].dtype.name != "float64":
             return f"{printer.need('exp2_approximate')}({args[0]})"
@@ -117,10 +119,10 @@ class CudaSpelling(PlainSpelling):
         is_small = t.is_bool or t.bits < 32
         given = f"(int){value}" if is_small else value
         text = f"{word}(0xffffffffu, {given}, (int)({operand}), {node.width})"
-        return f"({printer.type(t)}){text}" if is_small else text
+        return f"({type_of(t)}){text}" if is_small else text
 
     def vote(self, printer: Printer, node: Vote, predicate: str) -> str:
-        t = printer.type(node.result.dtype)
+        t = type_of(node.result.dtype)
         if node.scope == "warp":
             mask = "__activemask()"
             text = {
@@ -202,7 +204,7 @@ class CudaSpelling(PlainSpelling):
     def _atomic(self, printer: Printer, statement: Atomic) -> str:
         t = statement.buffer.dtype
         address = printer.address(statement.buffer, statement.indices[0])
-        kind = printer.type(t)
+        kind = type_of(t)
         op = statement.op
         before = "__threadfence(); " if statement.order in ("release", "acq_rel", "seq_cst") else ""
         after = " __threadfence();" if statement.order in ("acquire", "acq_rel", "seq_cst") else ""

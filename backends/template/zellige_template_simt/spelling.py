@@ -16,6 +16,7 @@ from zellige.ir.stmt import Assert, Atomic, Barrier, Print, Shuffle, Vote
 from zellige.simt.ir import LANE, THREAD, WARP, AsyncCopy, CommitCopies, Function, Product, Registers, WaitCopies
 from zellige.simt.printer import Printer
 from zellige.simt.spelling import PlainSpelling
+from zellige.simt.words import type_of
 
 PLACES = {THREAD: "thread_in_block()", LANE: "lane_in_warp()", WARP: "warp_in_block()"}
 
@@ -42,7 +43,7 @@ class TemplateSpelling(PlainSpelling):
     def vote(self, printer: Printer, node: Vote, predicate: str) -> str:
         if node.scope not in ("warp", "block") or (node.scope == "block" and node.mode == "ballot"):
             raise self.refuse(f"a vote of the {node.scope}", node.span)
-        return f"({printer.type(node.result.dtype)}){node.scope}_{node.mode}({predicate})"
+        return f"({type_of(node.result.dtype)}){node.scope}_{node.mode}({predicate})"
 
     def statement(self, printer: Printer, statement: Any) -> str:
         match statement:

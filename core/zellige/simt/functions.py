@@ -15,7 +15,7 @@ import numpy as np
 
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.elements.conversion import bias, has_nan
-from zellige.simt.printer import C_INTEGERS
+from zellige.simt.words import C_INTEGERS
 
 Text = tuple[str, tuple[str, ...]]
 """A definition, and the names of the functions that it uses."""

@@ -43,7 +43,6 @@ from zellige.simt.ir import THREAD, Exchange, Function, Memory, Module, Paramete
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
 from zellige.simt.packing import Room, aligned, packed, resources_that_meet
-from zellige.simt.printer import RESERVED
 from zellige.simt.products import sizes
 from zellige.simt.raster import raster_of, why_not
 from zellige.simt.roles import lower_roles
@@ -51,6 +50,7 @@ from zellige.simt.solve import Solution, Solver
 from zellige.simt.statements import statements_of
 from zellige.simt.storage import Storage
 from zellige.simt.warps import WarpTiling, tile_warps
+from zellige.simt.words import RESERVED
 
 UINT8 = as_dtype("uint8")
 GRID_AXES = 3

@@ -13,9 +13,11 @@ from typing import ClassVar, Final
 from zellige.diagnostics import InternalError, Span, catalogue
 from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Cast, Math
+from zellige.simt.expression_printer import ExpressionPrinter
 from zellige.simt.functions import plain_function
 from zellige.simt.ir import BoxMap
-from zellige.simt.printer import Printer, is_narrow
+from zellige.simt.printer import Printer
+from zellige.simt.words import is_narrow, type_of
 
 MATH32: Final = {
     "exp": "expf", "exp2": "exp2f", "exp10": "exp10f", "expm1": "expm1f", "log": "logf", "log2": "log2f", "log10": "log10f",
@@ -70,7 +72,7 @@ class PlainSpelling:
 
     # ---- conversions ----
 
-    def converted(self, printer: Printer, cast: Cast, value: str) -> str:
+    def converted(self, printer: ExpressionPrinter, cast: Cast, value: str) -> str:
         source, target = cast.value.dtype, cast.dtype
         if target.is_integer:
             return self._to_integer(printer, source, target, value)
@@ -84,7 +86,7 @@ class PlainSpelling:
             if is_narrow(source):
                 wide = printer.widened(value, source)
                 return f"(double){wide}" if target.name == "float64" else wide
-            return f"({printer.type(target)}){value}"
+            return f"({type_of(target)}){value}"
         if source.name == "float64" or (source.is_integer and source.bits >= 32):
             if source.is_integer:
                 value = f"(double){value}" if source.bits == 32 else f"{printer.need('float64_of_int64_odd')}({value})"
@@ -95,7 +97,7 @@ class PlainSpelling:
             value = f"(float){value}"
         return f"{printer.need(f'{target.name}_of_float32{saturating}')}({value})"
 
-    def _rounded(self, printer: Printer, cast: Cast, value: str) -> str:
+    def _rounded(self, printer: ExpressionPrinter, cast: Cast, value: str) -> str:
         """By way of a double, which holds every source but 64-bit integers exactly; of those it keeps an odd last bit."""
         source, target = cast.value.dtype, cast.dtype
         if is_narrow(source):
@@ -111,7 +113,7 @@ class PlainSpelling:
         """A 64-bit integer as double, in another direction than to nearest: an instruction, or refused."""
         raise self.refuse(f"rounding {cast.rounding} of 64-bit integers", cast.span)
 
-    def _to_integer(self, printer: Printer, source: DType, target: DType, value: str) -> str:
+    def _to_integer(self, printer: ExpressionPrinter, source: DType, target: DType, value: str) -> str:
         if is_narrow(source):
             value = printer.widened(value, source)
         wide = "float64" if source.name == "float64" else "float32"
@@ -119,10 +121,10 @@ class PlainSpelling:
 
     # ---- operations ----
 
-    def binary(self, printer: Printer, node: Binary, left: str, right: str) -> str | None:
+    def binary(self, printer: ExpressionPrinter, node: Binary, left: str, right: str) -> str | None:
         return None
 
-    def math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
+    def math(self, printer: ExpressionPrinter, node: Math, args: Sequence[str]) -> str:
         name, operand = node.function, node.args[0].dtype
         if operand.is_integer:
             return self.integer_math(printer, node, args)
@@ -154,10 +156,10 @@ class PlainSpelling:
         """Whether its author, or the caller for all functions without a word of their own, asks for the faster form."""
         return node.precision == "fast" or (self.is_fast and node.precision == "default")
 
-    def integer_math(self, printer: Printer, node: Math, args: Sequence[str]) -> str:
+    def integer_math(self, printer: ExpressionPrinter, node: Math, args: Sequence[str]) -> str:
         """A function of integers."""
         t = node.args[0].dtype
-        kind = printer.type(t)
+        kind = type_of(t)
         bits = f"(unsigned long long){args[0]} & {(1 << t.bits) - 1}ull"
         match node.function:
             case "abs":
