@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zellige.version import __version__
 
 if TYPE_CHECKING:
-    from zellige import autotuner, cache, dtypes, language, layout, math, profiler, testing, transform
+    from zellige import autotuner, cache, dtypes, language, layout, math, profiler, testing, transform, tvm
     from zellige.autotune import AutoTuner, autotune
     from zellige.cache import cache_statistics, clear_cache, disable_cache, enable_cache, is_cache_enabled
     from zellige.diagnostics import CompileError, InternalError, LaunchError, Unsupported, ZelligeError, ZelligeWarning
@@ -35,11 +35,11 @@ __all__ = [
     "LaunchError", "Layout", "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning",
     "__version__", "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench",
     "dtype", "dtypes", "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "lower", "math", "next_power_of_2",
-    "par_compile", "profiler", "set_log_level", "testing", "transform",
+    "par_compile", "profiler", "set_log_level", "testing", "transform", "tvm",
 ]  # fmt: skip
 
 _MODULES: Final[dict[str, str]] = {
-    name: name for name in ("autotuner", "cache", "dtypes", "language", "layout", "math", "profiler", "testing", "transform")
+    name: name for name in ("autotuner", "cache", "dtypes", "language", "layout", "math", "profiler", "testing", "transform", "tvm")
 }
 
 _NAMES: Final[dict[str, str]] = {

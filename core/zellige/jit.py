@@ -34,6 +34,7 @@ from zellige.kernel import JITKernel
 from zellige.preparation import Prepared, in_parallel, prepare
 from zellige.recollection import Question, described
 from zellige.runtime.arrays import first_device
+from zellige.target import surrounding_target
 
 # ---- compile
 
@@ -235,10 +236,11 @@ class JITFunction:
     def _of_prim_func(self, args: tuple[Any, ...]) -> JITKernel:
         with self._lock:
             entry = self._entries.setdefault((), _Entry(state=()))
-            if () not in entry.kernels:
+            key = (surrounding_target(),)
+            if key not in entry.kernels:
                 assert self._prim_func is not None
-                entry.kernels[()] = _compile(self._prim_func, self.options, first_device(args))
-            return entry.kernels[()]
+                entry.kernels[key] = _compile(self._prim_func, self.options, first_device(args))
+            return entry.kernels[key]
 
     # ---- lazy
 
@@ -296,12 +298,12 @@ class JITFunction:
         return error
 
     def _state(self) -> tuple[Any, ...]:
-        """What the function depends on now. The places are found anew when a function among them was exchanged."""
+        """The target around, and what the function depends on now. The places are found anew when a function among them was exchanged."""
         if self._dependencies is None:
             self._dependencies = Dependencies.of(self.function)
         found = Dependencies.of(self.function) if self._has_changed_functions() else self._dependencies
         self._dependencies = found
-        return found.state()
+        return surrounding_target(), *found.state()
 
     def _has_changed_functions(self) -> bool:
         assert self._dependencies is not None
@@ -409,7 +411,7 @@ class JITFunction:
         self._known[key] = _KnownCall(state=state, held=held, kernel=kernel, places=tuple(places))
 
     def _is_current(self, known: _KnownCall) -> bool:
-        if known.held is not None and self._dependencies is not None:
+        if known.held is not None and self._dependencies is not None and known.state[0] == surrounding_target():
             values = self._dependencies.values()
             if len(values) == len(known.held) and all(map(is_, values, known.held)):
                 return True

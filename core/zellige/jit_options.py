@@ -19,7 +19,7 @@ from zellige.options import CompileOptions, options as process_options
 from zellige.pass_configs import flags, option_fields, report_inert
 from zellige.plugin.choices import PASS_STAGES
 from zellige.plugin.registry import registry
-from zellige.target import AUTO, Target, parse_target
+from zellige.target import AUTO, Target, parse_target, surrounding_target
 
 OutIndex = int | Sequence[int] | None
 TargetLike = str | Target | Mapping[str, Any] | None
@@ -46,7 +46,7 @@ class JITOptions:
     schedule: Any = None
 
     def resolved_target(self) -> Target:
-        """The target as given, or the process's default."""
+        """The target as given; the one of ``with target:`` around, or the process's default, where none is."""
         return parse_target(_target_text(self.target))
 
     def compile_options(self, settings: Settings, target: Target) -> CompileOptions:
@@ -93,8 +93,8 @@ def _user_schedule(schedule: Any) -> str | Callable[[Any], Any] | None:
 
 
 def _target_text(target: TargetLike) -> str | Target:
-    if target is None:
-        return process_options().target
+    if target is None or target == AUTO:
+        return surrounding_target() or target or process_options().target
     if isinstance(target, Mapping):
         entries = dict(target)
         kind = entries.pop("kind", None)

@@ -7,6 +7,7 @@ Core splits the text; which backend has the name and what its architecture and o
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,12 +23,15 @@ AUTO: Final = "auto"
 """The name that stands for a choice by the arguments' device and by what works on this machine."""
 
 
+_AROUND: Final[ContextVar[tuple[Target, ...]]] = ContextVar("around", default=())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A backend's target: ``name``, an architecture (empty: the backend chooses) and options in the order written.
 
     An option without a value is a flag, its value is None. Two targets are equal when all three agree; ``str`` gives the
-    canonical text, which :func:`parse_target` reads back.
+    canonical text, which :func:`parse_target` reads back. Inside of ``with target:`` it stands in for ``auto`` and for no target.
     """
 
     name: str
@@ -37,6 +41,13 @@ class Target:
     def __str__(self) -> str:
         head = f"{self.name}:{self.arch}" if self.arch else self.name
         return ",".join([head, *(key if value is None else f"{key}={value}" for key, value in self.options)])
+
+    def __enter__(self) -> Target:
+        _AROUND.set((*_AROUND.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _AROUND.set(_AROUND.get()[:-1])
 
     @property
     def flags(self) -> frozenset[str]:
@@ -51,6 +62,11 @@ class Target:
     def option(self, key: str, default: str | None = None) -> str | None:
         """The last value given for ``key``, or ``default``."""
         return next((value for name, value in reversed(self.options) if name == key and value is not None), default)
+
+
+def surrounding_target() -> Target | None:
+    """The target of the innermost ``with target:`` that this runs in."""
+    return next(reversed(_AROUND.get()), None)
 
 
 def parse_target(text: str | Target) -> Target:

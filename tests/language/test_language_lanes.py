@@ -48,6 +48,46 @@ def test_loops_over_the_blocks_and_lanes_of_the_launch(run):
     np.testing.assert_array_equal(run(k, np.full((5, 3, 64), -1, np.int32)), 100 * rows + 10 * columns + lanes)
 
 
+def test_the_ranges_of_a_kernel_without_a_launch_are_its_launch(run):
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def k(A: T.Tensor((n, 3, 16, 4), "int32")):
+        for column in T.thread_binding(3, thread="blockIdx.x"):
+            for row in T.thread_binding(n, "blockIdx.y"):
+                for lane in T.thread_binding(4, thread="threadIdx.x"):
+                    other = T.thread_binding(0, 16, thread="threadIdx.y")
+                    shared = T.alloc_shared((16, 4), "int32")
+                    shared[15 - other, lane] = 1000 * row + 100 * column + 4 * other + lane
+                    T.sync_threads()
+                    A[row, column, other, lane] = shared[other, lane]
+
+    rows, columns, others, lanes = np.indices((5, 3, 16, 4))
+    np.testing.assert_array_equal(
+        run(k, np.full((5, 3, 16, 4), -1, np.int32)), 1000 * rows + 100 * columns + 4 * (15 - others) + lanes
+    )
+
+
+def test_barriers_with_a_number_and_a_count(run):
+    @T.prim_func
+    def k(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            T.func_attr({"tir.noalias": True})
+            tx = T.launch_thread("threadIdx.x", 64)
+            which = T.int32(1)
+            shared = T.alloc_shared((64,), "int32")
+            shared[tx] = tx
+            T.sync_threads(which)
+            A[tx] = shared[63 - tx]
+            T.sync_threads(tx // 32 + 1, 32)
+            shared[63 - tx] = 2 * tx
+            T.sync_threads(3, 64)
+            A[tx] += 100 * shared[tx]
+
+    lanes = np.arange(64)
+    np.testing.assert_array_equal(run(k, np.full(64, -1, np.int32)), 63 - lanes + 200 * (63 - lanes))
+
+
 def test_groups_of_warps(run):
     @T.prim_func
     def k(A: T.Tensor((2, 256), "int32")):
@@ -73,17 +113,22 @@ def test_a_binding_whose_range_is_not_the_launch(refused):
         with T.Kernel(1, threads=8):
             A[T.thread_binding(0, 8, thread="vthread")] = 1
 
-    def no_grid(A: T.Tensor((8,), "int32")):
-        for block in T.thread_binding(8, thread="blockIdx.x"):
-            A[block] = 1
+    def no_launch(A: T.Tensor((8,), "int32")):
+        for block in T.thread_binding(4, thread="blockIdx.x"):
+            A[block + T.thread_binding(0, 8, thread="blockIdx.x")] = 1
+
+    def no_lanes(A: T.Tensor((8,), "int32")):
+        for lane in T.thread_binding(0.5, thread="threadIdx.x"):
+            A[lane] = 1
 
     def symbolic(A: T.Tensor((T.dynamic("n"), T.dynamic("m")), "int32")):
         with T.Kernel(A.shape[0]):
             A[T.thread_binding(0, A.shape[1], thread="blockIdx.x"), 0] = 1
 
-    assert "the extent 8 that T.Kernel gives to threadIdx.x, not 9" in str(refused("E258", longer))
-    assert "the extent 1 that T.Kernel gives to blockIdx.x, not 8" in str(refused("E258", no_grid))
-    assert "that T.Kernel gives to blockIdx.x" in str(refused("E258", symbolic))
+    assert "the extent 8 that the launch has along threadIdx.x, not 9" in str(refused("E258", longer))
+    assert "the extent 4 that the launch has along blockIdx.x, not 8" in str(refused("E258", no_launch))
+    assert "the extent 1 that the launch has along threadIdx.x, not float 0.5" in str(refused("E258", no_lanes))
+    assert "that the launch has along blockIdx.x" in str(refused("E258", symbolic))
     assert "a range from 0" in str(refused("E258", shifted))
     assert "one of threadIdx.x" in str(refused("E258", nameless))
 
@@ -307,12 +352,31 @@ def test_a_dimension_that_the_grid_lacks(refused):
     assert "there are 1" in str(refused("E241", k))
 
 
-def test_a_named_barrier(refused):
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ((-1,), "barrier_id is an integer from 0, not int -1"),
+        ((1.5,), "barrier_id is an integer from 0, not float 1.5"),
+        ((True,), "barrier_id is an integer from 0, not bool True"),
+        ((1, 0), "arrive_count is an integer from 1 to 32, not int 0"),
+        ((1, 33), "arrive_count is an integer from 1 to 32, not int 33"),
+        ((1, "all"), "arrive_count is an integer from 1 to 32, not str 'all'"),
+    ],
+)
+def test_a_barrier_that_there_is_not(refused, given, wanted):
     def k(A: T.Tensor((4,), "int32")):
         with T.Kernel(1, threads=32):
-            T.sync_threads(3, 64)
+            T.sync_threads(*given)
 
-    refused("E242", k)
+    assert wanted in str(refused("E242", k))
+
+
+def test_attributes_of_the_function_that_are_none(refused):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            T.func_attr(["tir.noalias"])
+
+    assert "T.func_attr needs a dictionary of names" in str(refused("E258", k))
 
 
 def test_a_negative_group(refused):

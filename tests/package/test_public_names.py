@@ -31,6 +31,12 @@ def test_the_list_of_names_is_the_table() -> None:
         "from zellige.language.fp8 import determine_fp8_type, determine_torch_fp8_type",
         "from zellige.autotuner import *",
         "from zellige import DataType, jit",
+        "from zellige import tvm as tvm",
+        "from zellige.engine.lower import lower",
+        "from zellige.layout.fragment import Fragment",
+        "from zellige.profiler.bench import do_bench",
+        "from zellige.language.dtypes import resolve_torch_storage_dtype",
+        "from zellige.tvm import DataType, TVMError, tir, tirx; from zellige.tvm.target import Target",
     ],
 )
 def test_imports_that_published_programs_have(line: str) -> None:
@@ -43,6 +49,9 @@ def test_the_other_names_mean_what_they_mean_there() -> None:
     from zellige.transform import simplify_prim_func
 
     assert zellige.DataType("float16x4").bits == 16
+    assert zellige.tvm.DataType("int8").bits == 8
+    assert zellige.tvm.tir.PrimExpr is T.PrimExpr
+    assert zellige.tvm.TVMError is zellige.tvm.error.InternalError is zellige.ZelligeError
     assert (determine_fp8_type(), determine_fp8_type("e5m2")) == (T.float8_e4m3fn, T.float8_e5m2)
     with pytest.raises(ValueError, match="fp8_format is 'e3m4', expected one of e4m3, e5m2"):
         determine_fp8_type("e3m4")
@@ -51,6 +60,22 @@ def test_the_other_names_mean_what_they_mean_there() -> None:
         return 3
 
     assert simplify_prim_func(build)() == 3
+
+
+def test_a_name_of_the_compiler_below_tilelang_is_an_attribute_error_that_says_so() -> None:
+    with pytest.raises(AttributeError, match=r"zellige has no tvm\.IRModule: it does not build on that compiler"):
+        zellige.tvm.IRModule  # noqa: B018
+    with pytest.raises(AttributeError, match="the language has no T.SeqStmt"):
+        zellige.tvm.tirx.SeqStmt  # noqa: B018
+
+
+def test_types_of_torch_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    import zellige.language as T
+    from zellige.language.dtypes import resolve_torch_storage_dtype as stored
+
+    assert [stored(t) for t in (T.float16, T.int4, "uint4", torch.bfloat16)] == [T.float16, T.int8, T.uint8, T.bfloat16]
+    assert stored(T.float4_e2m1fn) == (T.float4_e2m1fnx2 if hasattr(torch, "float4_e2m1fn_x2") else T.int8)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

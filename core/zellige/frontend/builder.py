@@ -77,6 +77,7 @@ class LaunchDraft:
     span: Span | None = None
     implied_by: str = ""  # what stands outside of T.Kernel in a kernel without any
     has_barriers: bool = False
+    claimed: set[int] = field(default_factory=set)  # dimensions of the grid that such a kernel gave an extent
     generator: Generator | None = None  # of random numbers, once T.rng_init started it
 
     def lanes(self) -> tuple[Var, ...]:
@@ -87,6 +88,23 @@ class LaunchDraft:
             names = ("tx", "ty", "tz")
             self.lane_vars = tuple(Var(name=names[axis], dtype=INT32, kind="lane") for axis in range(len(extents)))
         return self.lane_vars
+
+    def claim_blocks(self, dim: int, extent: Expr) -> None:
+        """In a kernel without T.Kernel, blocks along ``dim`` of the grid where nothing gave it an extent yet."""
+        if not self.implied_by or dim in self.claimed or dim > len(self.grid):
+            return
+        self.claimed.add(dim)
+        if dim == len(self.grid):
+            self.grid_vars += (Var(name=("bx", "by", "bz")[dim], dtype=INT32, kind="grid"),)
+        self.grid = (*self.grid[:dim], extent, *self.grid[dim + 1 :])
+
+    def claim_lanes(self, dim: int, extent: Expr) -> None:
+        """In a kernel without T.Kernel, lanes along ``dim`` of ``threads`` where nothing gave it an extent yet."""
+        threads = self.threads or ()
+        if not self.implied_by or dim != len(threads):
+            return
+        self.threads = (*threads, extent)
+        self.lane_vars += (Var(name=("tx", "ty", "tz")[dim], dtype=INT32, kind="lane"),)
 
     def finish(self, body: tuple[Stmt, ...]) -> Launch:
         """The launch. In one without lanes, barriers of a block have nothing to wait for and are left out."""

@@ -68,6 +68,7 @@ from zellige.language.hints import (
     annotate_pass_configs,
     annotate_restrict_buffers,
     annotate_safe_value,
+    func_attr,
     use_swizzle,
 )
 from zellige.language.integers import (
@@ -109,6 +110,7 @@ from zellige.language.lanes import (
     get_warp_group_idx,
     get_warp_idx,
     get_warp_idx_sync,
+    launch_thread,
     shfl_down,
     shfl_sync,
     shfl_up,

@@ -54,6 +54,17 @@ ALIASES: Final[dict[str, str]] = {
 }  # fmt: skip
 """Other names of dtypes in the language."""
 
+
+def resolve_torch_storage_dtype(value: Any) -> DType:
+    """The type of the elements of torch tensors in which values of ``value`` are passed: pairs where torch's own type is one of pairs.
+
+    UnknownDType where torch has none.
+    """
+    held = as_dtype(value).as_torch()
+    single = as_dtype(held)
+    return as_dtype(f"{single.name}x2") if str(held).endswith("_x2") and single.lanes == 1 else single
+
+
 AnyDType = DType | str | type
 """What is taken wherever a dtype is wanted (and NumPy's and torch's dtypes): for annotations."""
 

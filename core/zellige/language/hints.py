@@ -20,7 +20,7 @@ _CHECKED: Final = 1 << 17  # the largest tile whose layout is tried on every ele
 NAMES: Final = frozenset(
     (
         "use_swizzle", "annotate_layout", "annotate_l2_hit_ratio", "annotate_min_blocks_per_sm", "annotate_restrict_buffers",
-        "annotate_compile_flags", "likely", "alloc_barrier", "Layout", "Fragment", "PartialFragment", "GemmWarpPolicy",
+        "annotate_compile_flags", "likely", "alloc_barrier", "func_attr", "Layout", "Fragment", "PartialFragment", "GemmWarpPolicy",
     )
 )  # fmt: skip
 """Names of the language that are wishes only."""
@@ -154,3 +154,12 @@ def annotate_pass_configs(configs: Mapping[Any, Any]) -> None:
     """Pass configs of this kernel; those given to jit take precedence."""
     builder = current_builder("T.annotate_pass_configs")
     builder.settings.pass_configs.update(dict(configs))
+
+
+def func_attr(attrs: Mapping[str, Any]) -> None:
+    """Attributes of the function for the compiler that older programs were written for, such as that its arrays do not overlap.
+
+    They change nothing: what a kernel may assume of its arguments is what its parameters say. E258: no dictionary of names.
+    """
+    if not isinstance(attrs, Mapping) or not all(isinstance(name, str) for name in attrs):
+        raise catalogue.E258.error(here(), operation="T.func_attr", wanted="a dictionary of names", given=arithmetic.describe(attrs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, Literal
 
 from zellige.diagnostics import catalogue
@@ -42,7 +43,8 @@ def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") ->
     """The lane's number along a dimension of ``threads``, or the block's along one of the grid, whose range is given.
 
     ``for tx in T.thread_binding(128, "threadIdx.x")``: each lane runs the body once, with its own number; "blockIdx.x" is the block's.
-    A range from 0, ``tx = T.thread_binding(0, 128, "threadIdx.x")``, is the number itself. It opens no launch: T.Kernel does.
+    A range from 0, ``tx = T.thread_binding(0, 128, "threadIdx.x")``, is the number itself. T.Kernel gives the extents; in a kernel without
+    it, which is one launch, the first range of each dimension does.
     E258: no such dimension, or another range than the launch's; E241: the grid has no such dimension.
     """
     if isinstance(stop, str):
@@ -54,14 +56,33 @@ def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") ->
     kind, dim = known[thread]
     extents, binding = (get_thread_extents, get_thread_binding) if kind == "threadIdx" else (get_block_extents, get_block_binding)
     extent = start if stop is None else stop
+    _claim(kind, dim, extent)
     if not _is_same_extent(extent, extents()[dim]):
-        wanted = f"the extent {_shown(extents()[dim])} that T.Kernel gives to {thread}"
+        wanted = f"the extent {_shown(extents()[dim])} that the launch has along {thread}"
         hint = "T.Kernel(2, 3, threads=64) opens blocks 2 and 3 along blockIdx.x and blockIdx.y, and lanes 64 along threadIdx.x"
         raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=_shown(extent), hint=hint)
     if stop is not None and getattr(start, "constant", start) != 0:
         raise catalogue.E258.error(here(), operation="T.thread_binding", wanted="a range from 0", given=arithmetic.describe(start))
     own = binding(dim)
     return [own] if stop is None else own
+
+
+def launch_thread(env_var: str, extent: Any) -> Any:
+    """``tx = T.launch_thread("threadIdx.x", 128)``: as ``T.thread_binding(0, 128, "threadIdx.x")``."""
+    return thread_binding(0, extent, env_var)
+
+
+def _claim(kind: str, dim: int, extent: Any) -> None:
+    """Gives the launch of a kernel without T.Kernel an extent that it lacks."""
+    launch = _launch("T.thread_binding")
+    size = getattr(extent, "constant", extent)
+    if not launch.implied_by or (isinstance(size, (int, float)) and (not isinstance(size, int) or isinstance(size, bool) or size < 1)):
+        return
+    wanted = arithmetic.index(extent, here())
+    if kind == "blockIdx":
+        launch.claim_blocks(dim, wanted)
+    else:
+        launch.claim_lanes(dim, wanted)
 
 
 def _is_same_extent(given: Any, extent: Any) -> bool:
@@ -161,10 +182,29 @@ def _barrier(scope: Scope, operation: str) -> None:
 
 
 def sync_threads(barrier_id: Any = None, arrive_count: Any = None) -> None:
-    """Every lane of the block arrives before any goes on. E242: named barriers, which belong to devices."""
-    if barrier_id is not None or arrive_count is not None:
-        raise catalogue.E242.error(here())
+    """Every lane of the block arrives before any goes on.
+
+    A barrier with a number and a count of arrivals waits for the whole block too: all lanes reach the statement (E145 otherwise), so that
+    this is the same or waits for more. E242: no number of a barrier, or a count that the block's lanes never reach.
+    """
+    if barrier_id is not None:
+        _check_named("barrier_id", barrier_id, 0, None)
+    if arrive_count is not None:
+        lanes = [getattr(extent, "constant", extent) for extent in get_thread_extents()]
+        _check_named("arrive_count", arrive_count, 1, math.prod(lanes) if all(isinstance(n, int) for n in lanes) else None)
     _barrier("block", "T.sync_threads")
+
+
+def _check_named(name: str, given: Any, least: int, most: int | None) -> None:
+    """E242 unless ``given`` is an integer, one known here from ``least`` to ``most``."""
+    value = getattr(given, "constant", given)
+    if isinstance(value, (bool, float)) or not isinstance(value, int):
+        is_integer = isinstance(given, Scalar) and given.dtype.is_integer and not isinstance(value, (bool, float))
+    else:
+        is_integer = value >= least and (most is None or value <= most)
+    if not is_integer:
+        wanted = f"an integer from {least}" + ("" if most is None else f" to {most}")
+        raise catalogue.E242.error(here(), name=name, wanted=wanted, given=arithmetic.describe(given))
 
 
 def sync_warp(mask: Any = None) -> None:

@@ -21,19 +21,19 @@ bitwise_xor bool boolean c2d_im2col call_extern call_pure_extern cast cbrt cdiv 
 copysign cos cosh cummax cumsum debug device_assert dialects directed double dp4a dtype dtypes dynamic elementwise empty erf erfc evaluate
 exp exp10 exp2 expm1 extract_lane fabs fast_rcp fill finalize_reducer float float16 float32 float4_e2m1_unpacked float4_e2m1fn float64
 float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0
-float8_e8m0fnu floor floordiv floormod fma fma2 fmod fmul folds fp8 gemm gemm_blockscaled gemm_sp get_block_binding get_block_bindings
-get_block_extent get_block_extents get_lane_idx get_thread_binding get_thread_bindings get_thread_extent get_thread_extents
-get_warp_group_idx get_warp_idx get_warp_idx_sync grid half handle hints hypot ieee_add ieee_fdiv ieee_fmaf ieee_frcp ieee_frsqrt ieee_fsqrt
-ieee_mul ieee_sub if_then_else im2col import_source infinity inline int int16 int32 int4 int64 int8 integers isfinite isinf isnan kernel
-keywords lanes ldexp ldg128 ldg256 ldg32 ldg64 lds128 lds32 lds64 let likely log log10 log1p log2 long loop_break loops macro make_tensor
-make_tensor_from_addr match_all_sync match_any_sync match_buffer matches max max2 max_value meta_class min min2 min_value movement mul2
-nearbyint nextafter numerics outputs parallel popcount pow prim_func print products ptr q_multiply_shift q_multiply_shift_per_axis random
-reduce reduce_absmax reduce_abssum reduce_bitand reduce_bitor reduce_bitxor reduce_max reduce_min reduce_sum reducer_init reducer_update
-reducers reductions refused reinterpret reshape rng_init rng_rand rng_rand_float round rsqrt schedulers serial shfl_down shfl_sync shfl_up
-shfl_xor shift_left shift_right short shuffle_elect sigmoid sin sinh sqrt stg128 stg256 stg32 stg64 stochastic sts128 sts32 sts64 sub2 sum
-symbolic sync_grid sync_threads sync_warp syncthreads_and syncthreads_count syncthreads_or tan tanh tensors tfloat32 thread_binding
-transpose trunc truncdiv truncmod tvm_thread_allreduce uint uint16 uint32 uint4 uint64 uint8 unroll use_swizzle vectorized vectors view
-views warp_reduce_bitand warp_reduce_bitor warp_reduce_max warp_reduce_min warp_reduce_sum words
+float8_e8m0fnu floor floordiv floormod fma fma2 fmod fmul folds fp8 func_attr gemm gemm_blockscaled gemm_sp get_block_binding
+get_block_bindings get_block_extent get_block_extents get_lane_idx get_thread_binding get_thread_bindings get_thread_extent
+get_thread_extents get_warp_group_idx get_warp_idx get_warp_idx_sync grid half handle hints hypot ieee_add ieee_fdiv ieee_fmaf ieee_frcp
+ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub if_then_else im2col import_source infinity inline int int16 int32 int4 int64 int8 integers isfinite
+isinf isnan kernel keywords lanes launch_thread ldexp ldg128 ldg256 ldg32 ldg64 lds128 lds32 lds64 let likely log log10 log1p log2 long
+loop_break loops macro make_tensor make_tensor_from_addr match_all_sync match_any_sync match_buffer matches max max2 max_value meta_class
+min min2 min_value movement mul2 nearbyint nextafter numerics outputs parallel popcount pow prim_func print products ptr q_multiply_shift
+q_multiply_shift_per_axis random reduce reduce_absmax reduce_abssum reduce_bitand reduce_bitor reduce_bitxor reduce_max reduce_min
+reduce_sum reducer_init reducer_update reducers reductions refused reinterpret reshape rng_init rng_rand rng_rand_float round rsqrt
+schedulers serial shfl_down shfl_sync shfl_up shfl_xor shift_left shift_right short shuffle_elect sigmoid sin sinh sqrt stg128 stg256 stg32
+stg64 stochastic sts128 sts32 sts64 sub2 sum symbolic sync_grid sync_threads sync_warp syncthreads_and syncthreads_count syncthreads_or tan
+tanh tensors tfloat32 thread_binding transpose trunc truncdiv truncmod tvm_thread_allreduce uint uint16 uint32 uint4 uint64 uint8 unroll
+use_swizzle vectorized vectors view views warp_reduce_bitand warp_reduce_bitor warp_reduce_max warp_reduce_min warp_reduce_sum words
 """
 
 WORDS: Final = frozenset(_LIST.split())

@@ -145,7 +145,7 @@ E241 = code(
     also=IndexError,
 )
 E242 = code(
-    "E242", "named barrier", "barriers with an id or an arrival count belong to a device's dialect",
+    "E242", "wrong named barrier", "T.sync_threads: {name} is {wanted}, not {given}",
     hint="T.sync_threads() without arguments waits for the whole block",
 )
 E243 = code(
