@@ -349,3 +349,48 @@ def test_addresses_of_other_things(refused):
 
     refused("E222", number)
     refused("E402", flat)
+
+
+def test_slices_compare_lane_by_lane(run):
+    @T.prim_func
+    def k(A: T.Tensor((4, 8), "float32"), B: T.Tensor((4, 8), "float32"), C: T.Tensor((4, 8), "bool"), D: T.Tensor((4, 8), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(4):
+                assert A[i, 0:4] != None and not A[i, 0:4] == "x"  # noqa: E711
+                C[i, 0:4] = A[i, 0:4] < B[i, 0:4]
+                C[i, 4:8] = A[i, 4:8] >= 0.5
+                D[i, 0:4] = T.if_then_else(A[i, 0:4] == B[i, 0:4], A[i, 4:8], B[i, 4:8])
+                D[i, 4:8] = T.Select(0.25 < A[i, 4:8], B[i, 0:4], 7.0)
+
+    rng = np.random.default_rng(3)
+    a, b = rng.random((2, 4, 8), dtype=np.float32)
+    b[1] = a[1]
+    c = np.zeros((4, 8), bool)
+    d = run(k, a, b, c, np.zeros((4, 8), np.float32))
+    np.testing.assert_array_equal(c, np.concatenate([a[:, :4] < b[:, :4], a[:, 4:] >= 0.5], axis=1))
+    wanted = [np.where(a[:, :4] == b[:, :4], a[:, 4:], b[:, 4:]), np.where(a[:, 4:] > 0.25, b[:, :4], 7)]
+    np.testing.assert_array_equal(d, np.concatenate(wanted, axis=1))
+
+
+def test_slices_that_do_not_compare(refused):
+    def lengths(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            A[0] = T.any_of(A[0:4] < A[0:8])
+
+    def whole(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            A[0] = A[0:8] < A
+
+    def long(A: T.Tensor((128,), "float32")):
+        with T.Kernel(1):
+            A[0:128] = A[0:128] < 1
+
+    def truth(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            if A[0:4] == A[4:8]:
+                A[0] = 1
+
+    assert "4 lanes and 8 lanes" in str(refused("E203", lengths))
+    assert "compare elements" in str(refused("E202", whole))
+    assert "no vector of at most 64" in str(refused("E202", long))
+    assert "boolx4" in str(refused("E104", truth))

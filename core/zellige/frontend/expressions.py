@@ -15,11 +15,11 @@ from typing import Any
 from zellige.diagnostics import Span, catalogue
 from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
-from zellige.frontend import arithmetic
+from zellige.frontend import arithmetic, vectors
 from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, Pending
-from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_volatile
+from zellige.frontend.values import LaneWise, Scalar, Tile, TileRegion, Variable, bind, declare, is_volatile
 from zellige.ir.expr import BOOL, Const, Expr
 from zellige.ir.stmt import Bind, If, Stmt
 
@@ -303,14 +303,20 @@ def compare(frame: Frame, op: ast.cmpop, left: Any, right: Any) -> Any:
         return negation(frame, found) if isinstance(op, ast.NotIn) else found
     if not isinstance(op, (ast.Is, ast.IsNot)):
         _refuse_tiles(op, left, right)
+        if any(isinstance(side, TileRegion) for side in (left, right)) and all(_is_value(side) for side in (left, right)):
+            return vectors.apply(_COMPARE[type(op)], left, right)
     return _COMPARE[type(op)](left, right)
 
 
+def _is_value(side: Any) -> bool:
+    return isinstance(side, (Scalar, LaneWise, bool, int, float))
+
+
 def _refuse_tiles(op: ast.cmpop, left: Any, right: Any) -> None:
-    """E202: a whole tile or slice is compared with nothing but what is no tile and no number, to which it is not equal."""
+    """E202: a whole tile is compared with nothing but what is no tile and no number, to which it is not equal."""
     is_equality = isinstance(op, (ast.Eq, ast.NotEq))
     for value, other in ((left, right), (right, left)):
-        if isinstance(value, (Tile, TileRegion)) and not (
+        if isinstance(value, Tile) and not (
             is_equality and not isinstance(other, (Scalar, Tile, TileRegion, bool, int, float))
         ):
             hint = "compare elements, in a loop such as `for i in T.Parallel(n):`; T.if_then_else chooses by them"
