@@ -33,6 +33,7 @@ def test_the_list_of_names_is_the_table() -> None:
         "from zellige import DataType, jit",
         "from zellige import tvm as tvm",
         "from zellige.engine.lower import lower",
+        "from zellige.carver.arch import driver",
         "from zellige.layout.fragment import Fragment",
         "from zellige.profiler.bench import do_bench",
         "from zellige.language.dtypes import resolve_torch_storage_dtype",
@@ -67,6 +68,19 @@ def test_a_name_of_the_compiler_below_tilelang_is_an_attribute_error_that_says_s
         zellige.tvm.IRModule  # noqa: B018
     with pytest.raises(AttributeError, match="the language has no T.SeqStmt"):
         zellige.tvm.tirx.SeqStmt  # noqa: B018
+
+
+def test_a_persistent_kernel_asks_for_the_processors_of_its_target() -> None:
+    from zellige.carver.arch import driver
+    from zellige.plugin.registry import registry
+
+    asked = {}
+    for name in ("interp", "cpu", "cuda:sm_80"):
+        with zellige.tvm.target.Target(name):
+            asked[name] = driver.get_num_sms()
+    target = registry().resolve("cpu")
+    assert asked == {"interp": 1, "cpu": registry().backend(target).describe(target).threads, "cuda:sm_80": 108}
+    assert asked["cpu"] >= 1
 
 
 def test_types_of_torch_tensors() -> None:
