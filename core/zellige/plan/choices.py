@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from zellige.analysis.bounds import Scope
 from zellige.dtypes import DType, dtype as as_dtype
@@ -29,6 +29,9 @@ from zellige.plan.roles import changed_in, held_back, operations_of
 from zellige.plan.sharing import keeping, reading_the_same
 from zellige.plan.spaces import choose_path, offered_copy, space_of
 from zellige.plugin.contract import Space
+
+SEVERAL: Final = 4
+"""Products of a loop from which on one more is worth it where all are then of one length: none is shorter by more than a fifth for it."""
 
 
 def choose(
@@ -254,13 +257,16 @@ def merged_iterations(
 
 
 def _even(merge: int, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope]) -> int:
-    """About ``merge`` iterations, such that all products of a loop of a known number of them are about as long."""
+    """About ``merge`` iterations, such that all products of a loop of a known number of them are about as long: in the fewest products, or
+    from :data:`SEVERAL` on in one more where all are then of one length."""
     copy = next((found for found in direct.values() if isinstance(found, Copy)), None)
     scope = None if copy is None else scopes.get(id(copy))
     count = None if scope is None else (scope.form(loop.stop) - scope.form(loop.start)).constant
     if count is None or count < 1:
         return merge
-    return -(-count // -(-count // merge))
+    fewest = -(-count // merge)
+    is_even = fewest >= SEVERAL and count % (fewest + 1) == 0
+    return count // (fewest + 1) if is_even and count % fewest else -(-count // fewest)
 
 
 def _why_not_merged(facts: LaunchFacts, gemm: Gemm, product: Product, loop: For) -> str | None:

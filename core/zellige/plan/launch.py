@@ -25,7 +25,12 @@ them."""
 
 
 SHARED: Final = 8
-"""Cells that share a packed operand: packing then costs a few hundredths of the product."""
+"""Cells of a worker that share an operand which it packs for itself: packing then costs a few hundredths of the product."""
+
+BESIDE: Final = 2
+"""Cells that a worker takes at once where all cells of the launch share what is packed: each step of the operand that they have in common
+comes from the outer caches once for all of them. With more of them, their other operands are so much that these come from memory for each
+cell anew: 8 instead of 2 made a product of 2048 3 % slower (float32, processor with 512 KiB and a share of a last level)."""
 
 GROUPS: Final = 16
 """Groups of cells that each worker should have at least, so that none waits long for the others, even where one loses its core for a
@@ -117,9 +122,11 @@ def _coarsening(
         side = sides.get(var)
         factors.append(1 if side is None or side <= 0 or side >= SIDE else ceil(SIDE / side))
     because = f"a cell's product is smaller than {SIDE} x {SIDE}: operands packed for one cell serve its neighbours"
-    shared = _shared(facts, choices, machine, factors)
-    if shared is not None:
-        factors, because = shared, "operands packed for one cell serve the others, and enough groups are left for all workers"
+    merged = next((c for c in choices if c.merge > 1 and isinstance(c.operation, Gemm)), None)
+    shared = None if merged is None else _shared(facts, merged, machine, factors)
+    if merged is not None and shared is not None:
+        common = "what one cell has packed" if _is_packed_by_workers(merged) else "what comes into the caches for one cell"
+        factors, because = shared, f"{common} serves the others, and enough groups are left for all workers"
     if all(f == 1 for f in factors):
         return ()
     named = " x ".join(f"{f} along {v.name}" for v, f in zip(facts.launch.grid_vars, factors))
@@ -130,12 +137,16 @@ def _coarsening(
     return tuple(factors)
 
 
-def _shared(facts: LaunchFacts, choices: Sequence[Choice], machine: Machine, factors: Sequence[int]) -> list[int] | None:
+def _is_packed_by_workers(merged: Choice) -> bool:
+    """Whether each worker packs an operand for its own cells."""
+    return any(at.is_direct and at.kept == "worker" for at in merged.layouts)
+
+
+def _shared(facts: LaunchFacts, merged: Choice, machine: Machine, factors: Sequence[int]) -> list[int] | None:
     """Larger factors for a grid of constant size whose products pack their operands from tensors: along a variable on which only one
     operand depends the other one is the same. None where there is nothing to share."""
     extents = [constant_value(e) for e in facts.launch.grid]
-    merged = next((c for c in choices if c.merge > 1 and isinstance(c.operation, Gemm)), None)
-    if merged is None or any(e is None for e in extents):
+    if any(e is None for e in extents):
         return None
     sizes = [int(e) for e in extents if e is not None]
     tiles = [at.buffer for at in merged.layouts if at.is_direct]
@@ -144,7 +155,8 @@ def _shared(facts: LaunchFacts, choices: Sequence[Choice], machine: Machine, fac
     sharing = [number for number, uses in enumerate(depends) if any(uses) and not all(uses)]
     if not sharing:
         return None
-    wanted = [f * (SHARED if n == sharing[-1] else SHARED // 2) if n in sharing else f for n, f in enumerate(factors)]
+    cells = SHARED if _is_packed_by_workers(merged) else BESIDE
+    wanted = [f * (cells if n == sharing[-1] else cells // 2) if n in sharing else f for n, f in enumerate(factors)]
     threads = max(1, machine.capabilities.threads)
     fewest = min(GROUPS * threads, prod(sizes))
     evenest = _evenness(sizes, [1] * len(sizes), threads)
