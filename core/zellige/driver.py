@@ -42,6 +42,7 @@ from zellige.passes.simplify import Simplify
 from zellige.passes.stages import PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
 from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassChange, PassStage, StagePass
 from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
+from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.target import Target
 
@@ -309,7 +310,7 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
     except (Warning, MemoryError):  # a diagnostic that the user turned into an error; a machine too small for what was asked
         raise
     except Exception as error:
-        if _is_from_signal_handler(error):
+        if is_from_outside(error):
             raise
         known = _diagnosed(error, target)
         if known is not None:
@@ -318,22 +319,11 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
         if blamed is not None:
             raise _repeatable(blamed, kernel, target) from error
         raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error
-    except SystemExit as error:
-        blamed = _blamed(error, target)
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        blamed = None if is_from_outside(error) else _blamed(error, target)
         if blamed is None:
             raise
         raise _repeatable(blamed, kernel, target) from error
-
-
-def _is_from_signal_handler(error: Exception) -> bool:
-    """Whether a handler of the user's for a signal was at work when the exception was raised."""
-    import inspect
-    import signal
-    import traceback
-
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = {getattr(inspect.unwrap(handler), "__code__", None) for handler in handlers if callable(handler)} - {None}
-    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _repeatable(error: ZelligeError, kernel: Kernel | Callable[[], Kernel], target: Target) -> ZelligeError:

@@ -75,12 +75,20 @@ class _Planner:
         def verify(planned: PlannedKernel) -> None:
             verify_plan(planned, capabilities=limits, level="static")
 
-        launches = tuple(
-            replace(s.planned, decisions=(*s.planned.decisions, *s.decisions)) if s.decisions else s.planned for s in states
-        )
+        launches = tuple(_told(state) for state in states)
         planned = PlannedKernel(kernel=self.legal, target=self.ctx.capabilities.target, launches=launches)
         verify(planned)
         return run_on_plan(self.steps, planned, verify)
+
+
+def _told(state: _State) -> PlannedLaunch:
+    """A launch's plan with what was decided beside the planner. Where the backend says why the launch has one role, that is the reason, and
+    not the capabilities without roles that it is therefore planned for."""
+    if not state.decisions:
+        return state.planned
+    why = next((one.because for one in state.decisions if one.topic == "programs" and one.chosen == "no"), None)
+    own = (replace(one, because=why) if why is not None and one.topic == "style" else one for one in state.planned.decisions)
+    return replace(state.planned, decisions=(*own, *state.decisions))
 
 
 def fitted(legal: Kernel, handle: BackendHandle, ctx: CompileContext, steps: Sequence[Step]) -> FittedKernel:

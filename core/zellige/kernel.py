@@ -27,7 +27,7 @@ from zellige.ir.printer import print_kernel
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.options import CompileOptions
-from zellige.plugin.contract import Bounds, CompiledKernel, StreamKernel
+from zellige.plugin.contract import Bounds, CompiledKernel, NativeKernel, StreamKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.runtime.arguments import Place, Signature
 from zellige.runtime.arrays import HOST
@@ -110,6 +110,17 @@ class _Variant:
     place: Place
     bounds: Bounds | None = None
     """What a launch takes, where a call's own sizes must be held against it."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether later calls may go the quick way: where there are bounds, core's machine code must hold the launches to them, which it
+        does for grids and not for tensors."""
+        if self.bounds is None:
+            return True
+        described = self.compiled.native_launch() if isinstance(self.compiled, NativeKernel) else None
+        if described is None or self.bounds.tensor_bytes is not None:
+            return False
+        return all(most <= limit for most, limit in zip(described.most_blocks, self.bounds.grid))
 
 
 class JITKernel:
@@ -218,9 +229,9 @@ class JITKernel:
         if quick is not None and not keywords:
             try:
                 returned = quick(args)
-            except (ZelligeError, MemoryError, KeyboardInterrupt):
+            except (ZelligeError, MemoryError):
                 raise
-            except Exception:
+            except BaseException:  # also what would end the process, where a backend raises it
                 with driver.internal_errors(self._whole, self._default.target):
                     raise
             if returned is not SLOW:
@@ -236,7 +247,7 @@ class JITKernel:
         if variant.bounds is not None:
             from zellige.plan.limits import refuse_sizes  # few targets say so
 
-            refuse_sizes(self.signature.kernel, variant.bounds, bound.sizes, str(variant.target))
+            refuse_sizes(self.signature.kernel, variant.bounds, bound.sizes, bound.scalars, str(variant.target))
         with driver.internal_errors(self._whole, variant.target):
             if bound.streams and isinstance(variant.compiled, StreamKernel):
                 variant.compiled.launch_among(bound.pointers, bound.scalars, bound.sizes, bound.streams)
@@ -246,7 +257,7 @@ class JITKernel:
         if quick is not None and quick.native is not None:
             quick.native.note_contexts()
         self._explained += 1
-        if self._explained >= _CALLS_BEFORE_QUICK and variant is self._default and variant.bounds is None:
+        if self._explained >= _CALLS_BEFORE_QUICK and variant is self._default:
             self._make_quick(variant)
         return bound.returned()
 
@@ -254,7 +265,7 @@ class JITKernel:
         """Prepare the quick way for later calls; again when torch was imported since."""
         quick = self._quick
         is_wanted = quick is None if self._explained == _CALLS_BEFORE_QUICK else False
-        if is_wanted or (quick is not None and not quick.knows_torch and "torch" in sys.modules):
+        if (is_wanted and variant.is_quick) or (quick is not None and not quick.knows_torch and "torch" in sys.modules):
             from zellige.runtime.native.quick import quick_launch
 
             kept = store() if memo.is_enabled else None
@@ -438,14 +449,16 @@ class JITKernel:
         if target.is_simulated:
             devices = (HOST, HOST_TYPE)
         place = Place(target=str(target), devices=devices)
-        return _Variant(target=target, handle=handle, compiled=compiled, place=place, bounds=self._bounds(handle, target))
+        return _Variant(target=target, handle=handle, compiled=compiled, place=place, bounds=self._bounds(handle, target, compiled))
 
-    def _bounds(self, handle: BackendHandle, target: Target) -> Bounds | None:
-        """What the target says a launch takes, where calls can ask for more: what constants ask for was refused when compiling, and
-        zellige's own backends hold launches to their devices' grids by themselves."""
-        if handle.origin.is_own or not size_vars(self.signature.kernel):
+    def _bounds(self, handle: BackendHandle, target: Target, compiled: CompiledKernel) -> Bounds | None:
+        """What the target says a launch takes, where calls can ask for more: what constants ask for was refused when compiling."""
+        kernel = self.signature.kernel
+        if not size_vars(kernel) and all(isinstance(extent, Const) for launch in kernel.launches for extent in launch.grid):
             return None
-        bounds = handle.describe(target).bounds
+        bounds = getattr(compiled, "bounds", None)
+        if not isinstance(bounds, Bounds):
+            bounds = handle.describe(target).bounds
         return bounds if bounds.grid or bounds.tensor_bytes is not None else None
 
     def _workspaces(self) -> dict[Any, Any]:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from broken_sources import backend
 from click.testing import CliRunner
 
 from zellige.cli.main import group
@@ -15,6 +21,7 @@ from zellige_cpu.leaf.units import units
 
 Install = Callable[[dict[str, str]], Registry]
 
+HERE = "@hookimpl\ndef probe(self): return (contract.Device(name='card', index=0, target=self.name),)\n"
 FINE = "from acme_machine import *\nbackend = AcmeBackend('fine')\n"
 DIES = """
 from acme_machine import *
@@ -32,6 +39,15 @@ class Wrong(AcmeBackend):
     def descibe(self, target): ...
 backend = Wrong('wrong')
 """
+KERNEL = """
+import zellige.language as T
+@T.prim_func
+def copied(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    with T.Kernel(1):
+        tile = T.alloc_shared((64,), "float32")
+        T.copy(A, tile)
+        T.copy(tile, B)
+"""
 THIEF = """
 from acme_machine import *
 class Thief(AcmeBackend):
@@ -43,7 +59,8 @@ backend = Thief('thief')
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(group, ["backends", *arguments])
+    slowly = ("--seconds", "600") if arguments[0] == "doctor" else ()  # nothing here hangs, and the machine may be busy
+    result = CliRunner().invoke(group, ["backends", *arguments, *slowly])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.output
@@ -62,6 +79,74 @@ def test_doctor_survives_a_crash_and_says_what_is_wrong_with_each(install: Insta
     assert code == 0
     assert "not available" in text
     assert "well" in text
+    asked = "describe, dialect, schedules, cache_key, conformance, passes, candidates, emit"
+    assert f"fine: hooks that answer: manifest, probe, {asked}" in text
+    assert "fine: not asked: compile, runtime: runs the vendor's tools or a program, as --probe does" in text
+
+
+FAILING = {
+    "describe": ("@hookimpl\ndef describe(self, target):\n    table = {}\n    return table[target.arch]", "describe", "KeyError: ''", 4),
+    "emit": ("@hookimpl\ndef emit(self, planned, ctx):\n    from math import sqrt\n    return sqrt(-1)", "emit", "ValueError", 4),
+    "fit": ("@hookimpl\ndef fit(self, planned, asked):\n    return 1 / 0", "fit", "ZeroDivisionError", 3),
+    "cache_key": ("@hookimpl\ndef cache_key(self):\n    return [][1]", "cache_key", "IndexError", 3),
+    "tools": ("@hookimpl\ndef tools(self):\n    raise OSError('no bus')", "tools", "OSError: no bus", 3),
+    "begin": ("@hookimpl\ndef begin(self, ctx):\n    raise SystemExit(5)", "begin", "SystemExit: 5", 3),
+    "aborts": ("@hookimpl\ndef emit(self, planned, ctx):\n    import os\n    os.abort()", "emit", "the process was ended by SIGABRT", 0),
+}
+"""What replaces a hook, the hooks that are said to fail, the words, and the line of the failure in what replaces it (0: none is known)."""
+
+
+def test_doctor_asks_the_hooks_and_names_the_line_of_a_failure(install: Install, site: Path) -> None:
+    """One test, since each backend is asked in processes of its own."""
+    sources = {name: backend(HERE + body) for name, (body, _, _, _) in FAILING.items()}
+    install({**sources, "other": backend(HERE)})
+    code, text = run("doctor", *FAILING, "other", "--json")
+    found = {entry["name"]: entry for entry in json.loads(text)}
+    assert (code, {name for name, entry in found.items() if entry["is_broken"]}) == (1, set(FAILING)), text
+    assert {one["verdict"] for one in found["other"]["hooks"]} == {"holds", "not checked"}
+    for name, (body, hook, words, line) in FAILING.items():
+        (wrong,) = [one for one in found[name]["hooks"] if one["verdict"] == "does not hold"]
+        assert hook in wrong["field"].split(", ")
+        assert words in wrong["reason"]
+        if line:
+            at = sources[name].splitlines().index(f"    {body.splitlines()[line - 1]}") + 1
+            assert re.search(rf"raised at {site}/plug_{name}\.py:{at}:\d+$", wrong["reason"]), wrong["reason"]
+            assert wrong["traceback"].startswith("Traceback") and f'plug_{name}.py", line {at}, in ' in wrong["traceback"]
+
+
+def test_doctor_prints_what_fails(install: Install) -> None:
+    install({"failing": backend(HERE + FAILING["describe"][0])})
+    code, text = run("doctor", "failing", "--probe")
+    assert code == 1
+    for words in ("broken", "does not hold", "KeyError: ''", "failing: not asked: ", "needs what describe answers"):
+        assert words in text
+    assert text.count("return table[target.arch]") == 2  # the hook's, and that of the claims
+
+
+def test_another_backend_s_crash_is_not_said_of_the_one_that_is_asked(install: Install) -> None:
+    install({"fine": backend(HERE), "killer": "import os\nos.abort()"})
+    code, text = run("doctor", "fine", "--json")
+    assert (code, [entry["is_broken"] for entry in json.loads(text)]) == (0, [False]), text
+
+
+def test_a_failure_in_a_command_names_the_line_and_the_traceback_can_be_seen(install: Install, site: Path, tmp_path: Path) -> None:
+    source = backend(HERE + FAILING["emit"][0])
+    install({"failing": source})
+    at = source.splitlines().index("        return sqrt(-1)") + 1
+    file = tmp_path / "kernel.py"
+    file.write_text(KERNEL, encoding="utf-8")
+    words = ["compile", str(file), "--target", "failing"]
+    command = [sys.executable, "-c", "from zellige.cli.main import main; main()"]
+
+    def said(*more: str) -> str:
+        return subprocess.run([*command, *more, *words], capture_output=True, text=True, check=False).stderr
+
+    plain, traced = said(), said("--traceback")
+    assert f"note: raised here ({site}/plug_failing.py:{at}:" in plain
+    assert "return sqrt(-1)" in plain
+    assert f"the whole traceback: zellige --traceback {shlex.join(words)}" in plain
+    assert "Traceback" not in plain
+    assert "Traceback (most recent call last)" in traced and f'plug_failing.py", line {at}, in emit' in traced
 
 
 def test_describe_shows_what_a_target_can_do(install: Install) -> None:

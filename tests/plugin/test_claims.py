@@ -100,7 +100,7 @@ def test_a_lie_is_shown(install: Install, name: str) -> None:
 
 
 def run(*words: str) -> Any:
-    return CliRunner().invoke(group, ["backends", "doctor", *words])
+    return CliRunner().invoke(group, ["backends", "doctor", *words, "--seconds", "600"])  # nothing here hangs, and the machine may be busy
 
 
 def test_doctor_prints_what_does_not_hold(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_claim_that_ends_the_process_is_named(install: Install) -> None:
     install({"liar": LIAR % ("lanes=0", EMITS % "import os; os._exit(9) if 'probe_product' in text else None")})
     found = json.loads(run("liar", "--probe", "--json").output)[0]["claims"]
     assert (found[-1]["field"], found[-1]["verdict"]) == ("matmul[0]", "does not hold")
-    assert "ended with 9" in found[-1]["reason"]
+    assert "ended with exit code 9" in found[-1]["reason"]
     assert all(one["verdict"] == "holds" for one in found[:-1])
 
 

@@ -17,6 +17,7 @@ from zellige.claims.accuracy import largest_error, sample
 from zellige.diagnostics import CompileError, LaunchError, Unsupported
 from zellige.dtypes import dtype
 from zellige.explain import explain
+from zellige.plugin.contract import Bounds
 from zellige.plugin.registry import Registry, registry
 
 Install = Callable[..., Registry]
@@ -91,12 +92,49 @@ def test_sizes_of_a_call_beyond_a_limit_are_refused(limits: dict[str, Any], word
         assert caught.value.code == "E645"
 
 
-def test_our_own_state_the_grid_that_they_hold_launches_to() -> None:
-    from zellige_cuda.architectures import ARGUMENT_BYTES, LARGEST_GRID
+@T.prim_func
+def tall_by_a_number(A: T.Tensor((64,), "float32"), count: T.int32):
+    with T.Kernel(1, count) as (_, block):
+        A[block] = 1.0
 
-    target = registry().resolve("cuda:sm_80")
-    bounds = registry().backend(target).describe(target).bounds
-    assert (bounds.grid, bounds.argument_bytes) == (LARGEST_GRID, ARGUMENT_BYTES)
+
+def test_grids_that_a_number_of_the_call_makes_are_held_to_them(install: Install) -> None:
+    install({"small": bounded(grid=(8, 10))})
+    made = zl.compile(tall_by_a_number, target="small")
+    for _ in range(4):
+        a = np.zeros(64, np.float32)
+        made(a, 10)
+        assert a.sum() == 10
+        with pytest.raises(LaunchError, match="axis 1 of the grid has 11 blocks, and a launch of the target small takes 10 there"):
+            made(a, 11)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_80", "cuda:sm_90a"])
+def test_kernels_of_our_own_bring_the_bounds_that_are_described(target: str) -> None:
+    """So that a call of a kernel from the cache need not ask for the description."""
+    from zellige_cpu.kernel import CpuKernel
+    from zellige_cuda.kernel import CudaKernel
+
+    resolved = registry().resolve(target)
+    kind = CpuKernel if target == "cpu" else CudaKernel
+    assert kind.bounds == registry().backend(resolved).describe(resolved).bounds
+
+
+def test_calls_of_our_own_are_held_to_them_by_the_same_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from zellige_cpu.kernel import CpuKernel
+
+    monkeypatch.setattr(CpuKernel, "bounds", Bounds(grid=(2, 10)))
+    made = zl.compile(copied, target="cpu")
+    for rows in (5, 40, 40, 40, 40):
+        a, b = np.arange(rows * 8, dtype=np.int32).reshape(rows, 8), np.zeros((rows, 8), np.int32)
+        made(a, b)
+        assert (a == b).all()
+        with pytest.raises(LaunchError, match="axis 1 of the grid has 11 blocks, and a launch of the target cpu takes 10 there") as caught:
+            made(np.zeros((41, 8), np.int32), np.zeros((41, 8), np.int32))
+        assert caught.value.code == "E645"
+
+
+def test_a_target_of_our_own_refuses_a_grid() -> None:
 
     @T.prim_func
     def tall(A: T.Tensor((1,), "float32")):

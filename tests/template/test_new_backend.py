@@ -23,14 +23,26 @@ PAGE = Path(__file__).parents[2] / "docs" / "write-a-backend.md"
 MODULES = {"zellige": ("-c", "from zellige.cli.main import main; main()"), "pip": ("-m", "pip"), "pytest": ("-m", "pytest")}
 
 
+def environment_of(top: Path) -> Path:
+    """The Python of a virtual environment of its own in ``top``, which sees what is installed where the tests run: what they need is there
+    already, and no index is asked."""
+    python = top / "venv" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(top / "venv")], check=True)
+        (packages,) = (top / "venv" / "lib").glob("python*/site-packages")
+        around = [entry for entry in sys.path if entry.endswith("site-packages")]
+        (packages / "around.pth").write_text("".join(f"import site; site.addsitedir({place!r})\n" for place in around), encoding="utf-8")
+    return python
+
+
 def run(command: str, top: Path) -> str:
-    """A command of the manual in the folder ``top``, of a user who installs into ``top / "site"``."""
+    """A command of the manual, as it is written there, in the folder ``top`` and its environment."""
     words = shlex.split(command)
     if words[0] in MODULES:
-        words = [sys.executable, *MODULES[words[0]], *words[1:], *(("--target", str(top / "site")) if words[0] == "pip" else ())]
+        words = [str(environment_of(top)), *MODULES[words[0]], *words[1:]]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # its workers would be started for 5 tests
-    environment = {**ours, "PYTHONPATH": str(top / "site"), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "COLUMNS": "160"}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, cwd=top)
+    offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    done = subprocess.run(words, env={**ours, **offline, "COLUMNS": "160"}, capture_output=True, text=True, check=False, cwd=top)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -40,28 +52,34 @@ def section(title: str) -> str:
 
 
 def follow(text: str, top: Path) -> int:
-    """Run the commands of a part of the manual in a folder; the output must be what the manual shows. How many there were."""
-    output, commands = "", 0
-    for line in "".join(re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)).splitlines():
+    """Run the commands of a part of the manual in a folder; the output must be what the manual shows. Where a command says what comes next,
+    that is what the manual does next. How many there were."""
+    lines = "".join(re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)).splitlines()
+    commands = [line[2:] for line in lines if line.startswith("$ ")]
+    output, done = "", 0
+    for line in lines:
         if line.startswith("$ "):
-            output, commands = run(line[2:], top), commands + 1
+            output, done = run(line[2:], top), done + 1
+            _, is_told, told = output.partition("Next:\n")
+            coming = [one.strip() for one in told.splitlines()]
+            assert coming == commands[done : done + len(coming)] and bool(coming) is bool(is_told), "the manual goes on otherwise"
         else:
             assert line in output, f"{line!r} is not in\n{output}"
-    return commands
+    return done
 
 
 def test_the_first_hour_and_the_tuned_product_are_as_the_manual_says(tmp_path: Path) -> None:
     """One test, so that the package is built and installed by one process only."""
-    assert follow(section("A vendor's first hour").split("\n### ")[0], tmp_path) == 10
+    assert follow(section("A vendor's first hour").split("\n### ")[0], tmp_path) == 8
     explained = run("zellige explain zellige-acme/tests/kernels.py:gemm --target acme", tmp_path)
     assert "16x16x16" not in explained
     (code,) = re.findall(r"```python\n(.*?)```", section("To a tuned GEMM"), flags=re.DOTALL)
     (tmp_path / "tuned.py").write_text(f"if __name__ == '__main__':\n{textwrap.indent(code, '    ')}", encoding="utf-8")
-    run(f"{sys.executable} tuned.py", tmp_path)
+    run(f"{environment_of(tmp_path)} tuned.py", tmp_path)
 
 
 def test_the_first_hour_with_lanes_is_as_the_manual_says(tmp_path: Path) -> None:
-    assert follow(section("A vendor's first hour").split("\n### ")[1], tmp_path) == 9
+    assert follow(section("A vendor's first hour").split("\n### ")[1], tmp_path) == 8
     explained = run("zellige explain zellige-lanes/tests/kernels.py:gemm --target lanes", tmp_path)
     assert "16x16x16" not in explained
 
@@ -90,7 +108,8 @@ def test_what_to_do_next_can_be_copied_also_where_a_path_has_spaces(tmp_path: Pa
     top.mkdir()
     told = CliRunner().invoke(group, ["new-backend", "acme", "--into", str(top)]).output.splitlines()
     assert shlex.split(told[1]) == ["pip", "install", "-e", f"{top}/zellige-acme[dev]"]
-    assert shlex.split(told[3]) == ["pytest", f"{top}/zellige-acme"]
+    assert shlex.split(told[3]) == ["pytest", "-q", f"{top}/zellige-acme"]
+    assert shlex.split(told[4]) == ["zellige", "explain", f"{top}/zellige-acme/tests/kernels.py:gemm", "--target", "acme"]
 
 
 def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:

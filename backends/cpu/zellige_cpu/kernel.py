@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from zellige.diagnostics import InternalError, ZelligeError
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam
-from zellige.plugin.contract import Binary, Emitted
+from zellige.plugin.contract import Binary, Bounds, Emitted
 from zellige_cpu.host import Host, running_host
 from zellige_cpu.linker import load
 from zellige_cpu.memory import run_alone
@@ -28,6 +28,8 @@ _COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 class CpuKernel:
     """A kernel's machine code in this process; ``code`` are the objects of the program (:func:`packed_code`), made here unless given."""
+
+    bounds: Final = Bounds()
 
     def __init__(self, kernel: Kernel, program: Program, host: Host, code: bytes | None = None) -> None:
         self._program = program

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zellige.dtypes import all_dtypes
-from zellige.plugin.contract import Bounds, Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
+from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
 from zellige.simt.machine import EngineMemory, LaneMachine
-from zellige_cuda.architectures import ARGUMENT_BYTES, KIB, LANE_REGISTERS, LARGEST_GRID, Architecture
+from zellige_cuda.architectures import BOUNDS, KIB, LANE_REGISTERS, Architecture
 from zellige_cuda.forms import forms_of, group_forms_of, matrix_loads, units_of, word_copies
 
 WARP = 32
@@ -68,7 +68,7 @@ def capabilities(arch: Architecture, target: str) -> Capabilities:
         synchronisation=tuple(synchronisation),
         registers=RegisterFile(per_lane=LANE_REGISTERS),
         block_lanes=1024,
-        bounds=Bounds(grid=LARGEST_GRID, argument_bytes=ARGUMENT_BYTES),
+        bounds=BOUNDS,
     )
 
 

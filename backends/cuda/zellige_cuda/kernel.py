@@ -21,7 +21,7 @@ from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
 from zellige_cuda import device
-from zellige_cuda.architectures import LARGEST_GRID
+from zellige_cuda.architectures import BOUNDS, MOST_BLOCKS
 from zellige_cuda.boxes import ADDRESS_ALIGNMENT, Maps
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def functions_of(emitted: Emitted) -> list[dict[str, Any]]:
 
 class CudaKernel:
     """Code that is loaded into the current context at the first launch there; before that it can be looked at without a device."""
+
+    bounds: Final = BOUNDS
 
     def __init__(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> None:
         facts = json.loads(source.facts)
@@ -158,7 +160,7 @@ class CudaKernel:
         )  # fmt: skip
         return NativeLaunch(
             functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(alignments),
-            most_blocks=LARGEST_GRID, apart=self._apart(), made=self._maps.native(),
+            most_blocks=MOST_BLOCKS, apart=self._apart(), made=self._maps.native(),
         )  # fmt: skip
 
     def _apart(self) -> tuple[tuple[int, int], ...]:
@@ -265,8 +267,6 @@ class CudaKernel:
     def _start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
         if min(grid) <= 0:
             return
-        if any(g > m for g, m in zip(grid, LARGEST_GRID)):
-            raise catalogue.E642.error(what=f"a grid of {' x '.join(map(str, grid))} blocks, more than the device takes")
         function = self._functions[number]
         status = device.launcher()(loaded.handles[number], *grid, function["threads"], 1, 1, function["shared"], stream, arguments, None)
         if status:

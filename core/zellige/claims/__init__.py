@@ -1,44 +1,52 @@
-"""Whether a target can do what its backend says: every claim that a probe knows, tried on the target.
+"""Whether a target can do what its backend says: every claim that a probe knows, tried on the target; and whether its hooks answer.
 
-In: a backend and a target. Out: a :class:`Finding` a claim: it holds, it does not, or why it was not tried. :func:`examined` asks in this
-process; ``python -m zellige.claims BACKEND TARGET`` is a process of its own, whose end and hanging :func:`examined_apart` reports as the
-fault of the claim at work. ``zellige backends doctor NAME --probe`` prints them.
+In: a backend and a target. Out: a :class:`Finding` a claim: it holds, it does not, or why it was not tried. :func:`examined` tries claims
+in this process; ``python -m zellige.claims`` is a process of its own, whose end and hanging :func:`examined_apart` and :func:`asked_apart`
+report as the fault of the claim at work. ``zellige backends doctor NAME`` asks the hooks, and with ``--probe`` tries the claims too.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Final, Literal
 
+from zellige.claims.hooks import questions
 from zellige.claims.machine import NotChecked, Subject
 from zellige.claims.probes import PROBES, Claim, Lie
 from zellige.diagnostics import InternalError, ZelligeError
-from zellige.plugin.contract import Unavailable
+from zellige.diagnostics.error import RAISED_HERE
 from zellige.plugin.handle import BackendHandle
-from zellige.plugin.registry import registry
+from zellige.plugin.interruption import is_from_outside
+from zellige.plugin.probing import MOST_PRINTED, ending_of, run_apart
+from zellige.plugin.registry import begin_with_one, registry
 from zellige.target import Target
 
-__all__ = ["PROBES", "Finding", "examined", "examined_apart"]
+__all__ = ["PROBES", "Finding", "asked_apart", "examined", "examined_apart"]
 
-MARK: Final = "zellige-claim:"
-"""Begins the lines of the process of its own: a claim that is about to be tried, then what was found."""
+HOOKS: Final = "hooks"
+"""What stands for a probe where hooks are asked."""
 
 Verdict = Literal["holds", "does not hold", "not checked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What became of a claim: the field of the capabilities, what it says, the verdict, and what happened where it is not "holds"."""
+    """What became of a claim: the field of the capabilities (or the hooks), what it says, the verdict, what happened where it is not
+    "holds", and the traceback of what a backend raised."""
 
     probe: str
     field: str
     text: str
     verdict: Verdict
     reason: str = ""
+    traceback: str = ""
 
 
 def examined(handle: BackendHandle, target: Target) -> Iterator[Finding]:
@@ -55,62 +63,87 @@ def _claims(subject: Subject) -> Iterator[tuple[str, Claim]]:
 
 def _tried(name: str, claim: Claim) -> Finding:
     verdict: Verdict = "holds"
-    reason = ""
+    reason = trace = ""
     try:
         claim.check()
     except NotChecked as error:
         verdict, reason = "not checked", str(error)
     except Lie as error:
         verdict, reason = "does not hold", str(error)
-    except (ZelligeError, InternalError) as error:
-        verdict, reason = "does not hold", _first_line(error)
-    except Exception as error:  # noqa: BLE001 - a stranger's code: whatever it raises is what became of its claim
-        verdict, reason = "does not hold", f"{type(error).__name__}: {_first_line(error)}"
-    return Finding(probe=name, field=claim.field, text=claim.text, verdict=verdict, reason=reason)
+    except BaseException as error:  # a stranger's code: whatever it raises is what became of its claim
+        if is_from_outside(error):
+            raise
+        verdict, reason, trace = "does not hold", _said(error), "".join(traceback.format_exception(error.__cause__ or error))
+    return Finding(probe=name, field=claim.field, text=claim.text, verdict=verdict, reason=reason, traceback=trace)
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")
-
-
-def unavailable(handle: BackendHandle, target: Target) -> str:
-    """Why the claims of a target cannot be tried here; empty where they can."""
-    if target.is_simulated:
-        return ""
-    found = handle.devices
-    if isinstance(found, Unavailable):
-        return f"{found.code}: {found.reason}"
-    return "" if found else "no device of it is here"
+def _said(error: BaseException) -> str:
+    """What an exception says in a line, with the line of the backend's code where that is known."""
+    if not isinstance(error, ZelligeError):
+        first = next(iter(str(error).splitlines()), "")
+        return first if isinstance(error, InternalError) else f"{type(error).__name__}: {first}"
+    told = error.diagnostics[0]
+    places = [str(note.span) for note in told.notes if note.message == RAISED_HERE and note.span is not None]
+    return f"{told.severity} {told.code}: {told.message}" + "".join(f", raised at {place}" for place in places)
 
 
 def examined_apart(backend: str, target: str, seconds: float) -> list[Finding]:
-    """The findings of a process of its own. One that dies or takes longer than ``seconds`` ends with the claim that it was trying."""
-    command = [sys.executable, "-m", __name__, backend, target]
-    ending = ""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL)
-        output = done.stdout
-        if done.returncode:
-            said = done.stderr.strip().splitlines()
-            ending = f"the process ended with {done.returncode}" + (f": {said[-1]}" if said else "")
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-        ending = f"it took more than {seconds:g} s"
-    lines = [json.loads(line[len(MARK) :]) for line in output.splitlines() if line.startswith(MARK)]
-    findings = [Finding(**line) for line in lines if "verdict" in line]
-    if ending:
-        begun = [line for line in lines if "verdict" not in line]
+    """The findings of a process of its own about the claims of a target. ``backend`` is the name of its entry point;
+    of a target that is empty or begins with ":" the name is the backend's first. A process that dies or
+    takes longer than ``seconds`` ends with the claim that it was trying."""
+    return _apart("claims", backend, target, seconds)
+
+
+def asked_apart(backend: str, target: str, seconds: float) -> list[Finding]:
+    """The same about the hooks."""
+    return _apart(HOOKS, backend, target, seconds)
+
+
+def _apart(what: str, backend: str, target: str, seconds: float) -> list[Finding]:
+    with tempfile.TemporaryDirectory() as folder:
+        answer, printed = Path(folder) / "answer", Path(folder) / "printed"
+        code = run_apart([sys.executable, "-m", __name__, what, backend, target, str(answer)], printed, seconds)
+        lines = answer.read_text(encoding="utf-8").splitlines() if answer.exists() else []
+        said = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
+    data = [json.loads(line) for line in lines if line.endswith("}")]  # a process that is ended may leave half of a line
+    findings = [Finding(**one) for one in data if "verdict" in one]
+    if code != 0:
+        begun = [one for one in data if "verdict" not in one]
         at = begun[-1] if len(begun) > len(findings) else {"probe": "", "field": "describe", "text": "the backend can be asked"}
-        findings.append(Finding(**at, verdict="does not hold", reason=ending))
+        reason = f"it took more than {seconds:g} s" if code is None else f"the process {ending_of(code)}"
+        findings.append(Finding(**at, verdict="does not hold", reason=reason, traceback=said))
     return findings
 
 
 def main(arguments: list[str]) -> int:
-    """Tries the claims of a backend's target and writes what it finds, a line each."""
-    backend, wanted = arguments
-    handle = registry().named(backend)
-    subject = Subject.of(handle, registry().resolve(wanted))
-    for name, claim in _claims(subject):
-        print(MARK + json.dumps({"probe": name, "field": claim.field, "text": claim.text}), flush=True)
-        print(MARK + json.dumps(asdict(_tried(name, claim))), flush=True)
+    """Asks the hooks or tries the claims of a backend's target and writes what it finds to a file, a line each."""
+    what, backend, wanted, file = arguments
+    begin_with_one(backend)
+    handle = next(handle for handle in registry().backends if backend in (handle.origin.name, handle.manifest.name))
+    with open(file, "w", encoding="utf-8") as answer:
+
+        def tell(**fields: object) -> None:
+            print(json.dumps(fields), file=answer, flush=True)
+
+        for name, claim in _all(what, handle, wanted):
+            tell(probe=name, field=claim.field, text=claim.text)
+            tell(**asdict(_tried(name, claim)))
     return 0
+
+
+def _all(what: str, handle: BackendHandle, wanted: str) -> Iterator[tuple[str, Claim]]:
+    """The claims about a backend. Where its target cannot even be described, that is the only one."""
+    try:
+        target = registry().resolve(handle.manifest.targets[0] + wanted if wanted[:1] in ("", ":") else wanted)
+        if what == HOOKS:
+            yield from ((HOOKS, claim) for claim in questions(handle, target))
+            return
+        subject = Subject.of(handle, target)
+    except ZelligeError as error:
+        yield "", Claim(field="describe", text="the target can be described", check=partial(_raised, error))
+        return
+    yield from _claims(subject)
+
+
+def _raised(error: ZelligeError) -> None:
+    raise error

@@ -1,7 +1,8 @@
-"""The process of its own in which claims are tried: see :mod:`zellige.claims`."""
+"""The process of its own in which hooks are asked and claims are tried: see :mod:`zellige.claims`."""
 
+import os
 import sys
 
 from zellige.claims import main
 
-sys.exit(main(sys.argv[1:]))
+os._exit(main(sys.argv[1:]))  # threads that a backend left running would hold the process

@@ -36,7 +36,7 @@ class Claim:
 
     field: str
     text: str
-    check: Callable[[], None]
+    check: Callable[[], object]
 
 
 Probe: TypeAlias = Callable[[Subject], Iterator[Claim]]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
     from rich.table import Table
 
@@ -51,13 +53,14 @@ def list_backends(verbose: bool, as_json: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--seconds", default=_DOCTOR_SECONDS, show_default=True, help="How long each may take to load and to look for its devices.")
 @click.option("--probe", is_flag=True, help="Try on the device what each backend says that it can do.")
-@click.option("--target", "arch", metavar="ARCH", default="", help="With --probe: the architecture to try, as in describe.")
+@click.option("--target", "arch", metavar="ARCH", default="", help="The architecture that hooks are asked for and claims tried on.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_json: bool) -> None:
     """Load every backend, or those NAMEd, in a process of its own, and say what is wrong. Exit code 1 when one is broken.
 
-    A backend that hangs or ends its process is reported like any other. One whose device is not here is not broken. With --probe each claim
-    of its capabilities that a probe knows is tried with small programs; a claim that does not hold makes the backend broken.
+    A backend that hangs or ends its process is reported like any other. One whose device is not here is not broken. What it is asked, and
+    what is left, stands below the table: its hooks up to the text of one small kernel. With --probe each claim of its capabilities that a
+    probe knows is tried with small programs; a claim that does not hold makes the backend broken.
     """
     from zellige.cli.console import told_apart, wide_console
     from zellige.plugin.registry import registry
@@ -65,25 +68,48 @@ def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_js
     with told_apart():
         found = registry()
         reports = found.isolated_reports(seconds, frozenset(names))
-    missing = [name for name in names if name not in {part for report in reports for part in (report.name, report.origin)}]
-    if missing:
-        found.named(missing[0])  # raises the error that names the known ones
-    with told_apart():
-        claims = {report.name: _tried_claims(report, arch, seconds) for report in reports if not is_broken(report)} if probe else {}
-    broken = [report for report in reports if is_broken(report)]
+        known = {part for report in reports for part in (report.name, report.origin)}
+        missing = [name for name in names if name not in known]
+        if missing:
+            found.named(missing[0])  # raises the error that names the known ones
+        checkups = [_checkup(report, arch, seconds, probe=probe) for report in reports]
     if as_json:
-        findings = {name: [dataclasses.asdict(one) for one in tried] for name, (_, tried) in claims.items()}
-        click.echo(json.dumps([_report_json(r) | ({"claims": findings[r.name]} if r.name in findings else {}) for r in reports], indent=1))
+        click.echo(json.dumps([_checkup_json(one) for one in checkups], indent=1))
     else:
-        console = wide_console()
-        console.print(health_table(reports))
-        if any(report.tools for report in reports):
-            console.print(tool_table(reports))
-        _print_tracebacks(console, reports)
-        for name, (why, tried) in claims.items():
-            _print_claims(console, name, why, tried)
-    if broken or any(one.verdict == "does not hold" for _, tried in claims.values() for one in tried):
+        _print_checkups(wide_console(), checkups)
+    if any(one.is_broken for one in checkups):
         raise SystemExit(1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Checkup:
+    """What was found about one backend. ``left``: why no claim was tried; empty where they were, or nobody asked for it."""
+
+    report: BackendReport
+    hooks: tuple[Finding, ...] = ()
+    claims: tuple[Finding, ...] | None = None
+    left: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        return is_broken(self.report) or any(one.verdict == "does not hold" for one in (*self.hooks, *(self.claims or ())))
+
+
+def _checkup(report: BackendReport, arch: str, seconds: float, *, probe: bool) -> _Checkup:
+    """Asks the hooks of a backend that could be loaded and, for ``probe``, tries its claims where it has a device."""
+    from zellige.claims import asked_apart, examined_apart
+    from zellige.target import parse_target
+
+    if is_broken(report):
+        return _Checkup(report=report)
+    target = f":{arch}" if arch else ""
+    hooks = tuple(asked_apart(report.origin, target, seconds))
+    if not probe:
+        return _Checkup(report=report, hooks=hooks)
+    has_none = not report.devices and not parse_target(f"{report.name}{target}").is_simulated
+    left = "" if not has_none else state(report) if report.unavailable is not None else "no device of it is here"
+    claims = () if left else tuple(examined_apart(report.origin, target, _TIMES_FOR_CLAIMS * seconds))
+    return _Checkup(report=report, hooks=hooks, claims=claims, left=left)
 
 
 @backends.command("describe")
@@ -114,34 +140,51 @@ def is_broken(report: BackendReport) -> bool:
     return report.unavailable is not None and report.unavailable.code in codes
 
 
-def _tried_claims(report: BackendReport, arch: str, seconds: float) -> tuple[str, list[Finding]]:
-    """Why the claims of a backend are not tried here (empty where they are), and what was found."""
-    from zellige.claims import examined_apart, unavailable
-    from zellige.plugin.registry import registry
+def _print_checkups(console: Console, checkups: Sequence[_Checkup]) -> None:
+    """The table of all, then what each was asked, what does not hold, and what was raised."""
+    reports = tuple(one.report for one in checkups)
+    console.print(health_table(checkups))
+    if any(report.tools for report in reports):
+        console.print(tool_table(reports))
+    _print_tracebacks(console, reports)
+    for one in checkups:
+        if one.hooks:
+            _print_hooks(console, one)
+        if one.left:
+            console.print(f"\n{one.report.name}: no claim was tried: {one.left}", markup=False, highlight=False, soft_wrap=True)
+        elif one.claims is not None:
+            holding = sum(claim.verdict == "holds" for claim in one.claims)
+            console.print(f"\n{one.report.name}: {holding} of {len(one.claims)} claims hold", markup=False, highlight=False, soft_wrap=True)
+            _print_findings(console, [claim for claim in one.claims if claim.verdict != "holds"])
 
-    handle = registry().named(report.name)
-    first = handle.manifest.targets[0]
-    target = registry().resolve(f"{first}:{arch}" if arch else first)
-    why = unavailable(handle, target)
-    return why, [] if why else examined_apart(report.name, str(target), _TIMES_FOR_CLAIMS * seconds)
+
+def _print_hooks(console: Console, checkup: _Checkup) -> None:
+    """Which hooks answered, which were left and why, and what is wrong with the others."""
+    from zellige.claims.hooks import RUNS
+
+    answered = ["manifest", "probe", *(one.field for one in checkup.hooks if one.verdict == "holds")]
+    console.print(f"\n{checkup.report.name}: hooks that answer: {', '.join(answered)}", markup=False, highlight=False, soft_wrap=True)
+    left = [one for one in checkup.hooks if one.verdict == "not checked" and not (checkup.claims and one.reason == RUNS)]
+    for reason in dict.fromkeys(one.reason for one in left):
+        names = ", ".join(one.field for one in left if one.reason == reason)
+        console.print(f"{checkup.report.name}: not asked: {names}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    _print_findings(console, [one for one in checkup.hooks if one.verdict == "does not hold"])
 
 
-def _print_claims(console: Console, name: str, why: str, found: list[Finding]) -> None:
-    """How many claims hold, and a row for each of the others."""
+def _print_findings(console: Console, found: Sequence[Finding]) -> None:
+    """A row for each, and each traceback once."""
     from rich.table import Table
     from rich.text import Text
 
-    if why:
-        console.print(f"\n{name}: no claim was tried: {why}", markup=False, highlight=False)
+    if not found:
         return
-    holding = sum(one.verdict == "holds" for one in found)
-    console.print(f"\n{name}: {holding} of {len(found)} claims hold", markup=False, highlight=False)
-    others = [one for one in found if one.verdict != "holds"]
-    if others:
-        table = Table("field", "claim", "verdict", "what happened")
-        for one in others:
-            table.add_row(*(Text(text) for text in (one.field, one.text, one.verdict, one.reason)))
-        console.print(table)
+    table = Table("field", "claim", "verdict")
+    table.add_column("what happened", overflow="fold")
+    for one in found:
+        table.add_row(*(Text(text) for text in (one.field, one.text, one.verdict, one.reason)))
+    console.print(table)
+    for trace in dict.fromkeys(one.traceback for one in found if one.traceback):
+        console.print(trace.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
 def backend_table(reports: tuple[BackendReport, ...], *, verbose: bool = False) -> Table:
@@ -157,14 +200,15 @@ def backend_table(reports: tuple[BackendReport, ...], *, verbose: bool = False) 
     return table
 
 
-def health_table(reports: tuple[BackendReport, ...]) -> Table:
-    """One row a backend: whether it is well, and what is wrong where it is not."""
+def health_table(checkups: Sequence[_Checkup]) -> Table:
+    """One row a backend: whether all that was asked is well, and what is wrong where it is not."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table("backend", "from", "health", "state")
-    for report in reports:
-        health = "broken" if is_broken(report) else "well" if report.devices else "not available"
+    for one in checkups:
+        report = one.report
+        health = "broken" if one.is_broken else "well" if report.devices else "not available"
         table.add_row(report.name, Text(report.entry_point), health, Text(state(report)))
     return table
 
@@ -225,6 +269,12 @@ def _print_tracebacks(console: Console, reports: tuple[BackendReport, ...]) -> N
         if report.traceback:
             console.print(f"\n{report.name} failed:", style="bold")
             console.print(report.traceback.rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+
+def _checkup_json(checkup: _Checkup) -> dict[str, Any]:
+    hooks = [dataclasses.asdict(one) for one in checkup.hooks]
+    claims = {} if checkup.claims is None else {"claims": [dataclasses.asdict(one) for one in checkup.claims]}
+    return {**_report_json(checkup.report), "is_broken": checkup.is_broken, "hooks": hooks, **claims}
 
 
 def _report_json(report: BackendReport) -> dict[str, Any]:

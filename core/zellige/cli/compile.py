@@ -10,7 +10,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import time
-import traceback
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.span import place_in
 from zellige.diagnostics.suggest import closest
 
 if TYPE_CHECKING:
@@ -166,8 +167,8 @@ def load(path: Path) -> ModuleType:
 def _place_in(path: Path, error: BaseException) -> Span | None:
     """The line of the file that was running when the error came up."""
     own = path.resolve()
-    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if Path(frame.f_code.co_filename).resolve() == own]
-    return Span(str(path), lines[-1]) if lines else None
+    found = place_in(error, lambda frame: Path(frame.f_code.co_filename).resolve() == own)
+    return None if found is None else replace(found, file=str(path))
 
 
 def _refuse_other_text(path: Path, loader: object, name: str) -> None:

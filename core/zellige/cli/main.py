@@ -7,12 +7,18 @@ user's kernel, 2 for wrong usage.
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
-from typing import Final
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from zellige.version import __version__
+
+if TYPE_CHECKING:
+    from zellige.diagnostics import InternalError, ZelligeError
 
 COMMANDS: Final = {
     "demo": "zellige.cli.demo:demo",
@@ -25,6 +31,9 @@ COMMANDS: Final = {
     "new-backend": "zellige.cli.new_backend:new_backend",
     "fuzz": "zellige.cli.fuzz:fuzz",
 }
+
+
+TRACEBACK: Final = "--traceback"
 
 
 class CommandList(click.Group):
@@ -44,12 +53,13 @@ class CommandList(click.Group):
 
 @click.group(cls=CommandList, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="zellige")
+@click.option(TRACEBACK, is_flag=True, expose_value=False, help="Show Python's whole traceback of an error, for whoever mends it.")
 def group() -> None:
     """Write a tile kernel once, run it on any device with a plugin."""
 
 
 def main() -> None:
-    """Run the command line of this process. A diagnostic is printed without Python's traceback."""
+    """Run the command line of this process. A diagnostic is printed without Python's traceback, unless that is asked for."""
     try:
         group()
     except Exception as error:
@@ -57,5 +67,17 @@ def main() -> None:
 
         if not isinstance(error, (ZelligeError, InternalError)):
             raise
-        click.echo(str(error), err=True)
+        click.echo(_shown(error, sys.argv[1:]), err=True)
         sys.exit(1)
+
+
+def _shown(error: ZelligeError | InternalError, words: Sequence[str]) -> str:
+    """An error as text, after the ``words`` of a command; of one that somebody else's code is behind, how its traceback is seen."""
+    from zellige.diagnostics import ZelligeError
+    from zellige.diagnostics.error import RAISED_HERE
+
+    if words[:1] == [TRACEBACK]:
+        return "".join(traceback.format_exception(error))
+    notes = error.diagnostics[0].notes if isinstance(error, ZelligeError) else ()
+    is_theirs = error.__cause__ is not None and any(note.message == RAISED_HERE for note in notes)
+    return f"{error}\nthe whole traceback: zellige {TRACEBACK} {shlex.join(words)}" if is_theirs else str(error)

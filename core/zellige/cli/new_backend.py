@@ -31,12 +31,14 @@ TEMPLATE: Final = "template"
 FAMILIES: Final = {"vector": "", "simt": "_simt"}
 """The families that have a starting point, and what the name of its package adds to the template's."""
 
+KERNELS: Final = "tests/kernels.py"
+
 AROUND: Final = {
     "pyproject.toml": "pyproject.toml",
     "README": "README.md",
     "ci.yml": ".github/workflows/tests.yml",
     "gitignore": ".gitignore",
-    "kernels.py": "tests/kernels.py",
+    "kernels.py": KERNELS,
     "test_backend": "tests/test_backend.py",
 }
 """The files around the package: in the skeleton, with the family's own before those of all, and in the folder that is written."""
@@ -55,7 +57,19 @@ def new_backend(name: str, family: str, into: Path) -> None:
     """
     folder = write_package(name, family, into)
     click.echo(f"{folder}: the backend {name}. Next:")
-    click.echo(f"  pip install -e {quote(f'{folder}[dev]')}\n  zellige backends list\n  pytest {quote(str(folder))}")
+    for command in next_commands(name, folder):
+        click.echo(f"  {command}")
+
+
+def next_commands(name: str, folder: Path) -> tuple[str, ...]:
+    """What a vendor does first with the package, as a shell takes it: install it with what its tests need, look at it, test it."""
+    kernel = quote(f"{folder / KERNELS}:gemm")
+    return (
+        f"pip install -e {quote(f'{folder}[dev]')}",
+        f"zellige backends doctor {name}",
+        f"pytest -q {quote(str(folder))}",
+        f"zellige explain {kernel} --target {name}",
+    )
 
 
 def write_package(name: str, family: str, into: Path) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NoReturn
+from typing import Final, Literal, NoReturn
 
 from zellige.diagnostics.span import Span, calling_place
 
@@ -62,6 +62,10 @@ class Note:
 
     message: str
     span: Span | None = None
+
+
+RAISED_HERE: Final = "raised here"
+"""The note that names the line of somebody else's code, such as a backend's, for whoever mends it."""
 
 
 @dataclass(frozen=True, slots=True)

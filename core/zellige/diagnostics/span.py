@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
+from types import CodeType, FrameType, TracebackType
+from typing import Final
 
 
 def calling_place() -> Span | None:
@@ -17,11 +18,40 @@ def calling_place() -> Span | None:
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith("<frozen"):
         return None
-    file, line = frame.f_code.co_filename, frame.f_lineno
+    return _place_of(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+def place_in(error: BaseException, is_wanted: Callable[[FrameType], bool]) -> Span | None:
+    """The innermost place that an exception passed through, among the frames that are wanted. None where there is none."""
+    found: TracebackType | None = None
+    entry = error.__traceback__
+    while entry is not None:
+        found = entry if is_wanted(entry.tb_frame) else found
+        entry = entry.tb_next
+    return None if found is None else _place_of(found.tb_frame.f_code, found.tb_lasti, found.tb_lineno)
+
+
+_BETWEEN: Final = ("zellige", "pluggy", "importlib")
+"""The top-level packages through which somebody else's code is called."""
+
+
+def place_outside(error: BaseException) -> Span | None:
+    """The innermost place that an exception passed through outside of this package and of what it calls others by."""
+
+    def is_outside(frame: FrameType) -> bool:
+        name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        return name not in _BETWEEN and not frame.f_code.co_filename.startswith("<frozen")
+
+    return place_in(error, is_outside)
+
+
+def _place_of(code: CodeType, at: int, line: int) -> Span:
+    """The place of a step of a function's code, with its columns where Python knows them."""
+    file = code.co_filename
     text = linecache.getline(file, line)
-    positions = getattr(frame.f_code, "co_positions", None)  # Python 3.11
+    positions = getattr(code, "co_positions", None)  # Python 3.11
     if positions is not None:
-        first, last, column, end_column = next(islice(positions(), frame.f_lasti // 2, None), (None, None, None, None))
+        first, last, column, end_column = next(islice(positions(), at // 2, None), (None, None, None, None))
         if first == line and column is not None and end_column is not None:
             before, inside = text.encode()[:column], text.encode()[:end_column]
             return Span(file, line, len(before.decode(errors="replace")), last, len(inside.decode(errors="replace")))

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
+from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
+from zellige.diagnostics.error import RAISED_HERE
+from zellige.diagnostics.span import place_outside
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import verify
 from zellige.passes.runner import Pass, run_passes
 from zellige.plugin.choices import PLAN_PASS, PassChange, PassStage, Replace, StagePass, Veto
 from zellige.plugin.contract import Emitted
 from zellige.plugin.fields import said
+from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.probing import waiting
 
 if TYPE_CHECKING:
@@ -186,10 +189,14 @@ def _called(step: Step, value: Any) -> Any:
     try:
         with waiting(f"the pass {step.name} of {step.owner} has been running"):
             return step.step(value)
-    except (ZelligeError, InternalError, KeyboardInterrupt):
+    except (ZelligeError, InternalError):
         raise
     except BaseException as error:
-        raise catalogue.E718.error(name=step.name, who=step.owner, reason=said(error)) from error
+        if is_from_outside(error):
+            raise
+        line = place_outside(error)
+        notes = () if line is None else (Note(RAISED_HERE, line),)
+        raise catalogue.E718.error(name=step.name, who=step.owner, reason=said(error), notes=notes) from error
 
 
 def _wrong(step: Step, made: str, problems: str) -> CompileError:

@@ -105,7 +105,7 @@ def wanted_versions(facts: LaunchFacts, loop: For | None, streams: Sequence[Stre
         read = max(by_hand.stage_of[at[2]] for s in streams for at in s.phases[0].read)
         return max(1, read - made + 1), f"the author's schedule makes it in stage {made} and uses it in stage {read}"
     if loop.kind.stages <= 1:
-        return 1, f"the loop asks for {loop.kind.stages} stages"
+        return 1, "the loop asks for one stage" if loop.kind.stages else "the loop asks for no stages"
     if not any(isinstance(loop.body[s.phases[0].made[0]], Copy) for s in streams):
         return 1, "it is computed in the loop, not copied"
     return loop.kind.stages, f"the loop asks for {loop.kind.stages} stages"

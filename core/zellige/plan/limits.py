@@ -18,7 +18,7 @@ from zellige.diagnostics import Span, ZelligeError, catalogue
 from zellige.diagnostics.error import Code
 from zellige.ir.expr import Buffer, Expr, Var
 from zellige.ir.sizes import SizeError, evaluate_size, size_vars
-from zellige.ir.stmt import Kernel, TensorParam
+from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Bounds
 
 WORD_BYTES: Final = 8
@@ -40,9 +40,12 @@ def refuse_too_much(kernel: Kernel, bounds: Bounds, target: str) -> None:
         _raise_first(catalogue.E448, (*_arguments(kernel, bounds), *_sizes(kernel, bounds, {})), target)
 
 
-def refuse_sizes(kernel: Kernel, bounds: Bounds, sizes: Sequence[int], target: str) -> None:
-    """E645 where those of a call are: ``sizes`` are the values of its symbolic sizes in order."""
-    _raise_first(catalogue.E645, _sizes(kernel, bounds, dict(zip(size_vars(kernel), sizes))), target)
+def refuse_sizes(kernel: Kernel, bounds: Bounds, sizes: Sequence[int], scalars: Sequence[int | float], target: str) -> None:
+    """E645 where those of a call are: ``sizes`` are the values of its symbolic sizes, ``scalars`` those of its numbers, in order."""
+    values = dict(zip(size_vars(kernel), sizes))
+    numbers = [param.var for param in kernel.params if isinstance(param, ScalarParam)]
+    values.update({var: int(value) for var, value in zip(numbers, scalars) if not var.dtype.is_float})
+    _raise_first(catalogue.E645, _sizes(kernel, bounds, values), target)
 
 
 def _raise_first(code: Code, found: Iterator[_Excess] | Sequence[_Excess], target: str) -> None:

@@ -272,9 +272,9 @@ class Resolved:
     holds: tuple[tuple[Compare, bool], ...]
 
 
-Topic = Literal["", "roles", "programs", "memory"]
-"""What a decision is about, for what asks plans: how many roles a launch has, whether they run programs of their own, how much memory tiles
-get. Most are for people only."""
+Topic = Literal["", "roles", "style", "programs", "memory"]
+"""What a decision is about, for what asks plans: how many roles a launch has by itself ("roles") or by the capabilities that it is planned
+for ("style"), whether roles run programs of their own, how much memory tiles get. Most are for people only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ def _programs(context: Context, choices: Sequence[Choice]) -> Programs | None:
         return None
     match style:
         case "ordered":
-            context.decisions.take(question, "one", "the target has nothing that runs beside the vector engine", topic="roles")
+            context.decisions.take(question, "one", _why_in_order(context.machine), topic="style")
             _tell_in_order(context, choices)
             return None
         case "software":
@@ -96,6 +96,13 @@ def _programs(context: Context, choices: Sequence[Choice]) -> Programs | None:
             return specialised(context)
         case "queues":
             return queues(context)
+
+
+def _why_in_order(machine: Machine) -> str:
+    """Why a machine does one thing after the other."""
+    if not any(path.is_asynchronous for path in machine.capabilities.copies):
+        return "no copy of the target runs beside the block"
+    return "the target has nothing that one role waits for its asynchronous copies with"
 
 
 def _tell_in_order(context: Context, choices: Sequence[Choice]) -> None:

@@ -12,7 +12,7 @@ from zellige.ir.expr import Buffer, Var
 from zellige.ir.stmt import Copy, Stmt
 from zellige.plan.ahead import tell
 from zellige.plan.context import Context
-from zellige.plan.roles import CONSUMER, PRODUCER, Ahead, Assignment, changed_in, copies_ahead, operations_of
+from zellige.plan.roles import CONSUMER, PRODUCER, Ahead, Assignment, changed_in, copies_ahead, operations_of, pipelined_loops
 from zellige.plan.spaces import choose_path
 from zellige.plan.streams import RoleView, Sharing, share
 
@@ -26,6 +26,12 @@ def candidates(context: Context) -> tuple[Ahead, ...]:
         else:
             tell(reason, context.decisions)
     return ahead
+
+
+def why_no_copies(context: Context) -> str:
+    """Why a launch has no copies that a producer could make."""
+    is_looping = bool(pipelined_loops(context.facts.launch.body))
+    return "no copy can run ahead of its loop" if is_looping else "there is no pipelined loop whose copies could run ahead"
 
 
 def copies_before_loops(context: Context, ahead: Sequence[Ahead]) -> list[Stmt]:

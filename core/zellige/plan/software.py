@@ -20,7 +20,7 @@ from zellige.plan.nodes import Channel, PlanStmt, Role, Token
 from zellige.plan.overlap import run_ahead, schedule_of_copies
 from zellige.plan.pipeline import Schedule
 from zellige.plan.place import Excess
-from zellige.plan.producer import assign_producer, candidates
+from zellige.plan.producer import assign_producer, candidates, why_no_copies
 from zellige.plan.roles import BLOCK, Ahead, pipelined_loops
 
 
@@ -28,19 +28,20 @@ def software(context: Context) -> Programs | None:
     """The programs of a block that runs copies ahead of their loop by itself; None where none can."""
     question = "do copies run ahead of their loop?"
     ahead = candidates(context)
-    context.decisions.take("which roles does a block have?", "one", "the target's roles cannot run programs of their own", topic="roles")
-    top = _of_one_queue([a for a in ahead if any(s is a.copy for s in a.loop.body)], context.decisions)
+    context.decisions.take("which roles does a block have?", "one", "the target's roles cannot run programs of their own", topic="style")
+    top = _of_one_queue(_of_bodies(ahead, context.decisions), context.decisions)
     chosen: list[Stmt] = [a.copy for a in top]
     assignment, sharing, view = assign_producer(context, chosen)
     if assignment is None or sharing is None or view is None:
-        context.decisions.take(question, "no", "no copy can run ahead")
+        context.decisions.take(question, "no", why_no_copies(context))
         return None
     streams = [s for s in sharing.streams if s.loop is not None and isinstance(s.loop.kind, Pipelined) and s.place == (id(s.loop), "body")]
     groups = group_streams(context.facts, view, assignment, streams, context.bodies())
-    groups = tuple(g for g in groups if g.wanted > 1)
-    if not groups:
-        context.decisions.take(question, "no", "no loop asks for more than one stage")
+    if all(g.wanted < 2 for g in groups):
+        why = "; ".join(dict.fromkeys(g.because for g in groups)) or "no tile is made and used in the body of a pipelined loop"
+        context.decisions.take(question, "no", why)
         return None
+    groups = tuple(g for g in groups if g.wanted > 1)
     depths, _, _ = context.depths(groups, frozenset(), {})
     first = top[0].overlap
     token = Token(name="copies", engine=first.path.engine)
@@ -79,6 +80,18 @@ def software(context: Context) -> Programs | None:
     assert not isinstance(again, Excess)
     role = Role(name=BLOCK, engine=context.machine.main_engine, body=body)
     return Programs(roles=(role,), channels=tuple(b.channel for b in kept), placements=again)
+
+
+def _of_bodies(found: Sequence[Ahead], decisions: Decisions) -> list[Ahead]:
+    """The copies that stand in the bodies of their loops; the others are made in their turn."""
+    kept: list[Ahead] = []
+    for one in found:
+        if any(s is one.copy for s in one.loop.body):
+            kept.append(one)
+            continue
+        why = "it stands in a branch or a loop within the pipelined loop, and only copies of every iteration are issued ahead"
+        decisions.take(f"can the copy to {one.copy.dst.buffer.name} run ahead?", "no", why, where=one.copy.span)
+    return kept
 
 
 def _tell_ahead(decisions: Decisions, question: str, loop: For, steps: int) -> None:

@@ -20,7 +20,7 @@ from zellige.plan.facts import bytes_of
 from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.nodes import Channel, Issue, PlanStmt, Put, Role, Token, Wait
 from zellige.plan.overlap import Skew, find_skew, skewed
-from zellige.plan.producer import assign_producer, candidates, copies_before_loops
+from zellige.plan.producer import assign_producer, candidates, copies_before_loops, why_no_copies
 from zellige.plan.roles import CONSUMER, PRODUCER, Assignment, operations_of, pipelined_loops
 from zellige.plan.rows import why_not_by_rows
 from zellige.plan.weave import HeaderReadsShared, Weaver
@@ -36,8 +36,7 @@ def specialised(context: Context) -> Programs | None:
     chosen = [a.copy for a in ahead] + copies_before_loops(context, ahead)
     assignment, sharing, view = assign_producer(context, chosen)
     if sharing is None or assignment is None or view is None:
-        loops = pipelined_loops(context.facts.launch.body)
-        why = "no copy can run ahead of its loop" if loops else "there is no pipelined loop whose copies could run ahead"
+        why = why_no_copies(context)
         context.decisions.take(question, "one", why, rejected=(("a producer for copies", why),), topic="roles")
         return None
     groups = group_streams(context.facts, view, assignment, sharing.streams, context.bodies())

@@ -63,6 +63,7 @@ __all__ = [
     "BackendReport",
     "Binary",
     "CacheFlush",
+    "BoundedKernel",
     "Bounds",
     "Candidate",
     "Capabilities",
@@ -293,6 +294,14 @@ class PackedKernel(Protocol):
         """As ``launch``, with the arguments in 64-bit words: pointers, scalars (integers, or the bits of a double), sizes; then the address
         of what follows them, a zero, and 31 zero words, which are the backend's to use in this call."""
         ...
+
+
+@runtime_checkable
+class BoundedKernel(Protocol):
+    """What a compiled kernel may have beside :class:`CompiledKernel`: what ``describe`` says of one launch, so that a kernel that is found
+    in a cache can be called without asking for the whole description. Calls that ask for more are refused by core (E645)."""
+
+    bounds: Bounds
 
 
 @runtime_checkable

@@ -14,7 +14,9 @@ from itertools import islice
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from zellige.diagnostics import InternalError, ZelligeError, catalogue
+from zellige.diagnostics import InternalError, Note, ZelligeError, catalogue
+from zellige.diagnostics.error import RAISED_HERE
+from zellige.diagnostics.span import place_in, place_outside
 from zellige.options import options
 from zellige.plugin.calling import Hooks
 from zellige.plugin.choices import Ask
@@ -50,6 +52,7 @@ from zellige.plugin.contract import (
     Veto,
 )
 from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, said, shortened, type_problems
+from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
@@ -125,7 +128,7 @@ class BackendHandle:
 
     def description(self, ctx: CompileContext) -> str:
         """What stands for the capabilities of a context in keys."""
-        return self._typed(str, "describe_key", target=ctx.target) if self._has("describe_key") else repr(ctx.capabilities)
+        return self._typed(str, "describe_key", target=ctx.target) if self.has("describe_key") else repr(ctx.capabilities)
 
     @cached_property
     def dialect_names(self) -> tuple[DialectName, ...]:
@@ -147,7 +150,7 @@ class BackendHandle:
 
     def dialect(self) -> Mapping[str, object]:
         """The objects behind the backend's dialect names; empty where it has none."""
-        return self._typed(Mapping, "dialect") if self._has("dialect") else {}
+        return self._typed(Mapping, "dialect") if self.has("dialect") else {}
 
     def inspections(self) -> Mapping[str, Callable[..., object]]:
         """The methods that the backend adds to a compiled kernel, by name; empty where it has none."""
@@ -159,7 +162,7 @@ class BackendHandle:
 
     def cache_flush(self, size_bytes: int) -> CacheFlush | None:
         """What empties the caches of the backend's device; None where those are the host's."""
-        return self._typed(CacheFlush, "cache_flush", size_bytes=size_bytes) if self._has("cache_flush") else None
+        return self._typed(CacheFlush, "cache_flush", size_bytes=size_bytes) if self.has("cache_flush") else None
 
     def context(self, target: Target, options: CompileOptions) -> CompileContext:
         """What the steps of one compilation may ask."""
@@ -183,7 +186,7 @@ class BackendHandle:
 
     def ask(self, ctx: CompileContext) -> Ask | None:
         """What asks the backend for the implementations that fit an operation; None where it has no such hook."""
-        return (lambda operation: self._candidates(operation, ctx)) if self._has("candidates") else None
+        return (lambda operation: self._candidates(operation, ctx)) if self.has("candidates") else None
 
     def _candidates(self, operation: Operation, ctx: CompileContext) -> tuple[Answer, ...] | None:
         expected = f" for {operation.text}, expected candidates, rejections or None"
@@ -195,14 +198,14 @@ class BackendHandle:
 
     def pass_changes(self, stage: PassStage, ctx: CompileContext) -> tuple[PassChange, ...]:
         """What the backend changes about the passes of a stage."""
-        if not self._has("passes"):
+        if not self.has("passes"):
             return ()
         expected = ", expected a tuple of Insert, Replace or Veto"
         return self._call("passes", lambda found: self._several("passes", found, (Insert, Replace, Veto), expected), stage=stage, ctx=ctx)
 
     def fit(self, planned: PlannedKernel, asked: tuple[Asked, ...], ctx: CompileContext) -> tuple[Revision, ...] | Fitted:
         """What the backend says of a plan: it stands (also where it has no such hook), or launches to be planned again."""
-        if not self._has("fit"):
+        if not self.has("fit"):
             return Fitted()
         return self._call("fit", self._revisions, planned=planned, asked=asked, ctx=ctx)
 
@@ -235,7 +238,7 @@ class BackendHandle:
 
     def schedules(self) -> Mapping[str, StagePass]:
         """The backend's scheduling strategies by name; empty where it has none."""
-        return self._call("schedules", self._strategies) if self._has("schedules") else {}
+        return self._call("schedules", self._strategies) if self.has("schedules") else {}
 
     def _strategies(self, answer: object) -> Mapping[str, StagePass]:
         """What the hook ``schedules`` answered, checked."""
@@ -248,7 +251,7 @@ class BackendHandle:
 
     def cache_key(self, ctx: CompileContext) -> str:
         """What else the backend's code depends on; empty where it says nothing."""
-        return self._typed(str, "cache_key", ctx=ctx) if self._has("cache_key") else ""
+        return self._typed(str, "cache_key", ctx=ctx) if self.has("cache_key") else ""
 
     def begin(self, ctx: CompileContext) -> None:
         """Tell the backend that a kernel will be compiled next."""
@@ -262,7 +265,7 @@ class BackendHandle:
 
     def compat(self, binary: Binary) -> Compatibility:
         """Whether machine code made earlier runs on this machine's first device."""
-        if not self._has("compat"):
+        if not self.has("compat"):
             return Compatibility(verdict="ok")
         found = self.devices
         if not isinstance(found, tuple) or not found:
@@ -271,17 +274,17 @@ class BackendHandle:
 
     def conformance(self) -> Conformance:
         """What the backend claims of the conformance suite; nothing where it does not say."""
-        return self._typed(Conformance, "conformance") if self._has("conformance") else Conformance()
+        return self._typed(Conformance, "conformance") if self.has("conformance") else Conformance()
 
     def diagnose(self, error: Exception) -> ZelligeError | None:
         """A vendor's exception in the user's words (E710), or None where the backend does not know it."""
-        if not self._has("diagnose"):
+        if not self.has("diagnose"):
             return None
         try:
             found = self._hooks.call("diagnose", {"error": error})
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001 - the first error is the one to show, not one met while explaining it
+        except BaseException as other:  # the first error is the one to show, not one met while explaining it
+            if is_from_outside(other):
+                raise
             return None
         if not isinstance(found, Diagnosis) or self._type_problems(Diagnosis, found, "diagnose"):
             return None
@@ -290,12 +293,12 @@ class BackendHandle:
     @property
     def compiles_in_one_step(self) -> bool:
         """Whether the backend goes from the plan to a loaded kernel by itself."""
-        return self._has("compile_kernel")
+        return self.has("compile_kernel")
 
     @property
     def can_emit(self) -> bool:
         """Whether the backend gives the lowered program as text without a device."""
-        return self._has("emit")
+        return self.has("emit")
 
     def finish(self, emitted: Emitted, kernel: Kernel, ctx: CompileContext) -> CompiledKernel:
         """An emitted program compiled and loaded."""
@@ -304,20 +307,20 @@ class BackendHandle:
     def compile_kernel(self, fitted: FittedKernel, ctx: CompileContext) -> CompiledKernel:
         """A kernel that can be launched: by the backend's one step, or by its steps emit, compile and load."""
         self._require_available(ctx.target)
-        if self._has("compile_kernel"):
+        if self.has("compile_kernel"):
             return self._typed(CompiledKernel, "compile_kernel", planned=fitted.planned, ctx=ctx, fitted=fitted)
         return self.finish(self.emit_step(fitted, ctx), fitted.planned.kernel, ctx)
 
     @property
     def works_in_steps(self) -> bool:
         """Whether kernels are made by emit, compile and runtime, so that what lies between them can be kept."""
-        return not self.compiles_in_one_step and all(self._has(hook) for hook in STEPS)
+        return not self.compiles_in_one_step and all(self.has(hook) for hook in STEPS)
 
     def emit_step(self, fitted: FittedKernel, ctx: CompileContext) -> Emitted:
         """The lowered program as text, without a device. E703 for a backend that has neither one step nor all of them."""
         self._require_available(ctx.target)
-        missing = [hook for hook in STEPS if not self._has(hook)]
-        if missing and not (self._has("emit") and self._has("compile_kernel")):
+        missing = [hook for hook in STEPS if not self.has(hook)]
+        if missing and not (self.has("emit") and self.has("compile_kernel")):
             reason = f"it has neither the hook compile_kernel nor all of {', '.join(STEPS)}"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
         return self._typed(Emitted, "emit", planned=fitted.planned, ctx=ctx, fitted=fitted)
@@ -338,13 +341,15 @@ class BackendHandle:
 
     def tools(self) -> tuple[Tool, ...]:
         """The vendor's tools as this machine has them; a failure to say so is one of them."""
-        if not self._has("tools"):
-            return ()
         try:
-            found: Sequence[object] = self._typed(Sequence, "tools")
-            return tuple(self._checked(Tool, "tools", tool) for tool in found)
+            return self.asked_tools()
         except ZelligeError as error:
             return (Tool(name=self.manifest.name, purpose="tells of its tools", problem=error.diagnostics[0].message),)
+
+    def asked_tools(self) -> tuple[Tool, ...]:
+        """The same; raises where the backend fails to say so."""
+        found: Sequence[object] = self._typed(Sequence, "tools") if self.has("tools") else ()
+        return tuple(self._checked(Tool, "tools", tool) for tool in found)
 
     def report(self, *, with_tools: bool = False) -> BackendReport:
         """What ``zellige backends list`` shows, and ``doctor`` ``with_tools``."""
@@ -359,7 +364,8 @@ class BackendHandle:
             tools=self.tools() if with_tools else (),
         )
 
-    def _has(self, hook: str) -> bool:
+    def has(self, hook: str) -> bool:
+        """Whether the backend has a hook of that name."""
         return self._hooks.has(hook)
 
     def _require_available(self, target: Target) -> None:
@@ -389,9 +395,9 @@ class BackendHandle:
             if not self.raised(error):
                 raise
             raise self.blamed(error, f"hook {hook}") from error
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_from_outside(error):
+                raise
             raise self.blamed(error, f"hook {hook}") from error
 
     def blamed(self, error: BaseException, place: str = "") -> ZelligeError:
@@ -400,7 +406,13 @@ class BackendHandle:
         manifest = self.__dict__.get("manifest")
         known = self.diagnose(error) if manifest is not None and isinstance(error, Exception) else None
         vendor = manifest.vendor if manifest is not None else "its author"
-        return known or catalogue.E709.error(name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=vendor)
+        if known is not None:
+            return known
+        line = place_in(error, self._is_mine) or place_outside(error)
+        notes = () if line is None else (Note(RAISED_HERE, line),)
+        return catalogue.E709.error(
+            name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=vendor, notes=notes
+        )  # fmt: skip
 
     def _place(self, error: BaseException) -> str:
         """The hook that an exception passed through; else the method of an object that the backend handed to core."""
@@ -409,6 +421,7 @@ class BackendHandle:
         return f"hook {hook}" if hook else "hook runtime" if {*names} & _LAUNCHES else f"method {names[0] if names else '?'}"
 
     def _is_mine(self, frame: FrameType) -> bool:
+        """Whether a frame runs code of the backend's package."""
         return str(frame.f_globals.get("__name__")).partition(".")[0] == self.package
 
     def owns(self, error: BaseException) -> bool:
@@ -426,7 +439,7 @@ class BackendHandle:
 
     def _named(self, hook: Literal["inspections", "timers"], announced: tuple[str, ...]) -> Mapping[str, Any]:
         """Functions by name, those that the manifest announces among them."""
-        found: Mapping[str, Any] = self._typed(Mapping, hook) if self._has(hook) else {}
+        found: Mapping[str, Any] = self._typed(Mapping, hook) if self.has(hook) else {}
         missing = [name for name in announced if not callable(found.get(name))]
         if missing:
             reason = f"its manifest announces the {hook} {', '.join(missing)}, for which its hook {hook} has no function"

@@ -14,12 +14,15 @@ from typing import Final
 
 import pluggy
 
-from zellige.diagnostics import ZelligeError, catalogue
+from zellige.diagnostics import Note, ZelligeError, catalogue
+from zellige.diagnostics.error import RAISED_HERE
+from zellige.diagnostics.span import place_outside
 from zellige.options import options
 from zellige.plugin.contract import API
 from zellige.plugin.fields import said, shortened
 from zellige.plugin.guard import own_names_kept
 from zellige.plugin.handle import BackendHandle
+from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.manifest import MOST_PROBLEMS
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience
@@ -92,9 +95,11 @@ def load(origin: Origin) -> BackendHandle | Quarantined:
         text = traceback.format_exc()
         broken = catalogue.E703.error(name=origin.name, reason=str(error).replace("\n", " "))
         return Quarantined(origin=origin, error=broken, traceback=text)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything while it is imported
+    except BaseException as error:  # a stranger's module may raise anything while it is imported
+        if is_from_outside(error):
+            raise
         text = traceback.format_exc()
-        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=said(error))
+        line = place_outside(error)
+        notes = () if line is None else (Note(RAISED_HERE, line),)
+        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=said(error), notes=notes)
         return Quarantined(origin=origin, error=failed, traceback=text)

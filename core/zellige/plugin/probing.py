@@ -26,6 +26,7 @@ from zellige.log import logger
 from zellige.options import variable
 from zellige.plugin.contract import BackendReport, Device, Tool, Unavailable
 from zellige.plugin.fields import said
+from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.origin import Origin
 
 ISOLATE: Final = variable("isolate_probes")
@@ -34,7 +35,9 @@ ISOLATE: Final = variable("isolate_probes")
 PATIENCE_SECONDS = 20.0
 """After so long it is said for whom the process waits, and again whenever the wait has doubled."""
 
-_MOST_PRINTED: Final = 20_000
+_STEP_SECONDS: Final = 0.5
+
+MOST_PRINTED: Final = 20_000
 """Of what such a process prints so many characters are kept, the last."""
 
 
@@ -69,8 +72,9 @@ def waiting(what: str) -> Iterator[None]:
     watch.start()
     try:
         yield
-    except KeyboardInterrupt:
-        logger().warning("interrupted: %s for %.1f s", what, time.monotonic() - watch.begin)
+    except KeyboardInterrupt as error:
+        if is_from_outside(error):
+            logger().warning("interrupted: %s for %.1f s", what, time.monotonic() - watch.begin)
         raise
     finally:
         watch.is_over.set()
@@ -102,9 +106,9 @@ def report_isolated(name: str, entry_point: str, seconds: float) -> BackendRepor
     """What the backend of the entry point ``name`` says of itself in a process of its own. A process that dies or hangs is its answer."""
     with tempfile.TemporaryDirectory() as folder:
         answer, printed = Path(folder) / "answer", Path(folder) / "printed"
-        code = _run([sys.executable, "-m", __name__, name, str(answer)], printed, seconds)
+        code = run_apart([sys.executable, "-m", __name__, name, str(answer)], printed, seconds)
         text = answer.read_text(encoding="utf-8") if answer.exists() else ""
-        complaint = printed.read_text(encoding="utf-8", errors="replace")[-_MOST_PRINTED:].strip()
+        complaint = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
     loaded, _, text = text.partition("\n")
     if not text:
         broken = _broken(code, seconds, is_loaded=bool(loaded))
@@ -129,7 +133,7 @@ def isolated_once(origin: Origin, seconds: float) -> BackendReport:
     return report_isolated(origin.name, origin.text, seconds)
 
 
-def _run(command: list[str], printed: Path, seconds: float) -> int | None:
+def run_apart(command: list[str], printed: Path, seconds: float) -> int | None:
     """Run a process in a session of its own and end what is left of that; its exit code, None where it took too long.
 
     What it prints goes to a file: whoever it started may hold a pipe open for ever.
@@ -140,11 +144,22 @@ def _run(command: list[str], printed: Path, seconds: float) -> int | None:
             env={**os.environ, ISOLATE: "0"},
         )  # fmt: skip
         try:
-            return process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return None
+            return _waited(process, seconds)
         finally:
             _end_session(process)
+
+
+def _waited(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """The exit code of a process, None where it took longer. The time is counted in steps, of which one that took much longer counts once:
+    then this process was held up as well, such as by a machine that stood still, and nobody is to blame for that."""
+    left = seconds
+    while left > 0:
+        step, begin = min(_STEP_SECONDS, left), time.monotonic()
+        try:
+            return process.wait(timeout=step)
+        except subprocess.TimeoutExpired:
+            left -= min(time.monotonic() - begin, 2 * step)
+    return None
 
 
 def _broken(code: int | None, seconds: float, *, is_loaded: bool) -> Unavailable:
@@ -152,7 +167,7 @@ def _broken(code: int | None, seconds: float, *, is_loaded: bool) -> Unavailable
     if code is None:
         return _too_long(seconds) if is_loaded else Unavailable(code="load-timeout", reason=f"loading it took more than {seconds:g} s")
     at = "looked for devices" if is_loaded else "loaded it"
-    return Unavailable(code="probe-crashed" if is_loaded else "load-crashed", reason=f"the process that {at} {_ending(code)}")
+    return Unavailable(code="probe-crashed" if is_loaded else "load-crashed", reason=f"the process that {at} {ending_of(code)}")
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
@@ -168,7 +183,8 @@ def _pair(value: list[int] | None) -> tuple[int, int] | None:
     return None if value is None else (value[0], value[1])
 
 
-def _ending(code: int) -> str:
+def ending_of(code: int) -> str:
+    """How a process ended, in words that follow its name."""
     if code < 0:
         try:
             return f"was ended by {signal.Signals(-code).name}"

@@ -229,14 +229,15 @@ class Registry:
 
     def isolated_reports(self, seconds: float, names: frozenset[str] = frozenset()) -> tuple[BackendReport, ...]:
         """One report an entry point (of those named, where some are), each loaded and asked for its devices in a process of its own, which
-        may die or hang. What only shows beside others, a name or target that is taken, is found here."""
-        wanted = [origin for origin in self._origins if not names or origin.name in names]
-        reports = [report_isolated(origin.name, origin.text, seconds) for origin in wanted]
+        may die or hang. What only shows beside others, a name or target that is taken, is found here: for that, those of other packages
+        are loaded in processes of their own also where they are not named."""
+        asked = [origin for origin in self._origins if not names or origin.name in names or not origin.is_own]
+        reports = [report_isolated(origin.name, origin.text, seconds) for origin in asked]
         ended = (*FATAL, "probe-crashed")
         crashed = {report.origin for report in reports if report.unavailable is not None and report.unavailable.code in ended}
         together = Registry(origin for origin in self._origins if origin.name not in crashed)
         taken = {entry.origin.name: entry for entry in together.quarantined if not entry.traceback}
-        return tuple(_with_taken(report, taken) for report in reports)
+        return tuple(_with_taken(report, taken) for report in reports if not names or report.origin in names)
 
     def _alias(self, name: str) -> Target | None:
         found = [(handle, text) for handle in self.backends for alias, text in handle.manifest.aliases if alias == name]
@@ -294,7 +295,7 @@ def registry() -> Registry:
     """
     own = [Origin(name=name, text=f"zellige: {text}", load=loader(text), is_own=True) for name, text in BUILTIN]
     own += map(_origin, _remembered.pop() if _remembered else installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION))
-    return Registry(own, lambda: (o for o in map(_origin, installed_points(ENTRY_POINT_GROUP)) if not o.is_own))
+    return Registry(own, lambda: (o for o in map(_origin, installed_points(ENTRY_POINT_GROUP)) if not o.is_own and _is_wanted(o)))
 
 
 def is_begun() -> bool:
@@ -309,6 +310,21 @@ def begin_with(points: Iterable[Sequence[str]]) -> None:
         _remembered[:] = [[Installed(point=point, distribution=OWN_DISTRIBUTION) for point in named]]
         registry()
 
+
+def begin_with_one(name: str) -> None:
+    """Make the registry of this process, which asks one backend: of other packages it has the entry points of this name alone, so that what
+    another backend does is not said of this one."""
+    assert not is_begun()
+    _only[:] = [name]
+    registry()
+
+
+def _is_wanted(origin: Origin) -> bool:
+    return not _only or origin.name in _only
+
+
+_only: Final[list[str]] = []
+"""The name of the entry points of other packages that the registry has; all where there is none."""
 
 _remembered: Final[list[list[Installed]]] = []
 """Entry points that the registry which is made next begins with."""

@@ -1,0 +1,123 @@
+"""Ctrl-C ends the process wherever it is; what a backend raises by itself ends nothing, whatever it is called."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from broken_sources import backend, copying, kernel, works
+
+import zellige as zl
+from zellige.diagnostics import ZelligeError
+from zellige.plugin.interruption import is_from_outside
+from zellige.plugin.registry import Registry
+
+Install = Callable[..., Registry]
+
+ENDS = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
+PLACES: dict[str, tuple[str, str]] = {
+    "load": ("raise {}('mine')", "E701"),
+    "manifest": (backend("@hookimpl\ndef manifest(self): raise {}('mine')"), "E709"),
+    "describe": (backend("@hookimpl\ndef describe(self, target): raise {}('mine')"), "E709"),
+    "emit": (backend("@hookimpl\ndef emit(self, planned, ctx): raise {}('mine')"), "E709"),
+    "later": (backend("@hookimpl\ndef emit(self, planned, ctx):\n    try: 1 / 0\n    finally: raise {}('mine')"), "E709"),
+    "launch": (kernel("def launch(self, p, s, z): raise {}('mine')"), "E709"),
+    "packed": (kernel("def launch_packed(self, words): raise {}('mine')"), "E709"),
+    "pass": (
+        backend(
+            "@hookimpl\ndef passes(self, stage, ctx):\n    @dataclass(frozen=True)\n    class Fall:\n        name: str = 'fall'\n"
+            "        def __call__(self, value): raise {}('mine')\n    return (Insert(step=Fall()),) if stage == 'sync' else ()"
+        ),
+        "E718",
+    ),
+}
+"""Where a backend raises it, and the code of the error that the user gets."""
+
+
+def called(target: str) -> None:
+    made = zl.compile(copying(), target=target)
+    for _ in range(3):  # later calls go a shorter way
+        made(np.ones((4, 8), np.float32), np.ones((4, 8), np.float32))
+
+
+def test_what_a_backend_raises_is_its_failure(install: Install) -> None:
+    found = {
+        f"{place}_{kind.lower()}": (source.replace("{}", kind), code, kind)
+        for place, (source, code) in PLACES.items()
+        for kind in ENDS
+    }  # fmt: skip
+    install({"fine": backend(""), **{name: source for name, (source, _, _) in found.items()}})
+    wrong = []
+    for name, (_, code, kind) in found.items():
+        with pytest.raises(ZelligeError) as caught:
+            called(name)
+        if caught.value.code != code or f"{kind}: mine" not in str(caught.value):
+            wrong.append(f"{name}: {caught.value}")
+    assert not wrong, "\n\n".join(wrong)
+    assert works("fine") and works("cpu")
+
+
+WAITS = backend("@hookimpl\ndef emit(self, planned, ctx):\n    import time\n    print('waiting', flush=True)\n    {}")
+ASK = """
+import sys
+sys.path.append({sources!r})
+from broken_sources import works
+try:
+    works("waits")
+except BaseException as error:
+    print(type(error).__name__, flush=True)
+    raise
+"""
+CAUGHT = {
+    "nothing": "time.sleep(60)",
+    "a loop": "while True: pass",
+    "raised again": "try: time.sleep(60)\n    except KeyboardInterrupt as error:\n        raise error",
+    "in its place": "try: time.sleep(60)\n    except KeyboardInterrupt:\n        raise KeyboardInterrupt('stopped') from None",
+    "another": "try: time.sleep(60)\n    except KeyboardInterrupt:\n        raise SystemExit(3)",
+}
+"""What a backend does with Ctrl-C while it works."""
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_ctrl_c_ends_the_process_in_a_hook(install: Install, name: str) -> None:
+    install({"waits": WAITS.replace("{}", CAUGHT[name].replace("\n", "\n    "))})
+    sources = str(Path(__file__).parent / "sources")
+    process = subprocess.Popen([sys.executable, "-c", ASK.format(sources=sources)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(0.2)  # the hook is at the next line; it would wait there as well
+    os.kill(process.pid, signal.SIGINT)
+    printed, _ = process.communicate(timeout=120)
+    assert printed == ("SystemExit\n" if name == "another" else "KeyboardInterrupt\n")
+    assert process.returncode == (3 if name == "another" else -signal.SIGINT)
+
+
+def raised_by(function: Callable[[], object]) -> BaseException:
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - any of them
+        function()
+    return caught.value
+
+
+def test_a_handler_of_the_users_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError("enough")
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        assert is_from_outside(raised_by(lambda: signal.raise_signal(signal.SIGUSR1)))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    def fails() -> None:
+        raise TimeoutError("enough")
+
+    assert not is_from_outside(raised_by(fails))
+    assert is_from_outside(raised_by(lambda: signal.raise_signal(signal.SIGINT)))
+    assert not is_from_outside(raised_by(lambda: sys.exit(1)))
