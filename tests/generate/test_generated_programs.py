@@ -75,6 +75,17 @@ def test_the_cpu_does_tile_operations_of_lanes(lane_tile_programs: st.SearchStra
     assert first_problem(program, ("cpu",), is_thorough=False) is None
 
 
+@pytest.mark.parametrize("first", [0, 4])
+def test_the_cpu_tells_apart_what_lanes_share(first: int) -> None:
+    assert [failure.title for failure in run_campaign(first, 4, ("cpu",), flavour="lane-values", shrinks=False)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(300_000, 300_600, 50))
+def test_hundreds_of_programs_of_what_lanes_share(tmp_path: Path, first: int) -> None:
+    assert [failure.title for failure in run_campaign(first, 50, ("cpu",), flavour="lane-values", folder=tmp_path)] == []
+
+
 def test_programs_of_lanes_have_tile_operations_of_every_sort() -> None:
     found: Counter[tuple[str, bool]] = Counter()
     for seed in range(60):

@@ -278,3 +278,49 @@ def test_a_fragment_is_no_operand_of_a_lane(target: str, form: str) -> None:
     with pytest.raises(CompileError, match="fragment f is an operand of") as caught:
         zl.compile(T.prim_func(k), target=target)
     assert caught.value.code == "E148"
+
+
+def test_atomic_operations_on_what_the_lane_has(target: str, random: np.random.Generator) -> None:
+    """The array is the lane's, and so is each that is copied from it; nobody else changes it in between."""
+
+    def k(A: T.Tensor((64,), "int32"), S: T.Tensor((64,), "int32"), O: T.Tensor((64, 4), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            own = T.alloc_local((4,), "int32")
+            T.fill(own, 3)
+            T.atomic_add(own[1], A[tx])
+            before = T.atomic_max(own[tx % 2], 5, return_prev=True)
+            T.atomic_or(own[2], tx)
+            T.atomic_add(own[tx % 8], 100)
+            if own[1] > 0:
+                S[tx] = before
+            T.copy(own, O[tx, :])
+
+    a = random.integers(-4, 5, 64).astype(np.int32)
+    seen, out = np.zeros(64, np.int32), np.zeros((64, 4), np.int32)
+    launched(target, k, a, seen, out)
+    for lane in range(64):
+        own = [3, 3 + int(a[lane]), 3, 3]
+        before, own[lane % 2] = own[lane % 2], max(own[lane % 2], 5)
+        own[2] |= lane
+        if lane % 8 < 4:
+            own[lane % 8] += 100
+        assert out[lane].tolist() == own
+        assert seen[lane] == (before if own[1] > 0 else 0)
+
+
+def test_what_an_atomic_operation_makes_differ_is_stored_by_each_lane(target: str) -> None:
+    def k(S: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            own = T.alloc_local((2,), "int32")
+            T.fill(own, 0)
+            T.atomic_add(own[0], tx)
+            S[own[0]] = own[0] * 2
+            for i in T.serial(own[0] % 3):
+                O[own[0]] += i + 1
+
+    s, o = np.zeros(64, np.int32), np.zeros(64, np.int32)
+    launched(target, k, s, o)
+    np.testing.assert_array_equal(s, np.arange(64) * 2)
+    np.testing.assert_array_equal(o, [(0, 1, 3)[lane % 3] for lane in range(64)])

@@ -46,6 +46,17 @@ def test_lanes_do_tile_operations_themselves(first: int) -> None:
     assert not problems(range(first, first + 4), "lane-tiles")
 
 
+@pytest.mark.parametrize("first", [0, 4])
+def test_lanes_share_what_they_share(first: int) -> None:
+    assert not problems(range(first, first + 4), "lane-values")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(8, 248, 20))
+def test_more_of_what_lanes_share(first: int) -> None:
+    assert not problems(range(first, first + 20), "lane-values")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(8, 248, 20))
 def test_more_tile_operations_of_lanes(first: int) -> None:

@@ -17,9 +17,11 @@ from zellige.diagnostics import Unsupported, ZelligeError
 from zellige.driver import compile_kernel, legalise
 from zellige.elements.conversion import Array
 from zellige.generate.facts import Fact, Unbounded, elements, full_range
+from zellige.generate.lane_claims import LaneClaims
 from zellige.generate.program import LANES, Argument, Program, memory_of, over, span_of
 from zellige.generate.statement_facts import State
 from zellige.interp import Report, interpret
+from zellige.interp.frame import Observer
 from zellige.ir.expr import Buffer
 from zellige.ir.parser import parse_kernel
 from zellige.ir.printer import print_kernel
@@ -40,7 +42,7 @@ _ORDER: Final = 49
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """``kind`` is a short word: invalid, text, report, order, passes, rule, or (with the target's name) target, stages, refused by.
+    """``kind`` is a short word: invalid, text, report, order, passes, rule, claims, or (with the target's name) target, stages, refused by.
 
     ``detail`` is for the reader.
     """
@@ -60,11 +62,18 @@ class Outcome:
     findings: tuple[str, ...] = ()
 
 
-def interpreted(program: Program, *, kernel: Kernel | None = None, report: Report | None = None, seed: int | None = None) -> Outcome:
+def interpreted(
+    program: Program,
+    *,
+    kernel: Kernel | None = None,
+    report: Report | None = None,
+    seed: int | None = None,
+    observer: Observer | None = None,
+) -> Outcome:
     """Run a program, or another kernel on its arguments, on the interpreter."""
     chosen = kernel or program.kernel
     arguments = program.copies()
-    run = interpret(chosen, arguments, lanes=LANES, report=report, seed=seed)
+    run = interpret(chosen, arguments, lanes=LANES, report=report, seed=seed, observer=observer)
     tensors = {index: argument for index, argument in enumerate(arguments) if isinstance(argument, np.ndarray)}
     tensors.update(zip(chosen.results, run.results))
     return Outcome(tensors=tensors, findings=tuple(finding.render() for finding in run.findings))
@@ -215,6 +224,11 @@ def _reference_problems(program: Program, expected: Outcome, facts: State) -> It
         yield Problem(kind="text", detail="the kernel does not survive the way through text")
     for found in differences(program, expected, interpreted(program, kernel=parsed, seed=_ORDER), facts):
         yield Problem(kind="order", detail=f"the result depends on the order of the blocks: {found}")
+    if any(launch.lane_vars for launch in kernel.launches):
+        claims = LaneClaims()
+        interpreted(program, observer=claims)
+        for broken in claims.broken:
+            yield Problem(kind="claims", detail=broken)
     legal = legalise(kernel, registry().resolve("interp"))
     if legal is not kernel:
         for found in differences(program, expected, interpreted(program, kernel=legal), None):

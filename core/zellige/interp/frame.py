@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from zellige.ir.stmt import Stmt
 
 if TYPE_CHECKING:
     from zellige.interp.expressions import Program
+    from zellige.interp.masks import Mask
     from zellige.interp.names import Names
 
 
@@ -77,12 +78,18 @@ class Frame:
         return [(var, self.values[var]) for var in names.reads | names.assigned]
 
 
+class Observer(Protocol):
+    """Is told of each statement before it runs, and of a while loop before each test of its condition; it changes nothing."""
+
+    def __call__(self, run: Run, frame: Frame, statement: Stmt, mask: Mask) -> None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """What one interpretation of a kernel carries along.
 
     ``statement`` is the one in work, for reports. ``safe_values`` are those of the block in work. ``dependence`` says what differs
-    between the lanes of the launch in work; None where it has no lanes. ``warp`` is the number of lanes of a warp.
+    between the lanes of the launch in work; None where it has no lanes. ``warp`` is the number of lanes of a warp. ``observer`` looks on.
     """
 
     report: Report
@@ -92,6 +99,7 @@ class Run:
     statement: Stmt | None = None
     safe_values: dict[Buffer, Array] = field(default_factory=dict)
     dependence: LaneDependence | None = None
+    observer: Observer | None = None
     barrier: Callable[[], None] | None = None
     """Waits for all other blocks; None while blocks run one after the other."""
     programs: dict[int, Program] = field(default_factory=dict)

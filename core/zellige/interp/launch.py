@@ -17,7 +17,7 @@ from zellige.diagnostics import Diagnostic
 from zellige.dtypes import DType
 from zellige.elements.conversion import FLOAT64, INT64, Array, cast
 from zellige.interp.expressions import evaluate, integer, layout_of
-from zellige.interp.frame import Frame, Place, Run
+from zellige.interp.frame import Frame, Observer, Place, Run
 from zellige.interp.lanes import Turns, lane_values
 from zellige.interp.memory import Layout, Memory, memory_at, storage_bytes
 from zellige.interp.report import Report
@@ -50,6 +50,7 @@ def interpret(
     lanes: int = 32,
     report: Report | None = None,
     seed: int | None = None,
+    observer: Observer | None = None,
 ) -> Interpretation:
     """Run ``kernel`` on NumPy arrays, which change as the kernel says.
 
@@ -57,10 +58,11 @@ def interpret(
     output or workspace. A 4-bit tensor is an int8 or uint8 array with two elements to a byte along the last dimension; a tensor of
     vectors has the lanes as one more, last dimension. An array that is not dense is copied in and out unless its
     parameter declares strides. ``lanes`` is the width of a warp; ``seed`` shuffles the blocks (None: the first grid axis fastest).
+    ``observer`` is told of each statement before it runs.
     Raises LaunchError for a failed assertion, ValueError for arguments that do not fit.
     """
     bound = Arguments(kernel, arguments, tracks_undefined=report is not None and report.undefined)
-    findings = run_kernel(kernel, bound.values, bound.memories, lanes=lanes, report=report, seed=seed)
+    findings = run_kernel(kernel, bound.values, bound.memories, lanes=lanes, report=report, seed=seed, observer=observer)
     bound.copy_back()
     return Interpretation(results=tuple(bound.arrays[index] for index in kernel.results), findings=findings)
 
@@ -73,9 +75,10 @@ def run_kernel(
     lanes: int = 32,
     report: Report | None = None,
     seed: int | None = None,
+    observer: Observer | None = None,
 ) -> tuple[Diagnostic, ...]:
     """Run every launch in order. ``values`` are those of sizes and scalar parameters, ``memories`` one a tensor parameter."""
-    run = Run(report=report or NO_REPORT, warp=lanes, random=np.random.default_rng(0 if seed is None else seed))
+    run = Run(report=report or NO_REPORT, warp=lanes, random=np.random.default_rng(0 if seed is None else seed), observer=observer)
     tensors = [param for param in kernel.params if isinstance(param, TensorParam)]
     places = {param.buffer: Place(memory=memory) for param, memory in zip(tensors, memories)}
     with np.errstate(all="ignore"):

@@ -86,6 +86,8 @@ def run_body(run: Run, frame: Frame, body: Sequence[Stmt], mask: Mask, jumps: Ju
         if mask is False:
             break
         run.statement = statement
+        if run.observer is not None:
+            run.observer(run, frame, statement, mask)
         mask = _run(run, frame, statement, mask, jumps)
     return mask
 
@@ -213,6 +215,8 @@ def _while(run: Run, frame: Frame, statement: While, mask: Mask) -> Mask:
     live = mask
     while live is not False:
         run.statement = statement
+        if run.observer is not None:
+            run.observer(run, frame, statement, live)
         goes_on = mask_of(evaluate(run, frame, statement.condition, live))
         ended, live = either(ended, without(live, goes_on)), both(live, goes_on)
         if live is not False:

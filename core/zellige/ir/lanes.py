@@ -312,11 +312,12 @@ def _fragment_places(statement: Stmt, places: list[tuple[Buffer, list[int], Span
 def _effects(graph: _Graph, statement: Stmt, top: _Body) -> None:
     """Adds what the statement itself gives a value to."""
     control = top.control
+    for region in statement.writes():  # whatever it is that changes an array of the lane: a store, an atomic, a tile operation
+        if region.buffer.root.space in PRIVATE:
+            graph.add((control, *_sources(statement)), id(region.buffer.root))
     match statement:
         case Bind() | Assign():
             graph.add((control, *_sources(statement.value)), id(statement.var))
-        case Store() if statement.buffer.root.space in PRIVATE:
-            graph.add((control, *_sources(*statement.indices, statement.value)), id(statement.buffer.root))
         case Atomic() if statement.result is not None:
             graph.add((_LANES,), id(statement.result))
         case Shuffle():
@@ -326,15 +327,8 @@ def _effects(graph: _Graph, statement: Stmt, top: _Body) -> None:
             if statement.scope == "warp" and statement.mode in ("ballot", "count"):
                 sources.append(_LANES)  # the last group may have fewer lanes, whatever they say
             graph.add((control, *sources), id(statement.result))
-        case Dialect():
-            sources = _sources(*statement.inputs, *statement.operands)
-            for region in statement.outputs:
-                if region.buffer.root.space in PRIVATE:
-                    graph.add((control, *sources, *_sources(region)), id(region.buffer.root))
-            if statement.result is not None:
-                graph.add((control, *sources), id(statement.result))
-        case Alloc():
-            pass
+        case Dialect() if statement.result is not None:
+            graph.add((control, *_sources(*statement.inputs, *statement.operands)), id(statement.result))
         case Break():
             top.breaks.append(control)
         case Continue():
@@ -342,10 +336,7 @@ def _effects(graph: _Graph, statement: Stmt, top: _Body) -> None:
         case Return():
             top.returns.append(control)
         case _:
-            regions = tile_regions(statement)
-            for region in statement.writes() if regions else ():
-                if region.buffer.root.space in PRIVATE:
-                    graph.add((control, *_sources(statement)), id(region.buffer.root))
+            pass
 
 
 def _nested(graph: _Graph, statement: Stmt, top: _Body) -> list[_Body]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from zellige.analysis.bounds import Scope, value_range
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Unary, Var, constant_value
-from zellige.ir.stmt import Assign, Atomic, Bind, Store
+from zellige.ir.expr import Binary, BinaryOp, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Unary, Var, constant_value
+from zellige.ir.stmt import Assign, Atomic, AtomicOp, Bind, Store
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.simt.context import Context, conjunction
 from zellige.simt.distribution import (
@@ -293,6 +294,9 @@ def atomic(ctx: Context, statement: Atomic) -> None:
         )
     result = statement.result
     condition = _acting(ctx, place)
+    if place.memory.space == "registers":
+        _changed_alone(ctx, statement, place, value)
+        return
     changed = Atomic(
         op=statement.op, buffer=place.memory, indices=(place.index,), value=value, order=statement.order, result=result, span=statement.span
     )
@@ -307,6 +311,27 @@ def atomic(ctx: Context, statement: Atomic) -> None:
         return
     with ctx.when(condition, statement.span):
         ctx.code.emit(changed)
+
+
+_COMBINED: Final[dict[AtomicOp, BinaryOp]] = {
+    "add": "add", "sub": "sub", "max": "max", "min": "min", "and": "bitand", "or": "bitor", "xor": "bitxor",
+}  # fmt: skip
+
+
+def _changed_alone(ctx: Context, statement: Atomic, place: Place, value: Expr | None) -> None:
+    """An atomic operation on an element that only this lane has: read, changed and written, since nobody can come between."""
+    span, result, condition = statement.span, statement.result, place.condition
+    at = ctx.value("at", place.index)
+    element = Load(buffer=place.memory, indices=(at,), span=span)
+    if result is not None:
+        before: Expr = element if condition is None else Select(condition=condition, then=element, otherwise=zero(result.dtype))
+        ctx.code.emit(Bind(var=result, value=before, span=span))
+    if value is None:
+        return
+    op = statement.op
+    changed = value if op in ("store", "exchange") else Binary(op=_COMBINED[op], left=element, right=value)
+    with ctx.when(condition, span):
+        ctx.code.emit(Store(buffer=place.memory, indices=(at,), value=changed, span=span))
 
 
 def _acting(ctx: Context, place: Place) -> Expr | None:
