@@ -4,7 +4,7 @@ In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283, E
 be meant so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
-* E281: elements of a written tensor beyond everything that the blocks write, by the ranges of the block and loop variables;
+* E281: elements of a written tensor that no block writes (:mod:`zellige.analysis.lint_coverage`);
 * E282: a tile that a product adds to in every iteration of a loop, that each iteration uses as if it were new, and that no
   iteration clears: the attention score tile;
 * E283: the result of an exponential rounded to 16 bits and then used for something else than a product;
@@ -20,9 +20,10 @@ from typing import Final
 
 from zellige.analysis.intervals import Interval, interval
 from zellige.analysis.lint_bounds import outside
+from zellige.analysis.lint_coverage import Missing, Names, Write, missing
 from zellige.analysis.lint_storage import accumulated_outputs, overrun_tiles, undefined_tiles
-from zellige.diagnostics import Diagnostic, Span, catalogue
-from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Region, Var
+from zellige.diagnostics import Diagnostic, catalogue
+from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Var
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import (
     Assign,
@@ -68,37 +69,30 @@ def lint(kernel: Kernel) -> list[Diagnostic]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
-    region: Region
-    ranges: dict[Var, Interval]
-    grid: frozenset[Var]
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Accesses:
     """Writes of each buffer with the ranges of the variables around them, the buffers that are read, and those that a plugin's operation
     or another view writes."""
 
-    writes: dict[Buffer, list[_Write]]
+    writes: dict[Buffer, list[Write]]
     read: frozenset[Buffer]
     opaque: frozenset[Buffer]
 
     @classmethod
     def of(cls, kernel: Kernel, sizes: dict[Var, Interval]) -> _Accesses:
-        writes: dict[Buffer, list[_Write]] = {}
+        writes: dict[Buffer, list[Write]] = {}
         read: set[Buffer] = set()
         opaque: set[Buffer] = set()
         for launch in kernel.launches:
             ranges = _launch_ranges(launch, sizes)
-            grid = frozenset(launch.grid_vars)
+            names = Names(launch.grid_vars)
             for statement, around in _with_ranges(launch.body, ranges):
+                names.note(statement, around)
                 read.update(region.buffer.root for region in statement.reads())
                 for region in statement.writes():
                     root = region.buffer.root
                     if root is not region.buffer or isinstance(statement, Dialect):
                         opaque.add(root)
-                    writes.setdefault(root, []).append(_Write(region, around, grid, statement.span))
+                    writes.setdefault(root, []).append(Write(region, around, names, statement.span))
         return cls(writes, frozenset(read), frozenset(opaque))
 
 
@@ -169,60 +163,54 @@ def _unwritten_outputs(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnost
 
 
 def _uncovered(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
-    """Tensors whose writes all end before their size in a dimension that the grid divides. ``accesses`` are those of unknown sizes."""
+    """Tensors of which the blocks write a part. ``accesses`` are those of unknown sizes; what is missing for all sizes tried is missing."""
     names = size_vars(kernel)
     samples = [{var: Interval(value, value) for var in names} for value in _SAMPLES] if names else []
     tried = [(sizes, _Accesses.of(kernel, sizes)) for sizes in samples] or [({}, accesses)]
     for param in kernel.params:
         if not isinstance(param, TensorParam) or param.role == "workspace":
             continue
-        for axis, size in enumerate(param.buffer.shape):
-            found = [_short_of(known, param, axis, interval(size, sizes).high) for sizes, known in tried]
-            if not found or any(f is None for f in found):
-                continue
-            stop, tile, span = found[0] or (0, 1, None)
-            given = ", ".join(f"{var.name} = {_SAMPLES[0]}" for var in names if any(n is var for n in walk(size)))
-            yield catalogue.E281.diagnose(
-                span,
-                written=f"[0:{stop}] along dimension {axis}" + (f" when {given}" if given else ""),
-                name=param.buffer.name,
-                shape="(" + ", ".join(_shown(e) for e in param.buffer.shape) + ")",
-                size=_shown(size),
-                tile=tile,
-                axis=axis,
-                severity="warning",
-            )
-            break
+        found = [_missing_of(param, known, sizes) for sizes, known in tried]
+        if all(found) and found[0] is not None:
+            yield _told(param.buffer, found[0], names)
+
+
+def _missing_of(param: TensorParam, accesses: _Accesses, sizes: dict[Var, Interval]) -> Missing | None:
+    buffer = param.buffer
+    is_output = param.role == "output"
+    shape = [interval(size, sizes).high for size in buffer.shape]
+    known = [size for size in shape if size is not None]
+    if buffer not in accesses.writes or buffer in accesses.opaque or len(known) < len(shape):
+        return None
+    if not is_output and buffer in accesses.read:
+        return None
+    return missing(accesses.writes[buffer], known, is_output=is_output, is_sample=bool(sizes))
+
+
+def _told(buffer: Buffer, found: Missing, names: tuple[Var, ...]) -> Diagnostic:
+    sizes = buffer.shape if found.axis is None else buffer.shape[found.axis : found.axis + 1]
+    given = ", ".join(f"{var.name} = {_SAMPLES[0]}" for var in names if any(n is var for size in sizes for n in walk(size)))
+    size = "..." if found.axis is None else _shown(buffer.shape[found.axis])
+    hint: str | None = None
+    if found.axis is None:
+        hint = "every element needs a block that writes it: check the grid, and where the tile of a block begins along each dimension"
+    elif found.step:
+        hint = f"tiles begin {found.step} apart along dimension {found.axis} and are written {found.tile} long: make both the same"
+    return catalogue.E281.diagnose(
+        found.span,
+        written=found.written + (f" when {given}" if given else ""),
+        name=buffer.name,
+        shape="(" + ", ".join(_shown(e) for e in buffer.shape) + ")",
+        size=size,
+        tile=found.tile,
+        axis=found.axis,
+        severity="warning",
+        hint=hint,
+    )
 
 
 def _shown(size: Expr) -> str:
     return str(size.value) if isinstance(size, Const) else size.name if isinstance(size, Var) else "..."
-
-
-def _short_of(accesses: _Accesses, param: TensorParam, axis: int, size: int | None) -> tuple[int, int, Span | None] | None:
-    """Where the writes end along ``axis``, the extent of one of them and its place, when that is before ``size``."""
-    writes = accesses.writes.get(param.buffer)
-    is_output = param.role == "output"
-    if not writes or size is None or param.buffer in accesses.opaque or (not is_output and param.buffer in accesses.read):
-        return None
-    stops: list[int] = []
-    tile, span = 1, writes[0].span
-    is_divided = False
-    for write in writes:
-        offset, extent = write.region.offsets[axis], write.region.extents[axis]
-        high, length = interval(offset, write.ranges).high, interval(extent, write.ranges).high
-        if high is None or length is None:
-            return None
-        stops.append(high + length)
-        if any(isinstance(n, Var) and n in write.grid for n in walk(offset)):
-            one_block = {**write.ranges, **dict.fromkeys(write.grid, Interval(0, 0))}
-            within = interval(offset, one_block)
-            reach = length if within.low is None or within.high is None else within.high - within.low + length
-            if is_output or reach > 1:
-                is_divided = True
-                tile, span = max(tile, reach), write.span
-    stop = max(stops)
-    return (stop, tile, span) if is_divided and 0 < stop < size else None
 
 
 # ---- products
