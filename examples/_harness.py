@@ -19,6 +19,7 @@ from rich.console import Console
 
 import zellige as zl
 
+_WITHOUT_DEVICE: Final = "without a device leave --device out; --target cuda:sm_80,simulate runs a device's program on the host"
 _DATA: Final = "Inputs: normally distributed, or small integers, with which products are exact and must be met bit for bit."
 
 
@@ -48,7 +49,11 @@ class Run:
             raise click.ClickException(f"--device {self.device} needs torch: pip install torch ({error})") from error
 
         element = getattr(torch, held.dtype.name)
-        return torch.from_numpy(held.view(np.uint8)).view(element).reshape(held.shape).to(self.device)
+        tensor = torch.from_numpy(held.view(np.uint8)).view(element).reshape(held.shape)
+        try:
+            return tensor.to(self.device)
+        except (AssertionError, ImportError, RuntimeError) as error:  # torch was built without the device, or none is here
+            raise click.ClickException(f"--device {self.device}: {str(error).splitlines()[0]}; {_WITHOUT_DEVICE}") from error
 
     def normal(self, *shape: int, dtype: str | None = None, scale: float = 1.0) -> Any:
         """Normally distributed numbers in ``dtype``, the run's own unless given; or small integers, where the user asks for them."""
@@ -130,23 +135,24 @@ def example(*, shape: dict[str, int], dtypes: tuple[str, ...] = ("float32",)) ->
         def command(shape: str, dtype: str, target: str, device: str, milliseconds: float, data: str) -> None:
             if target != "auto":
                 os.environ["ZELLIGE_TARGET"] = target  # read at the first compilation
-            sizes = _sizes(shape, count)
+            sizes = _sizes(shape, names)
             run = Run(name=body.__module__, shape=sizes, dtype=dtype, target=target, device=device, milliseconds=milliseconds, data=data)
             try:
                 body(run)
-            except zl.CompileError as error:  # such as a target that is not here
+            except zl.ZelligeError as error:  # such as a target or a device that is not here
                 raise click.ClickException(str(error)) from error
             if run.has_failed:
                 raise click.exceptions.Exit(1)
 
-        count = len(shape)
+        names = tuple(shape)
         return command
 
     return decorate
 
 
-def _sizes(text: str, count: int) -> tuple[int, ...]:
+def _sizes(text: str, names: Sequence[str]) -> tuple[int, ...]:
     parts = text.replace(",", "x").split("x")
-    if len(parts) != count or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"expected {count} positive sizes such as 100x37, not {text!r}", param_hint="--shape")
+    if len(parts) != len(names) or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        given = f"{len(parts)} in {text!r}" if len(parts) != len(names) else repr(text)
+        raise click.BadParameter(f"expected {len(names)} positive sizes, {' x '.join(names)}, not {given}", param_hint="--shape")
     return tuple(int(part) for part in parts)

@@ -34,7 +34,7 @@ from zellige.runtime.arrays import HOST
 from zellige.runtime.dlpack import HOST_TYPE
 from zellige.runtime.native import SLOW
 from zellige.runtime.size_text import size_text
-from zellige.target import AUTO, Target, parse_target
+from zellige.target import AUTO, UNSIMULATED, Target, parse_target
 
 if TYPE_CHECKING:
     from zellige.profiler import Profiler
@@ -314,6 +314,8 @@ class JITKernel:
 
     def get_asm(self) -> str:
         """The machine code of the target as text. Raises Unsupported where the target has none."""
+        if self._default.target.is_simulated:
+            raise catalogue.E440.error(target=str(self._default.target), what="machine code", known=UNSIMULATED)
         return self._default.handle.text_of(self._default.compiled, "assembly")
 
     def get_host_source(self) -> str:
@@ -409,8 +411,12 @@ class JITKernel:
         """A method that the target's backend adds, such as an export of its own assembly; else AttributeError, which names its targets."""
         if name.startswith("_"):
             raise AttributeError(f"a compiled kernel has no attribute {name!r}")
+        if hasattr(type(self), name):  # one of its own properties failed so: its error is the one to see
+            return object.__getattribute__(self, name)
         default = self._default
         if name in default.handle.manifest.inspections:
+            if default.target.is_simulated:
+                raise AttributeError(f"the target {default.target} has no {name}: {UNSIMULATED}")
             return partial(default.handle.inspections()[name], default.compiled)
         owners = registry().inspection_targets(name)
         if owners:
@@ -448,7 +454,8 @@ class JITKernel:
         devices: tuple[str | int, ...] = (*handle.manifest.framework_devices, *handle.manifest.dlpack_devices)
         if target.is_simulated:
             devices = (HOST, HOST_TYPE)
-        place = Place(target=str(target), devices=devices)
+        absence = None if target.is_simulated else partial(handle.without_device, target)
+        place = Place(target=str(target), devices=devices, absence=absence)
         return _Variant(target=target, handle=handle, compiled=compiled, place=place, bounds=self._bounds(handle, target, compiled))
 
     def _bounds(self, handle: BackendHandle, target: Target, compiled: CompiledKernel) -> Bounds | None:
@@ -482,9 +489,12 @@ class JITKernel:
 
     def _reported(self, name: str, what: str, *arguments: object) -> Any:
         handle = self._default.handle
-        if name not in handle.manifest.inspections:
+        is_simulated = self._default.target.is_simulated
+        if is_simulated or name not in handle.manifest.inspections:
             owners = ", ".join(registry().inspection_targets(name))
             known = f"{owners} does" if owners else "no installed backend does"
+            if is_simulated and name in (*handle.manifest.inspections, "export_library"):
+                known = UNSIMULATED
             raise catalogue.E440.error(target=str(self.target), what=what, known=known)
         return handle.inspections()[name](self._default.compiled, *arguments)
 

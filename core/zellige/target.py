@@ -19,6 +19,9 @@ _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 SIMULATE: Final = "simulate"
 """The flag that asks for a target's programs to run in this process, on memory of the host, with every access checked."""
 
+UNSIMULATED: Final = f"the same target without the flag {SIMULATE!r} has it"
+"""What is said to whoever asks a simulated target for something that only a compiler knows."""
+
 AUTO: Final = "auto"
 """The name that stands for a choice by the arguments' device and by what works on this machine."""
 

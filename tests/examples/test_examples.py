@@ -156,7 +156,16 @@ def test_sizes_without_meaning_are_refused(name: str, shape: str, reason: str, l
 def test_a_wrong_shape_is_refused(shape: str, load_example: Callable[[str], ModuleType]) -> None:
     result = CliRunner().invoke(load_example("gemm").main, ["--shape", shape])
     assert result.exit_code == 2
-    assert "expected 3 positive sizes" in result.output
+    assert "expected 3 positive sizes, M x N x K, not " in result.output
+
+
+def test_a_device_that_torch_does_not_have_is_said_in_a_line(load_example: Callable[[str], ModuleType]) -> None:
+    pytest.importorskip("torch")
+    for device in ("hpu:7", "nonsense"):
+        result = CliRunner().invoke(load_example("vector_add").main, ["--shape", "10", "--device", device])
+        assert result.exit_code == 1 and result.exception is not None and isinstance(result.exception, SystemExit)
+        assert result.output.startswith(f"Error: --device {device}: ") and "--target cuda:sm_80,simulate" in result.output
+        assert len(result.output.splitlines()) == 1
 
 
 def test_a_target_or_device_that_is_not_here_is_said_in_a_line() -> None:

@@ -270,7 +270,7 @@ def test_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         kernel.get_asm()
     with pytest.raises(Unsupported, match="E440.*gadget does not report a host program"):
         kernel.show_source("both")
-    with pytest.raises(ValueError, match="which is 'nothing'"):
+    with pytest.raises(ValueError, match="E159: which: expected kernel, host or both, not 'nothing'"):
         kernel.show_source("nothing")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="kernel_path"):
         kernel.export_sources()

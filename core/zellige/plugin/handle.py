@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from types import FrameType, ModuleType
@@ -58,6 +58,7 @@ from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
 from zellige.plugin.signatures import STEPS, hook_parameters, shape_problems
+from zellige.target import SIMULATE
 
 if TYPE_CHECKING:
     from zellige.ir.stmt import Kernel
@@ -121,6 +122,17 @@ class BackendHandle:
     def works(self) -> bool:
         """Whether a device of this backend works here."""
         return isinstance(self.devices, tuple) and len(self.devices) > 0
+
+    def without_device(self, target: Target) -> str:
+        """What to do where no device of a target works on this machine; an empty text where one does."""
+        if self.works:
+            return ""
+        reason = self.devices.reason if isinstance(self.devices, Unavailable) else "none was found"
+        found = f"no device of {target.name} works on this machine: {reason}"
+        if SIMULATE not in (self.manifest.options or ()):
+            return found
+        simulated = replace(target, options=(*target.options, (SIMULATE, None)))
+        return f"{found}; the target {str(simulated)!r} runs the same program here, on memory of the host"
 
     def describe(self, target: Target) -> Capabilities:
         """The capabilities of ``target``, without a device."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +54,8 @@ class Place:
 
     target: str
     devices: tuple[str | int, ...]
+    absence: Callable[[], str] | None = field(default=None, compare=False)
+    """What to do where no such device works on this machine; an empty text where one does."""
 
     @property
     def home(self) -> str:
@@ -273,7 +275,8 @@ class Signature:
         if (view.dtype.name, view.packing) not in tensor.accepted and not _carries(tensor.buffer.dtype, view):
             raise catalogue.E607.error(name=tensor.name, expected=tensor.text, given=str(view), hint=_packing_hint(tensor))
         if view.device not in place.devices:
-            raise catalogue.E608.error(name=tensor.name, expected=place.text, target=place.target, given=view.device_text)
+            hint = None if place.absence is None else place.absence()
+            raise catalogue.E608.error(name=tensor.name, expected=place.text, target=place.target, given=view.device_text, hint=hint)
         if first is not None and view.device_index != first.device_index and min(view.device_index, first.device_index) >= 0:
             raise catalogue.E608.error(name=tensor.name, expected=first.device_text, target=place.target, given=view.device_text)
         if tensor.is_written and not view.is_writable:

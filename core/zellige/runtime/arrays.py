@@ -295,6 +295,8 @@ def allocate(dtype: DType, shape: tuple[int, ...], like: ArrayView | None, home:
             text = str(error).splitlines()[0]
             if isinstance(error, torch.OutOfMemoryError) or "alloc" in text or "overflow" in text:  # the host's allocator has no class
                 raise NoMemory(text) from error
+            if like is None and home != HOST:  # no device of that name is here
+                raise NoSuchArray(text) from error
             raise
     if like is not None and like.device != HOST:
         raise NoSuchArray(f"memory of {like.device_text} can only be made from torch tensors; give the output as an argument")

@@ -38,7 +38,7 @@ class TensorSupplyType(Enum):
 def supply(dtype: DType, shape: tuple[int, ...], kind: TensorSupplyType, device: str = HOST) -> Any:
     """A fresh tensor of ``shape`` in elements, filled by ``kind``. A ``device`` other than the host needs torch, which is then imported.
 
-    Raises E644 where it is not installed.
+    Raises E644 where it is not installed or cannot reach the device.
     """
     torch = sys.modules.get("torch") if device == HOST else _required_torch(device)
     like = view_of(torch.empty(0)) if torch is not None else None
@@ -48,14 +48,20 @@ def supply(dtype: DType, shape: tuple[int, ...], kind: TensorSupplyType, device:
     memory = as_numpy(view)
     seed = np.random.randint(2**31 - 1) if torch is None else int(torch.randint(2**31 - 1, ()))
     memory[...] = _values(dtype, memory.shape, kind, np.random.default_rng(seed), memory.dtype)
-    return made if device == HOST else made.to(device)
+    if device == HOST:
+        return made
+    try:
+        return made.to(device)
+    except (AssertionError, ImportError, RuntimeError) as cause:  # a torch that was built without the device, a machine without one
+        reason = f"which says: {str(cause).splitlines()[0]}"
+        raise catalogue.E644.error(device=device, reason=reason, hint="`zellige doctor` shows which devices work here") from cause
 
 
 def _required_torch(device: str) -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError as cause:
-        raise catalogue.E644.error(device=device) from cause
+        raise catalogue.E644.error(device=device, reason="which cannot be imported") from cause
 
 
 def _values(

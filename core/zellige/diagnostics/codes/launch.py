@@ -188,7 +188,7 @@ E643 = code(
     hint="call it outside of the recording, or take the assertions and prints out of it",
 )
 E644 = code(
-    "E644", "tensors of the device need a framework", "tensors on {device} are made through torch, which cannot be imported",
+    "E644", "tensors of the device cannot be made", "tensors on {device} are made through torch, {reason}",
     hint="install torch, or pass tensors of your own",
 )
 E645 = code("E645", "more than a launch takes", "{what}, and a launch of the target {target} takes {most}", hint="{advice}")

@@ -24,6 +24,7 @@ from zellige.simt.arguments import require
 from zellige.simt.homes import TENSOR_ALIGNMENT
 from zellige.simt.ir import Module, Pointer
 from zellige.simt.simulate.run import simulate
+from zellige.target import SIMULATE, UNSIMULATED
 
 FORMAT: Final = "thread-level program"
 
@@ -87,9 +88,7 @@ class SimulatedKernel:
 
     def assembly(self) -> str:
         """Refused: there is no machine code."""
-        raise catalogue.E440.error(
-            self._kernel.span, target="simulated", what="machine code", known="the same target without the flag 'simulate' has it"
-        )
+        raise catalogue.E440.error(self._kernel.span, target=f"with the flag {SIMULATE!r}", what="machine code", known=UNSIMULATED)
 
 
 def _wider(left: dict[Buffer, int], right: dict[Buffer, int]) -> dict[Buffer, int]:
