@@ -26,6 +26,7 @@ def test_the_list_of_names_is_the_table() -> None:
     "line",
     [
         "from zellige.utils.tensor import TensorSupplyType, get_tensor_supply, torch_assert_close",
+        "from zellige.utils.tensor import is_float8_dtype, map_torch_type",
         "from zellige.tileop.base import GemmWarpPolicy",
         "from zellige.transform import PassConfigKey, simplify_prim_func",
         "from zellige.language.fp8 import determine_fp8_type, determine_torch_fp8_type",
@@ -33,7 +34,9 @@ def test_the_list_of_names_is_the_table() -> None:
         "from zellige import DataType, jit",
         "from zellige import tvm as tvm",
         "from zellige.engine.lower import lower",
-        "from zellige.carver.arch import driver",
+        "from zellige.carver.arch import CUDA, CDNA, driver",
+        "from zellige.carver.template import MatmulTemplate",
+        "from zellige.carver.roller.rasterization import NoRasterization",
         "from zellige.layout.fragment import Fragment",
         "from zellige.profiler.bench import do_bench",
         "from zellige.language.dtypes import resolve_torch_storage_dtype",
@@ -83,12 +86,27 @@ def test_a_persistent_kernel_asks_for_the_processors_of_its_target() -> None:
     assert asked["cpu"] >= 1
 
 
+def test_what_proposes_configurations_says_what_does_here() -> None:
+    from zellige.carver import arch
+    from zellige.carver.template import MatmulTemplate
+
+    for use in (lambda: arch.CUDA("cuda"), lambda: MatmulTemplate(M=64, N=64, K=64)):
+        with pytest.raises(zellige.Unsupported, match="zl.autotune without configs") as caught:
+            use()
+        assert caught.value.code == "E402"
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        arch.nonsense  # noqa: B018
+
+
 def test_types_of_torch_tensors() -> None:
     torch = pytest.importorskip("torch")
     import zellige.language as T
     from zellige.language.dtypes import resolve_torch_storage_dtype as stored
+    from zellige.utils.tensor import is_float8_dtype, map_torch_type
 
     assert [stored(t) for t in (T.float16, T.int4, "uint4", torch.bfloat16)] == [T.float16, T.int8, T.uint8, T.bfloat16]
+    assert [map_torch_type(t) for t in ("float16", T.int4, "float8_e4m3")] == [torch.float16, torch.int8, torch.float8_e4m3fn]
+    assert [is_float8_dtype(t) for t in (torch.float8_e5m2, T.float8_e4m3fn, "int8", torch.float16)] == [True, True, False, False]
     assert stored(T.float4_e2m1fn) == (T.float4_e2m1fnx2 if hasattr(torch, "float4_e2m1fn_x2") else T.int8)
 
 
