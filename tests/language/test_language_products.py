@@ -216,17 +216,46 @@ def test_a_misspelt_accumulator_flag(refused):
     assert "did you mean 'clear_accum'" in str(refused("E259", k))
 
 
-def test_sparse_forms_that_are_not_there_yet(refused):
-    def wide(A: T.Tensor((4, 4), "float32"), E: T.Tensor((4, 4), "int16"), C: T.Tensor((4, 4), "float32")):
-        with T.Kernel(1):
-            T.gemm_sp(A, E, A, C)
+@pytest.mark.parametrize(
+    ("transpose_a", "transpose_e", "dtype", "bits"),
+    [
+        (False, False, "float32", "int16"), (True, True, "float32", "int8"), (False, True, "int32", "uint32"),
+        (True, False, "float64", "int64"),
+    ],
+)
+def test_a_product_of_wide_elements_of_which_every_two_keep_one(run, transpose_a, transpose_e, dtype, bits):
+    m, n, k = 6, 5, 32
+    words = 4 * (k // 2) // T.dtype(bits).bits
+    stored, described = (k // 2, m) if transpose_a else (m, k // 2), (words, m) if transpose_e else (m, words)
 
+    @T.prim_func
+    def product(A: T.Tensor((2, *stored), dtype), E: T.Tensor(described, bits), B: T.Tensor((k, n), dtype), C: T.Tensor((m, n), dtype)):
+        with T.Kernel(1):
+            T.gemm_sp(A[1, :, :], E, B, C, transpose_a, transpose_e)
+
+    rng = np.random.default_rng(5)
+    places, values, b = rng.integers(0, 2, (m, k // 2)), rng.integers(-4, 5, (m, k // 2)), rng.integers(-4, 5, (k, n))
+    dense = np.zeros((m, k), np.int64)
+    dense[np.arange(m)[:, None], 2 * np.arange(k // 2) + places] = values
+    four = np.where(places == 0, 0b0100, 0b1110)[..., None] >> np.arange(4) & 1
+    e = np.packbits(four.reshape(m, -1).astype(np.uint8), axis=1, bitorder="little").view(bits)
+    a = np.stack([np.full_like(values, 9), values])
+    a, e = (a.swapaxes(1, 2) if transpose_a else a), (e.T if transpose_e else e)
+    c = run(product, np.ascontiguousarray(a, dtype), np.ascontiguousarray(e), b.astype(dtype), np.ones((m, n), dtype))
+    np.testing.assert_array_equal(c, dense @ b + 1)
+
+
+def test_what_says_no_places_of_kept_elements(refused):
     def floats(A: T.Tensor((4, 4), "float16"), C: T.Tensor((4, 4), "float32")):
         with T.Kernel(1):
             T.gemm_sp(A, A, A, C)
 
-    refused("E402", wide)
+    def few(A: T.Tensor((4, 8), "float32"), E: T.Tensor((4, 1), "int16"), B: T.Tensor((16, 4), "float32"), C: T.Tensor((4, 4), "float32")):
+        with T.Kernel(1):
+            T.gemm_sp(A, E, B, C)
+
     refused("E204", floats)
+    assert "E of int16 is (4, 1) on one side and [4, 2] on the other" in str(refused("E226", few))
 
 
 def test_block_scales_that_are_not_there_yet(refused):

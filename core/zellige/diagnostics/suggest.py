@@ -1,7 +1,7 @@
 """Did-you-mean: the nearest of the names that exist, for every place where somebody types a name.
 
 In: what was written and the names that could have been. Out: the nearest name, or nothing where none is near. Letters of either case, and
-what stands between words, count for nothing: ``blockM`` is ``block_M`` misspelt, ``axis0`` is ``axis_0``. Of equally near names the first in
+what stands between words, count for nothing: ``blockM`` is ``block_M`` misspelt, ``v90`` is ``v_90``. Of equally near names the first in
 the alphabet is taken, so that the answer does not depend on the order of a set.
 """
 

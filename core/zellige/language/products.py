@@ -12,12 +12,16 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import region_of
 from zellige.frontend.slices import shape_text
-from zellige.frontend.values import here
-from zellige.ir.expr import INT32, Const, Expr, Region, const
-from zellige.ir.stmt import Gemm, GemmPolicy, Transpose, whole
+from zellige.frontend.values import Scalar, Tile, here
+from zellige.ir.expr import INT32, Buffer, Const, Expr, Load, Region, const
+from zellige.ir.stmt import Gemm, GemmPolicy, Map, Store, Transpose, whole
+from zellige.language import elementwise
 from zellige.language.keywords import accept, flag
 
 _KEYWORDS: Final = ("A", "B", "C", "transpose_A", "transpose_B", "policy", "clear_accum", "k_pack", "wg_wait", "mbar")
+
+_BITS_OF_WIDE: Final = 4
+"""The bits of metadata for each kept element of more than 16 bits."""
 
 
 class GemmWarpPolicy(enum.IntEnum):
@@ -154,20 +158,53 @@ def gemm_sp(
 ) -> None:
     """As :func:`gemm` with an A of which every four elements along k keep two: A_sparse (M, K / 2) holds them.
 
-    A row of ``E`` (integers) is a string of bits, the lowest first, in which each kept element has two: its place among its four.
-    ``transpose_E``: it is a column instead, which is made a row first. E402: elements wider than 16 bits.
+    A row of ``E`` (integers) is a string of bits, the lowest first, in which each kept element has two: its place among its four. Of
+    elements wider than 16 bits every two keep one, which has four bits: 0b0100 for the first and 0b1110 for the second, that is, the
+    places of its two halves. ``transpose_E``: it is a column instead, which is made a row first. E204: types; E226: sizes.
     """
     accept("T.gemm_sp", hints, ("A_sparse", "E", *_KEYWORDS[1:5], "transpose_E", *_KEYWORDS[5:7], "wg_wait"))
     metadata = matrix(E, "T.gemm_sp", "E")
     if not metadata.buffer.dtype.is_integer:
         raise catalogue.E204.error(here(), operation="the metadata of T.gemm_sp", dtype=metadata.buffer.dtype)
-    sparse = region_of(A_sparse, "T.gemm_sp")
-    if sparse.buffer.dtype.bits > 16:
-        hint = "use elements of at most 16 bits: wider ones keep one of every two in another form"
-        raise catalogue.E402.error(here(), name=f"T.gemm_sp of {sparse.buffer.dtype}", hint=hint)
     if flag(transpose_E, "transpose_E"):
         metadata = _transposed(metadata)
-    _product("T.gemm_sp", A_sparse, B, C, transpose_A, transpose_B, policy, clear_accum, kept=2, metadata=metadata)
+    if region_of(A_sparse, "T.gemm_sp").buffer.dtype.bits > 16:
+        sparse = matrix(A_sparse, "T.gemm_sp", "A_sparse")
+        dense = Tile(_with_zeros(sparse, metadata, flag(transpose_A, "transpose_A")))
+        _product("T.gemm_sp", dense, B, C, transpose_A, transpose_B, policy, clear_accum)
+    else:
+        _product("T.gemm_sp", A_sparse, B, C, transpose_A, transpose_B, policy, clear_accum, kept=2, metadata=metadata)
+
+
+def _with_zeros(sparse: Region, metadata: Region, is_transposed: bool) -> Buffer:
+    """The whole operand, in a tile of its own, of one whose elements stand for two along k each. E226: too few or too many bits."""
+    builder = current_builder("T.gemm_sp")
+    rows, kept = _sizes(sparse, is_transposed=is_transposed)
+    given, words = _sizes(metadata, is_transposed=False)
+    width = metadata.buffer.dtype.bits
+    if given != rows or words * width != _BITS_OF_WIDE * kept:
+        shown = (shape_text(sparse.extents), "any", "any")
+        raise _size_mismatch(f"E of {metadata.buffer.dtype}", shape_text(metadata.extents), [rows, _BITS_OF_WIDE * kept // width], *shown)
+    shape = (2 * kept, rows) if is_transposed else (rows, 2 * kept)
+    dense = builder.allocate("dense", sparse.buffer.dtype, tuple(const(n, INT32) for n in shape), "shared")
+    axes = (builder.var("i", INT32, "loop"), builder.var("k", INT32, "loop"))
+    row, k = (Scalar(axis) for axis in axes)
+    first = _BITS_OF_WIDE * (k // 2)
+    value = _element(sparse, (k // 2, row) if is_transposed else (row, k // 2))
+    is_second = _element(metadata, (row, first // width)) >> (first % width + 1) & 1
+    with builder.body() as body:
+        chosen = elementwise.if_then_else(is_second == k % 2, value, 0)
+        place = tuple(arithmetic.index(i) for i in ((k, row) if is_transposed else (row, k)))
+        builder.emit(Store(buffer=dense, indices=place, value=arithmetic.stored(chosen, dense.dtype, here()), span=builder.span))
+    extents = (const(rows, INT32), const(2 * kept, INT32))
+    builder.emit(Map(axes=axes, extents=extents, body=tuple(body), span=builder.span))
+    return dense
+
+
+def _element(part: Region, at: tuple[Any, Any]) -> Scalar:
+    """An element of a matrix, which may be a slice of more dimensions, by its row and column."""
+    last = (arithmetic.binary("add", offset, index, here()) for offset, index in zip(part.offsets[-2:], at))
+    return Scalar(Load(buffer=part.buffer, indices=(*part.offsets[:-2], *last), span=here()))
 
 
 def _transposed(part: Region) -> Region:
