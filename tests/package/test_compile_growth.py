@@ -66,8 +66,6 @@ def test_a_statement_costs_the_same_in_a_long_program(programs: Any, kind: str) 
 @pytest.mark.parametrize("machine", list(TEST_TARGETS))
 @pytest.mark.parametrize("kind", ["scalars", "loops", "maps", "tiles", "products", "pipeline"])
 def test_plans_of_every_machine_cost_the_same(programs: Any, kind: str, machine: str) -> None:
-    if kind == "pipeline" and machine in ("local_only", "lanes_copies"):
-        pytest.skip("the graph of dependences of one tile's uses has an edge for every pair of them")
     calls = {}
     for size in (3, SHORT, MIDDLE, LONG):
         kernel = programs.traced(*programs.source_of(kind, size, size))

@@ -11,9 +11,9 @@ one kind that give no result may change places in memory but keep their order he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
@@ -22,6 +22,11 @@ from zellige.ir.stmt import Assign, Bind, For, Map, Stmt
 from zellige.plan.facts import Access, LaunchFacts, statements_in
 
 DependenceKind = Literal["RAW", "WAR", "WAW", "atomic", "scalar"]
+
+MOST_COMPARED: Final = 32
+"""How many uses of one tensor, tile or variable are compared with each other, which gives an edge for every pair that meets. More are held
+to the order in which they stand, whether they meet or not, by edges from which the others follow: their number, and the time it takes to
+find them, then grows with the program and no faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,7 @@ class Dependence:
 
 
 def dependences(facts: LaunchFacts, body: Sequence[Stmt], loop: For | None = None) -> tuple[Dependence, ...]:
-    """All edges among ``body``; carried ones where it is the body of ``loop``."""
+    """The edges among ``body``; carried ones where it is the body of ``loop``. All of them are there or follow from those that are."""
     found: dict[tuple[int, int, str, object], Dependence] = {}
 
     def add(source: int, sink: int, kind: DependenceKind, distance: int, subject: Buffer | Var) -> None:
@@ -53,6 +58,12 @@ def dependences(facts: LaunchFacts, body: Sequence[Stmt], loop: For | None = Non
     for root, uses in by_root.items():
         if not any(a.changes for _, a in uses):
             continue
+        if len(uses) > MOST_COMPARED:
+            first = {(position, access.changes): access for position, access in reversed(uses)}
+            for i, j, least in _in_order(((p, a.changes) for p, a in uses), is_carried=loop is not None):
+                one = first.get((i, True)) or first[i, False]
+                add(i, j, _kind(one, first.get((j, True)) or first[j, False]), least, root)
+            continue
         for i, one in uses:
             for j, other in uses:
                 if not (one.changes or other.changes):
@@ -67,6 +78,30 @@ def dependences(facts: LaunchFacts, body: Sequence[Stmt], loop: For | None = Non
     return tuple(sorted(found.values(), key=lambda d: (d.source, d.sink, d.kind, d.distance)))
 
 
+def _in_order(uses: Iterable[tuple[int, bool]], *, is_carried: bool) -> Iterator[tuple[int, int, int]]:
+    """Source, sink and distance of edges that hold uses to the order in which they stand: every other edge between a use and a change
+    follows from them. ``uses`` are positions in order, and whether the use is a change."""
+    changes: dict[int, bool] = {}
+    for position, is_change in uses:
+        changes[position] = changes.get(position, False) or is_change
+    last: int | None = None
+    before: list[int] = []  # uses that no change has followed yet, the last change among them
+    head: list[int] = []  # uses up to the first change
+    for position, is_change in changes.items():
+        if last is None:
+            head.append(position)
+        if is_change:
+            yield from ((use, position, 0) for use in before)
+            last, before = position, [position]
+        else:
+            if last is not None:
+                yield last, position, 0
+            before.append(position)
+    if is_carried and last is not None:
+        yield from ((last, use, 1) for use in head)
+        yield from ((use, head[-1], 1) for use in before if use != last)
+
+
 def _kind(one: Access, other: Access) -> DependenceKind:
     if "atomic" in (one.kind, other.kind):
         return "atomic"
@@ -75,19 +110,26 @@ def _kind(one: Access, other: Access) -> DependenceKind:
     return "WAR"
 
 
-def _scalar_edges(facts: LaunchFacts, body: Sequence[Stmt], loop: For | None, add: object) -> None:
-    assert callable(add)
-    assigned = [facts.assigned(s) for s in body]
-    used = [facts.used(s) for s in body]
-    for i in range(len(body)):
-        for j in range(len(body)):
-            least = 0 if i < j else 1
-            if least == 1 and loop is None:
-                continue
-            for var in (assigned[i] & (used[j] | assigned[j])) | (used[i] & assigned[j]):
-                if least == 1 and not var.is_mutable:
-                    continue  # bound anew in every iteration
-                add(i, j, "scalar", least, var)
+def _scalar_edges(facts: LaunchFacts, body: Sequence[Stmt], loop: For | None, add: Callable[..., None]) -> None:
+    uses: dict[Var, list[tuple[int, bool]]] = {}
+    for position, statement in enumerate(body):
+        assigned = facts.assigned(statement)
+        for var in assigned:
+            uses.setdefault(var, []).append((position, True))
+        for var in facts.used(statement) - assigned:
+            uses.setdefault(var, []).append((position, False))
+    for var, places in uses.items():
+        is_carried = loop is not None and var.is_mutable  # another is bound anew in every iteration
+        if not any(is_change for _, is_change in places):
+            continue
+        if len(places) > MOST_COMPARED:
+            for i, j, distance in _in_order(places, is_carried=is_carried):
+                add(i, j, "scalar", distance, var)
+            continue
+        for i, changes in places:
+            for j, also_changes in places:
+                if (changes or also_changes) and (i < j or is_carried):
+                    add(i, j, "scalar", 0 if i < j else 1, var)
 
 
 def varying_variables(body: Sequence[Stmt]) -> frozenset[Var]:

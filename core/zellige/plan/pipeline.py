@@ -91,21 +91,25 @@ def replicable(facts: LaunchFacts, loop: For) -> frozenset[int]:
     """Positions of scalar statements at the top of a loop's body that can be run again by every stage: each gives its variable a value
     before any use in the iteration, from nothing that the loop computes otherwise."""
     written = {root for s in loop.body for root in facts.written(s)}
+    assigners: dict[Var, list[int]] = {}
+    touched: dict[Var, int] = {}  # the first position that uses or assigns it
+    for position, statement in enumerate(loop.body):
+        for var in facts.assigned(statement):
+            assigners.setdefault(var, []).append(position)
+        for var in facts.used(statement) | facts.assigned(statement):
+            touched.setdefault(var, position)
     found: set[int] = set()
     for position, statement in enumerate(loop.body):
         if not isinstance(statement, SCALARS):
             continue
-        before = [s for i, s in enumerate(loop.body) if i < position]
-        if statement.var.is_mutable and any(statement.var in facts.used(s) | facts.assigned(s) for s in before):
+        var = statement.var
+        if var.is_mutable and touched[var] < position:
             continue
-        if statement.var in facts.used(statement) or any(
-            i not in found and statement.var in facts.assigned(s) for i, s in enumerate(loop.body) if i > position
-        ):
+        if var in facts.used(statement) or assigners[var][-1] > position:
             continue
         if facts.read(statement) & written:
             continue
-        depends = [i for i, s in enumerate(loop.body) if facts.assigned(s) & facts.used(statement)]
-        if all(i in found for i in depends):
+        if all(i in found for used in facts.used(statement) for i in assigners.get(used, ())):
             found.add(position)
     return frozenset(found)
 
