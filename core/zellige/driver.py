@@ -146,7 +146,10 @@ def compiled_earlier(
         key = text_key(text, target, options, handle.cache_key(ctx))
         found = memo.find(key)
         if found is None and handle.works_in_steps and not target.is_simulated:
-            found = recall(handle, outline, text, ctx, conditions) if parts is None else recalled_together(handle, outline, *parts, ctx)
+            if parts is None:
+                found = recall(handle, outline, text, ctx, conditions)
+            else:
+                found = recalled_together(handle, outline, text, *parts, ctx)
             if found is not None:
                 memo.keep(key, found)
                 say = told().info if options.is_verbose else debug

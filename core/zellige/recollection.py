@@ -32,7 +32,7 @@ from zellige.ir.printer import text_of
 from zellige.jit_options import JITOptions
 from zellige.kernel import JITKernel, Outline
 from zellige.options import options as process_options
-from zellige.plugin.contract import CompileContext
+from zellige.plugin.contract import ENTRY_POINT_GROUP, CompileContext
 from zellige.plugin.installed import OWN_DISTRIBUTION, noted_places
 from zellige.plugin.registry import BackendHandle, begin_with, registry
 from zellige.target import AUTO, Target
@@ -129,23 +129,27 @@ class Question:
             self._note_start(data, is_all_loaded=was_built_here(text, self.conditions, self.ctx))
 
     def _note_start(self, trace: bytes, *, is_all_loaded: bool) -> None:
-        """Keep trace, artifact and machine code in one piece, for a backend of zellige's own. ``is_all_loaded``: this process has loaded
-        every module that had a part in them; those that it has not cannot have had one."""
+        """Keep trace, artifact and machine code in one piece. ``is_all_loaded``: this process made them; those modules that it has not
+        loaded cannot have had a part in them, where the backend says so."""
         handle = registry().backend(self.ctx.target)
-        if not self.start_key or not handle.origin.is_own:
+        if not self.start_key or not (handle.origin.is_own or registry().is_whole):
             return
         parts = kept_together(unpack_trace(trace).text, self.conditions, self.ctx)
         if parts is None:
             return
-        packages = packages_of(handle.manifest, handle.package)
-        places = noted_places(OWN_DISTRIBUTION, packages)
-        files = stamp(packages, frozenset(sys.modules) if is_all_loaded else None)
-        if places is None or files is None:
+        made_by, loaded = packages_of(handle.manifest, handle.package), frozenset(sys.modules)
+        owners = () if handle.origin.is_own else registry().own_packages()  # what they claim, no other can have
+        places = noted_places(ENTRY_POINT_GROUP, OWN_DISTRIBUTION if handle.origin.is_own else "", (*made_by, *owners))
+        files = stamp(made_by, loaded if is_all_loaded and handle.manifest.makes_code_here else None)
+        claims = stamp([package for package in owners if package not in made_by], loaded)
+        if places is None or files is None or claims is None:
             return
         grounds = Grounds(
             target=str(self.ctx.target), conditions=self.conditions, description=handle.description(self.ctx),
             backend_key=handle.cache_key(self.ctx), root=_root_of(handle.package), points=registry().own_points(),
-            places=places, files=files,
+            others=None if handle.origin.is_own else registry().other_points(),
+            settled="" if handle.origin.is_own or not registry().is_settled(self.requested.name) else self.requested.name,
+            places=places, files=[*files, *claims],
         )  # fmt: skip
         store().keep(_STARTS, self.start_key, pack_start(KeptStart(grounds=grounds, trace=trace, artifact=parts[0], binary=parts[1])))
 
@@ -169,15 +173,14 @@ def _start_of(mark: str, requested: Target, options: JITOptions) -> tuple[KeptSt
     except Unreadable:
         return None, key
     if found is not None:
-        begin_with(found.grounds.points)
+        begin_with(found.grounds.points, found.grounds.others, found.grounds.settled)
     return found, key
 
 
 def _is_ground(grounds: Grounds, handle: BackendHandle, ctx: CompileContext) -> bool:
     """Whether a backend says now what it said when the start was kept."""
     return (
-        handle.origin.is_own
-        and grounds.target == str(ctx.target)
+        grounds.target == str(ctx.target)
         and grounds.root == _root_of(handle.package)
         and grounds.description == handle.description(ctx)
         and grounds.backend_key == handle.cache_key(ctx)

@@ -250,6 +250,55 @@ def test_a_changed_file_is_seen(package: Path, is_some: bool, change: str) -> No
     assert sources.is_unchanged(noted) == is_without_effect
 
 
+def test_a_module_alone_is_its_file_and_not_the_folder(package: Path) -> None:
+    (package.parent / "single.py").write_text("a = 1\n")
+    importlib.import_module("single")
+    try:
+        noted = sources.stamp(("single",), frozenset(sys.modules))
+        assert noted is not None
+        assert [names for _, _, names, _ in noted] == ["single.py"]
+        (package.parent / "another.py").write_text("")
+        assert sources.is_unchanged(noted)
+        _edit(package.parent / "single.py")
+        assert not sources.is_unchanged(noted)
+    finally:
+        del sys.modules["single"]
+
+
+def test_a_package_in_several_places_is_all_of_them(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [package.parent / "shared_name", package.parent.parent / "more" / "shared_name"]
+    for number, part in enumerate(parts):
+        part.mkdir(parents=True)
+        (part / f"part{number}.py").write_text("")
+    monkeypatch.syspath_prepend(str(parts[1].parent))
+    importlib.invalidate_caches()
+    noted = sources.stamp(("shared_name",), None)
+    assert noted is not None
+    assert {names for _, _, names, _ in noted} == {"part0.py", "part1.py"}
+    before = sources._digest(sources._roots("shared_name"), frozenset(), store())
+    _edit(parts[1] / "part1.py")
+    assert not sources.is_unchanged(noted)
+    assert sources._digest(sources._roots("shared_name"), frozenset(), store()) != before
+
+
+def test_a_package_in_an_archive_is_the_archive(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = package.parent / "packed.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("packed_up/__init__.py", "a = 1\n")
+    monkeypatch.syspath_prepend(str(archive))
+    importlib.invalidate_caches()
+    noted = sources.stamp(("packed_up",), None)
+    assert noted is not None
+    assert [names for _, _, names, _ in noted] == ["packed.zip"]
+    os.utime(archive, ns=(1, 1))
+    assert not sources.is_unchanged(noted)
+
+
+def test_a_package_without_files_has_no_start(package: Path) -> None:
+    del package
+    assert sources.stamp(("there_is_none",), None) is None
+
+
 def test_files_younger_than_the_process_are_not_noted(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del package
     monkeypatch.setattr(sources, "LOADED_NS", 0)
@@ -295,9 +344,10 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("is_old", [False, True])
-def test_what_is_installed_is_seen(places: Path, monkeypatch: pytest.MonkeyPatch, change: str, is_old: bool) -> None:
+@pytest.mark.parametrize("of", ["own", ""])
+def test_what_is_installed_is_seen(places: Path, monkeypatch: pytest.MonkeyPatch, change: str, is_old: bool, of: str) -> None:
     monkeypatch.setattr(installed, "LOADED_NS", 2**62 if is_old else 0)  # of young folders no time is trusted
-    noted = installed.noted_places("own", ["some_package"])
+    noted = installed.noted_places("some.group", of, ["some_package"])
     assert noted is not None
     assert installed.are_unchanged(noted)
     (places / "first" / "results.txt").write_text("a program wrote beside itself")
@@ -308,7 +358,7 @@ def test_what_is_installed_is_seen(places: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("places")
 def test_somebody_elses_finder_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = installed.noted_places("own", [])
+    noted = installed.noted_places("some.group", "own", [])
     assert noted is not None
 
     class Finder(PathFinder):
@@ -316,5 +366,5 @@ def test_somebody_elses_finder_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
     assert not installed.are_unchanged(noted)
-    assert installed.noted_places("own", []) is None
-    assert installed.noted_places("there-is-none", []) is None
+    assert installed.noted_places("some.group", "own", []) is None
+    assert installed.noted_places("some.group", "there-is-none", []) is None

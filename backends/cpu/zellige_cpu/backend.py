@@ -107,6 +107,8 @@ class CpuBackend:
             dlpack_devices=(1,),
             requirements=("llvmlite",),
             code_packages=("zellige_intrinsics",),
+            makes_code_here=True,
+            loads_outlines=True,
             acts_on=("fast_math",),
             summary="this machine's cores, by LLVM",
         )

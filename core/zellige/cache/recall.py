@@ -24,7 +24,7 @@ from zellige.target import Target
 
 def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext, outline_under: str = "") -> CompiledKernel | None:
     """The kernel as an earlier process compiled it, or None. ``outline_under`` are the conditions of an outline, which has no statements:
-    of that only code that tells no places is taken, and a backend of another package gets the whole kernel."""
+    of that only code that tells no places is taken, and a backend that does not say it can do without gets the whole kernel."""
     disk = store()
     is_outline = bool(outline_under)
     known = outline_under or conditions_of(handle, ctx)
@@ -35,10 +35,8 @@ def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext
         artifact = unpack_artifact(data)
         if is_outline and artifact.has_places:
             return None
-        if is_outline and not handle.origin.is_own:
-            from zellige.ir.parser import parse_kernel
-
-            kernel = parse_kernel(text)
+        if is_outline:
+            kernel = _for_loading(handle, kernel, text)
         emitted = artifact.emitted_for(kernel)
         return handle.load(_binary(handle, emitted, ctx, known)[0], kernel, emitted, ctx)
     except (Unreadable, InternalError, ZelligeError) as error:
@@ -46,14 +44,25 @@ def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext
         return None
 
 
-def recalled_together(handle: BackendHandle, outline: Kernel, artifact: bytes, binary: bytes, ctx: CompileContext) -> CompiledKernel | None:
-    """The kernel from an artifact and machine code that were kept together, or None; of a backend of zellige's own."""
+def recalled_together(
+    handle: BackendHandle, outline: Kernel, text: str, artifact: bytes, binary: bytes, ctx: CompileContext
+) -> CompiledKernel | None:
+    """The kernel with that text from an artifact and machine code that were kept together, or None."""
     try:
         emitted, code = unpack_artifact(artifact).emitted, unpack_binary(binary)
-        return handle.load(code, outline, emitted, ctx) if _runs_here(handle, code, ctx) else None
+        return handle.load(code, _for_loading(handle, outline, text), emitted, ctx) if _runs_here(handle, code, ctx) else None
     except (Unreadable, InternalError, ZelligeError) as error:
         _pass_over(error)
         return None
+
+
+def _for_loading(handle: BackendHandle, outline: Kernel, text: str) -> Kernel:
+    """What a backend gets of a kernel whose code it loads: the outline where that is all that it reads, else the whole."""
+    if handle.manifest.loads_outlines:
+        return outline
+    from zellige.ir.parser import parse_kernel
+
+    return parse_kernel(text)
 
 
 def _pass_over(error: Unreadable | InternalError | ZelligeError) -> None:

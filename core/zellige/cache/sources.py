@@ -28,6 +28,9 @@ WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "claims", "cli", "demo",
 _LOOK_ONLY: Final = getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder is opened in which nothing is read (open(2), O_PATH)."""
 
+_ANY_TIME: Final = 0
+"""A folder's time of change where it holds much that is no part of the package."""
+
 _KIND: Final = "sources"
 _FORMAT: Final = "4"
 
@@ -35,8 +38,8 @@ _FORMAT: Final = "4"
 def source_digest(package: str, store: DiskStore) -> str:
     """A digest of a package's source by content; of a package that has none, its name."""
     if package not in _digests:
-        root = _root(package)
-        _digests[package] = package if root is None else _digest(root, WITHOUT_EFFECT if package == CORE else frozenset(), store)
+        roots = _roots(package)
+        _digests[package] = _digest(roots, _left_out(package), store) if roots else package
     return _digests[package]
 
 
@@ -44,20 +47,25 @@ _digests: Final[dict[str, str]] = {}
 """What this process found, once for all: the source that it runs does not change."""
 
 
-def _digest(root: Path, left_out: frozenset[str], store: DiskStore) -> str:
-    """The digest of the files in a folder; a random one where a file changed after this process began."""
-    key = hashlib.sha256(repr((_FORMAT, str(root), sorted(left_out))).encode()).hexdigest()
+def _left_out(package: str) -> frozenset[str]:
+    """The folders of a package that do not count."""
+    return WITHOUT_EFFECT if package == CORE else frozenset()
+
+
+def _digest(roots: Sequence[str], left_out: frozenset[str], store: DiskStore) -> str:
+    """The digest of the files of a package; a random one where a file changed after this process began."""
+    key = hashlib.sha256(repr((_FORMAT, roots, sorted(left_out))).encode()).hexdigest()
     known = store.find(_KIND, key)
     if known is not None:
         digest, latest, seen = json.loads(known)
         if is_unchanged(seen):
             return str(digest) if latest < LOADED_NS else secrets.token_hex(32)
-    folders = list(_folders(root, left_out))
+    folders = [folder for root in roots for folder in _folders(root, left_out)]
     latest = max((time for _, _, files in folders for _, _, time in files), default=0)
     if latest >= LOADED_NS:
         return secrets.token_hex(32)
     names = sorted(os.path.join(folder, file[0]) for folder, _, files in folders for file in files)
-    parts = [f"{os.path.relpath(name, root)} {hashlib.sha256(Path(name).read_bytes()).hexdigest()}" for name in names]
+    parts = [f"{_within(name, roots)} {hashlib.sha256(Path(name).read_bytes()).hexdigest()}" for name in names]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     if all(changed < LOADED_NS for _, changed, _ in folders):  # else a file may come or go in the same moment
         store.keep(_KIND, key, json.dumps([digest, latest, _flat(folders)], separators=(",", ":")).encode())
@@ -66,13 +74,14 @@ def _digest(root: Path, left_out: frozenset[str], store: DiskStore) -> str:
 
 def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] | None:
     """The files of packages, for :func:`is_unchanged`: all of them, or without those of Python's whose modules are not among ``modules``.
-    None where one is younger than this process, or lies in no folder."""
+    None where one is younger than this process, or a package has no files."""
     found: list[_Folder] = []
     try:
         for package in packages:
-            root = _root(package)
-            if root is not None:
-                found += _folders(root, WITHOUT_EFFECT if package == CORE else frozenset())
+            roots = _roots(package)
+            if not roots:
+                return None
+            found += [folder for root in roots for folder in _folders(root, _left_out(package))]
     except OSError:
         return None
     if any(changed >= LOADED_NS or any(time >= LOADED_NS for _, _, time in files) for _, changed, files in found):
@@ -96,7 +105,7 @@ def is_unchanged(seen: list[Any]) -> bool:
         except OSError:
             return False
         try:
-            if look(folder).st_mtime_ns != changed:
+            if changed != _ANY_TIME and look(folder).st_mtime_ns != changed:
                 return False
             found = [look(name, dir_fd=folder) for name in names.split("/")] if names else []
             if [number for status in found for number in (status.st_size, status.st_mtime_ns)] != numbers:
@@ -116,10 +125,14 @@ def _flat(folders: Sequence[_Folder]) -> list[Any]:
     return [[path, changed, "/".join(f[0] for f in files), [n for f in files for n in f[1:]]] for path, changed, files in folders]
 
 
-def _folders(root: Path, left_out: frozenset[str]) -> Iterator[_Folder]:
-    """The folders of a package in order, each with its files of source. Folders in ``left_out`` and of Python's byte code, and texts for
-    people, do not count."""
-    pending = [str(root)]
+def _folders(root: str, left_out: frozenset[str]) -> Iterator[_Folder]:
+    """The folders of a package in order, each with its files of source; of a package that is one file, that alone. Folders in ``left_out``
+    and of Python's byte code, and texts for people, do not count."""
+    if os.path.isfile(root):
+        status = os.stat(root)
+        yield os.path.dirname(root), _ANY_TIME, [(os.path.basename(root), status.st_size, status.st_mtime_ns)]
+        return
+    pending = [root]
     while pending:
         path = pending.pop()
         changed = os.stat(path).st_mtime_ns
@@ -128,7 +141,7 @@ def _folders(root: Path, left_out: frozenset[str]) -> Iterator[_Folder]:
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir():
-                    is_in = entry.name != "__pycache__" and not (path == str(root) and entry.name in left_out)
+                    is_in = entry.name != "__pycache__" and not (path == root and entry.name in left_out)
                     inner += [entry.path] if is_in else []
                 elif not entry.name.endswith((".pyc", ".md")):
                     status = entry.stat()
@@ -137,13 +150,30 @@ def _folders(root: Path, left_out: frozenset[str]) -> Iterator[_Folder]:
         pending.extend(sorted(inner, reverse=True))
 
 
-def _root(package: str) -> Path | None:
-    """The folder of a top-level package, without importing it."""
+def _within(name: str, roots: Sequence[str]) -> str:
+    """A file's place inside of its package, which is the same wherever the package lies."""
+    root = max((root for root in roots if name == root or name.startswith(f"{root}{os.sep}")), key=len)
+    return os.path.basename(name) if name == root else os.path.relpath(name, root)
+
+
+def _roots(package: str) -> list[str]:
+    """Where a top-level package lies, without importing it: its folder, or several where there is no ``__init__`` and each distribution may
+    add to it; the file of a module alone, or the archive that holds it. Empty for what is built in or not there."""
     if not package:
-        return None
+        return []
     loaded = sys.modules.get(package)
-    file = getattr(loaded, "__file__", None)
-    if file is None:
-        spec = importlib.util.find_spec(package)
-        file = None if spec is None else spec.origin
-    return None if file is None else Path(file).parent
+    spec = getattr(loaded, "__spec__", None) or (importlib.util.find_spec(package) if loaded is None else None)
+    file = getattr(loaded, "__file__", None) or getattr(spec, "origin", None)
+    folders = getattr(loaded, "__path__", None) or getattr(spec, "submodule_search_locations", None)
+    found = [str(folder) for folder in folders] if folders is not None else [str(file)] if file else []
+    return sorted({_existing(path) for path in found} - {""})
+
+
+def _existing(path: str) -> str:
+    """A path that is there, or the archive that it leads into; empty where there is neither."""
+    if os.path.exists(path):
+        return path
+    above = os.path.dirname(path)
+    while above != os.path.dirname(above) and not os.path.exists(above):
+        above = os.path.dirname(above)
+    return above if os.path.isfile(above) else ""

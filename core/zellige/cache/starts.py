@@ -28,7 +28,9 @@ class Grounds:
 
     ``conditions`` stand for compiler, tools and machine in the keys of the other entries; ``description`` and ``backend_key`` are what the
     backend said of the machine and of itself, ``root`` the file by which its package is found. ``points`` are the entry points of
-    zellige's own distribution by name and text. ``places`` and ``files`` are as :func:`zellige.plugin.installed.noted_places` and
+    zellige's own distribution by name and text, ``others`` those of all other distributions as the registry lists them; None where a
+    backend of zellige's own has the target, whatever else is installed. ``settled`` is the target's name where another package's backend
+    bears it, so that nobody else can have it. ``places`` and ``files`` are as :func:`zellige.plugin.installed.noted_places` and
     :func:`zellige.cache.sources.stamp` note them.
     """
 
@@ -38,6 +40,8 @@ class Grounds:
     backend_key: str
     root: str
     points: list[list[str]]
+    others: list[list[str]] | None
+    settled: str
     places: Places
     files: list[Any]
 

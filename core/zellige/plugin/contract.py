@@ -164,14 +164,18 @@ class Manifest:
     behind a target's name to the backend. ``framework_devices`` are the device names that
     array frameworks use for its memory, ``dlpack_devices`` the device-type numbers of the DLPack protocol: ``auto`` follows them.
     ``requirements`` are distributions it needs beside its own; code kept on disk is used again only with the same versions of them, and
-    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``dialect`` lists names it
-    adds to the language, ``dialect_table`` is a file in its package with more of them (:mod:`zellige.plugin.dialect`), which is read when
-    somebody asks for a name that the language does not have, ``config_keys`` pass-config keys that belong to it, ``hints`` keyword
-    arguments of the language's operations that mean something to it alone and never change a result, ``acts_on`` the fields of
-    ``CompileOptions`` and those of ``config_keys`` that change what it makes (who sets another one is told that it has no effect),
-    ``inspections`` methods it adds to a compiled kernel (such as an export of its own assembly), ``timers`` the names of its ways to time a
-    launch. ``state`` says whether it
-    can serve at all; whether a device is present is asked with ``probe``.
+    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``makes_code_here``
+    says that all Python that has a part in its code runs as modules of the process that asks for it: a kernel made there is then found
+    again, in one piece, while those modules are what they were, else while all source is. ``loads_outlines`` says that what ``runtime``
+    answers reads no statement of the kernel that it loads: one found in a cache is then loaded without reading its text.
+
+    ``dialect`` lists names it adds to the language, ``dialect_table`` is a file in its package with more of them
+    (:mod:`zellige.plugin.dialect`), which is read when somebody asks for a name that the language does not have, ``config_keys``
+    pass-config keys that belong to it, ``hints`` keyword arguments of the language's operations that mean something to it alone and never
+    change a result, ``acts_on`` the fields of ``CompileOptions`` and those of ``config_keys`` that change what it makes (who sets another
+    one is told that it has no effect), ``inspections`` methods it adds to a compiled kernel (such as an export of its own assembly),
+    ``timers`` the names of its ways to time a launch. ``state`` says whether it can serve at all; whether a device is present is asked
+    with ``probe``.
     """
 
     name: str
@@ -187,6 +191,8 @@ class Manifest:
     dlpack_devices: tuple[int, ...] = ()
     requirements: tuple[str, ...] = ()
     code_packages: tuple[str, ...] = ()
+    makes_code_here: bool = False
+    loads_outlines: bool = False
     dialect: tuple[DialectName, ...] = ()
     dialect_table: str = ""
     config_keys: tuple[ConfigKey, ...] = ()
@@ -336,7 +342,8 @@ class Runtime(Protocol):
     """The part of a backend that needs the device: it loads binaries. Timing by the device's clock is the hook ``timers``."""
 
     def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel:
-        """Make ``binary`` callable; ``kernel`` says its parameters."""
+        """Make ``binary`` callable; ``kernel`` says its parameters and grids. It has no statements where the manifest says
+        ``loads_outlines`` and the kernel comes from a cache."""
         ...
 
 

@@ -27,6 +27,7 @@ from zellige.version import LOADED_NS
 OWN_DISTRIBUTION: Final = "zellige"
 
 _ENDINGS: Final = (".dist-info", ".egg-info")
+_POINTS: Final = "entry_points.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,33 +68,56 @@ def installed_version(distribution: str) -> str:
         return "none"
 
 
-Places = dict[str, list[Any]]
-"""What :func:`noted_places` notes: of each place its time of change (-1: look each time) and the names there that count, and of the list of
-entry points its path, size and time of change."""
+Places = dict[str, Any]
+"""What :func:`noted_places` notes: the names of the packages, the group of entry points (empty: of one distribution alone), and of each
+place its path, its time of change (-1: look each time), the names there that count, and of each list of entry points there that counts its
+path, size and time of change."""
 
 
-def noted_places(distribution: str, packages: Iterable[str]) -> Places | None:
-    """What the entry points of a distribution, the versions of all and the places of some packages follow from, for :func:`are_unchanged`.
-    None where distributions are found in other ways than by folders of the path, or the distribution is not there."""
-    folder = _folder_of(distribution) if _are_folders_all() else None
-    if folder is None:
+def noted_places(group: str, distribution: str, packages: Iterable[str]) -> Places | None:
+    """What the versions of all distributions, the places of some packages, and the entry points of a distribution follow from, for
+    :func:`are_unchanged`; without a ``distribution`` the entry points of the ``group`` of all of them. None where distributions are found
+    in other ways than by folders of the path, or the distribution is not there."""
+    if not _are_folders_all():
+        return None
+    own = _folder_of(distribution) if distribution else None
+    if distribution and own is None:
         return None
     wanted = sorted(packages)
     places = []
     for place in sys.path:
         changed = _changed(place)  # before it is looked through
-        places.append([place, changed if changed < LOADED_NS else -1, _counting(place, wanted)])
-    return {"packages": wanted, "places": places, "points": _status(os.path.join(folder, "entry_points.txt"))}
+        if own is None:
+            lists = _lists(place, group)
+        else:
+            lists = [_status(os.path.join(own, _POINTS))] if os.path.dirname(own) == (place or ".") else []
+        places.append([place, changed if changed < LOADED_NS else -1, _counting(place, wanted), lists])
+    return {"packages": wanted, "group": "" if distribution else group, "places": places}
 
 
 def are_unchanged(noted: Places) -> bool:
     """Whether looking again would find the same; folders in which nothing came or went are not looked through."""
-    if [place for place, _, _ in noted["places"]] != sys.path or _have_other_finders() or _status(noted["points"][0]) != noted["points"]:
+    if [place[0] for place in noted["places"]] != sys.path or _have_other_finders():
         return False
-    for place, changed, names in noted["places"]:
-        if (changed < 0 or _changed(place) != changed) and (os.path.isfile(place) or _counting(place, noted["packages"]) != names):
+    for place, changed, names, lists in noted["places"]:
+        if any(_status(known[0]) != known for known in lists):
             return False
+        if changed < 0 or _changed(place) != changed:
+            if os.path.isfile(place) or _counting(place, noted["packages"]) != names:
+                return False
+            if noted["group"] and _lists(place, noted["group"]) != lists:  # installed again under the same version, with other entry points
+                return False
     return True
+
+
+def _lists(place: str, group: str) -> list[list[Any]]:
+    """The lists of entry points in a place of the path that name the group."""
+    found = []
+    for name in _listed(place):
+        path = os.path.join(place or ".", name, _POINTS)
+        if group in _text(path):
+            found.append(_status(path))
+    return found
 
 
 def _changed(place: str) -> int:
@@ -139,7 +163,7 @@ def _from_folders(group: str, distribution: str) -> Iterator[Installed]:
     alone = _folder_of(distribution) if distribution else None
     folders = _folders() if not distribution else [] if alone is None else [alone]
     for folder in folders:
-        if group in _text(os.path.join(folder, "entry_points.txt")):
+        if group in _text(os.path.join(folder, _POINTS)):
             title = os.path.basename(folder).rpartition(".")[0].partition("-")[0]
             yield from _points(lambda folder=folder: Distribution.at(folder).entry_points, group, title)  # type: ignore[misc]
 
@@ -176,6 +200,10 @@ def _folder_of(distribution: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _names(place: str) -> tuple[str, ...]:
+    return _listed(place)
+
+
+def _listed(place: str) -> tuple[str, ...]:
     """The folders of distributions in a place of the path."""
     try:
         return tuple(sorted([name for name in os.listdir(place or ".") if name.endswith(_ENDINGS)]))

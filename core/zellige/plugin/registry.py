@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from importlib.metadata import EntryPoint
 from typing import Final
@@ -63,11 +63,17 @@ class Registry:
 
     ``more`` finds further origins when they are asked for. A question about a target that bears the name of one of zellige's own backends
     loads that one alone: nobody else can have it, and what others are installed must not slow the start of a program that does not ask.
+    ``settled`` is a target of which the same is known of another package's backend: an earlier process looked at all that are installed.
     """
 
-    def __init__(self, origins: Iterable[Origin], more: Callable[[], Iterable[Origin]] = tuple) -> None:
+    def __init__(
+        self, origins: Iterable[Origin], more: Callable[[], Iterable[Origin]] = tuple, settled: str = "", *, is_whole: bool = True
+    ) -> None:
         self._first = tuple(origins)
         self._more = more
+        self._settled = settled
+        self.is_whole = is_whole
+        """Whether it has all that is installed."""
         self._lock = threading.RLock()
         self._outcomes: dict[Origin, BackendHandle | Quarantined] = {}
         self._found: tuple[tuple[BackendHandle, ...], tuple[Quarantined, ...]] | None = None
@@ -85,9 +91,12 @@ class Registry:
                 self._outcomes[origin] = load(origin)
             return self._outcomes[origin]
 
-    def _own(self, target: str) -> BackendHandle | None:
-        """Zellige's own backend that bears the name of a target and serves it; None where there is none, or it is broken."""
+    def _alone(self, target: str) -> BackendHandle | None:
+        """The backend that bears the name of a target and serves it, where nobody else can: one of zellige's own, or where that is settled.
+        None where there is none, or it is broken."""
         named = [origin for origin in self._first if origin.is_own and origin.name == target]
+        if not named and target == self._settled:
+            named = [origin for origin in self._origins if origin.name == target]
         outcome = self._outcome(named[0]) if len(named) == 1 else None
         return outcome if isinstance(outcome, BackendHandle) and target in outcome.manifest.targets else None
 
@@ -138,7 +147,7 @@ class Registry:
             if chosen.name == AUTO:
                 return self._automatic(device)
             written = chosen
-        alias = None if self._own(written.name) is not None else self._alias(written.name)
+        alias = None if self._alone(written.name) is not None else self._alias(written.name)
         if alias is not None:
             written = Target(name=alias.name, arch=written.arch or alias.arch, options=alias.options + written.options)
         manifest = self._handle(written).manifest
@@ -158,6 +167,22 @@ class Registry:
         """Name and text of the entry points of zellige's own distribution."""
         own = [(origin.name, origin.text.partition(": ")[2]) for origin in self._first if origin.is_own]
         return [list(point) for point in own if point not in BUILTIN]
+
+    def other_points(self) -> list[list[str]]:
+        """Name, text and distribution of the entry points of all others, and why they cannot be read."""
+        others = [origin for origin in self._origins if not origin.is_own]
+        return [[origin.name, *origin.text.partition(": ")[2::-2], origin.fault] for origin in others]
+
+    def own_packages(self) -> tuple[str, ...]:
+        """The packages of zellige's own backends, which are loaded."""
+        self.backends  # noqa: B018 - each of them says what it claims
+        return tuple(dict.fromkeys(value.partition(":")[0].partition(".")[0] for _, value in self.own_points()))
+
+    def is_settled(self, target: str) -> bool:
+        """Whether a target bears the name of one entry point alone, and its backend serves it: nobody else can then have it."""
+        named = [origin for origin in self._origins if origin.name == target]
+        serving = [handle for handle in self.backends if handle.manifest.name == target and target in handle.manifest.targets]
+        return len(named) == 1 and [handle.origin for handle in serving] == named
 
     def only(self, name: str) -> Registry:
         """A registry of the entry points of this name alone."""
@@ -247,9 +272,9 @@ class Registry:
         return parse_target(found[0][1]) if found else None
 
     def _handle(self, target: Target) -> BackendHandle:
-        own = self._own(target.name)
-        if own is not None:
-            return own
+        alone = self._alone(target.name)
+        if alone is not None:
+            return alone
         found = [handle for handle in self.backends if target.name in handle.manifest.targets]
         if len(found) > 1:
             raise catalogue.E704.error(target=target.name, backends=", ".join(handle.origin.text for handle in found))
@@ -293,9 +318,15 @@ def registry() -> Registry:
 
     ``registry.cache_clear()`` forgets it.
     """
+    known = _remembered.pop() if _remembered else _Known(points=None, others=None, settled="")
     own = [Origin(name=name, text=f"zellige: {text}", load=loader(text), is_own=True) for name, text in BUILTIN]
-    own += map(_origin, _remembered.pop() if _remembered else installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION))
-    return Registry(own, lambda: (o for o in map(_origin, installed_points(ENTRY_POINT_GROUP)) if not o.is_own and _is_wanted(o)))
+    own += map(_origin, installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION) if known.points is None else known.points)
+
+    def others() -> Iterable[Origin]:
+        found = installed_points(ENTRY_POINT_GROUP) if known.others is None else known.others
+        return (origin for origin in map(_origin, found) if not origin.is_own and _is_wanted(origin))
+
+    return Registry(own, others, known.settled, is_whole=not _only)
 
 
 def is_begun() -> bool:
@@ -303,11 +334,14 @@ def is_begun() -> bool:
     return registry.cache_info().currsize > 0
 
 
-def begin_with(points: Iterable[Sequence[str]]) -> None:
-    """Make the registry of this process from entry points of zellige's own distribution that are known to be those that it has now."""
+def begin_with(points: Iterable[Sequence[str]], others: Iterable[Sequence[str]] | None = None, settled: str = "") -> None:
+    """Make the registry of this process from entry points that are known to be those that it has now: ``points`` of zellige's own
+    distribution, by name and text, ``others`` of all others, as :meth:`Registry.other_points` lists them (None: to be looked for when asked
+    about). ``settled`` is a target that is known to be its namesake's among the others."""
     if not is_begun():
-        named = [EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP) for name, value in points]
-        _remembered[:] = [[Installed(point=point, distribution=OWN_DISTRIBUTION) for point in named]]
+        mine = [_installed(name, value, OWN_DISTRIBUTION) for name, value in points]
+        theirs = None if others is None else [_installed(*other) for other in others]
+        _remembered[:] = [_Known(points=mine, others=theirs, settled=settled)]
         registry()
 
 
@@ -326,14 +360,29 @@ def _is_wanted(origin: Origin) -> bool:
 _only: Final[list[str]] = []
 """The name of the entry points of other packages that the registry has; all where there is none."""
 
-_remembered: Final[list[list[Installed]]] = []
-"""Entry points that the registry which is made next begins with."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """Entry points that need not be looked for: zellige's own and those of others, where each are known, and a settled target."""
+
+    points: list[Installed] | None
+    others: list[Installed] | None
+    settled: str
+
+
+_remembered: Final[list[_Known]] = []
+"""What the registry that is made next begins with."""
+
+
+def _installed(name: str, value: str, distribution: str, fault: str = "") -> Installed:
+    return Installed(point=EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP), distribution=distribution, fault=fault)
 
 
 def _origin(found: Installed) -> Origin:
     text = f"{found.distribution}: {found.point.value}"
     loaded = partial(_garbled, found.fault) if found.fault else found.point.load
-    return Origin(name=found.point.name, text=text, load=loaded, is_own=found.distribution == OWN_DISTRIBUTION)
+    is_own = found.distribution == OWN_DISTRIBUTION
+    return Origin(name=found.point.name, text=text, load=loaded, is_own=is_own, fault=found.fault)
 
 
 def _garbled(fault: str) -> object:
