@@ -12,7 +12,6 @@ from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.suggest import closest
-from zellige.plugin.contract import Bounds
 from zellige.target import Target
 
 KIB: Final = 1024
@@ -44,11 +43,6 @@ class Architecture:
         """Asynchronous products of warpgroups and registers that pass between warps: only under the architecture's own name."""
         return self.name == "sm_90a"
 
-
-MOST_BLOCKS: Final = (2**31 - 1, 65535, 65535)
-BOUNDS: Final = Bounds(grid=MOST_BLOCKS, argument_bytes=32764)
-"""Blocks of a launch along each axis, bytes of its arguments (from sm_70 on). Source: CUDA C++ Programming Guide 13, compute capabilities,
-"Maximum x-dimension of a grid"; "__global__ function parameters"."""
 
 _ROWS: Final = (
     Architecture(number=75, name="sm_75", shared_bytes=64 * KIB, processors=40, processor_shared_bytes=64 * KIB, processor_lanes=1024),

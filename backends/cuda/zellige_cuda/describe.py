@@ -10,7 +10,8 @@ from dataclasses import replace
 from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
 from zellige.simt.machine import EngineMemory, LaneMachine
-from zellige_cuda.architectures import BOUNDS, KIB, LANE_REGISTERS, Architecture
+from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
+from zellige_cuda.device import BOUNDS
 from zellige_cuda.forms import forms_of, group_forms_of, matrix_loads, units_of, word_copies
 
 WARP = 32

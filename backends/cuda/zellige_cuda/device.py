@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, NoReturn
 
 from zellige.diagnostics import catalogue
-from zellige.plugin.contract import Device, DriverFunctions, Unavailable
+from zellige.plugin.contract import Bounds, Device, DriverFunctions, Unavailable
 
 DLPACK_TYPE: Final = 2
 """``kDLCUDA``: ordinary memory of a device."""
@@ -24,6 +24,11 @@ INSTALL: Final = "pip install 'zellige[cuda]' brings it"
 
 LEAST_DRIVER: Final = 12000
 """The first driver that has what is called here: libraries of the major version 12."""
+
+MOST_BLOCKS: Final = (2**31 - 1, 65535, 65535)
+BOUNDS: Final = Bounds(grid=MOST_BLOCKS, argument_bytes=32764)
+"""Blocks of a launch along each axis, bytes of its arguments (from sm_70 on). Source: CUDA C++ Programming Guide 13, compute capabilities,
+"Maximum x-dimension of a grid"; "__global__ function parameters"."""
 
 
 @cache

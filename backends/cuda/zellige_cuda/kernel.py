@@ -21,7 +21,6 @@ from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
 from zellige_cuda import device
-from zellige_cuda.architectures import BOUNDS, MOST_BLOCKS
 from zellige_cuda.boxes import ADDRESS_ALIGNMENT, Maps
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def functions_of(emitted: Emitted) -> list[dict[str, Any]]:
 class CudaKernel:
     """Code that is loaded into the current context at the first launch there; before that it can be looked at without a device."""
 
-    bounds: Final = BOUNDS
+    bounds: Final = device.BOUNDS
 
     def __init__(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> None:
         facts = json.loads(source.facts)
@@ -160,7 +159,7 @@ class CudaKernel:
         )  # fmt: skip
         return NativeLaunch(
             functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(alignments),
-            most_blocks=MOST_BLOCKS, apart=self._apart(), made=self._maps.native(),
+            most_blocks=device.MOST_BLOCKS, apart=self._apart(), made=self._maps.native(),
         )  # fmt: skip
 
     def _apart(self) -> tuple[tuple[int, int], ...]:
