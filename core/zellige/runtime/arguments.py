@@ -9,21 +9,16 @@ E601 to E618; each names the argument, what was expected and what was given.
 
 from __future__ import annotations
 
-import numbers
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
-
-import numpy as np
+from dataclasses import dataclass, field
+from typing import Any
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
-from zellige.dtypes import DType
 from zellige.elements.memory import row_major
-from zellige.ir.expr import Buffer, Load, Var
+from zellige.ir.expr import Var
 from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size
-from zellige.ir.stmt import Alloc, Kernel, ScalarParam, StmtNode, TensorParam
+from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.ir.traverse import walk
 from zellige.runtime.arrays import (
     HOST,
@@ -36,11 +31,20 @@ from zellige.runtime.arrays import (
     hint_for_traced,
     view_of,
 )
+from zellige.runtime.parameters import (
+    Number,
+    ScalarArgument,
+    TensorArgument,
+    buffer_of,
+    carries_bits,
+    described,
+    number_of,
+    of_vectors,
+    packing_hint,
+    tensor_argument,
+    touched_buffers,
+)
 from zellige.runtime.size_text import size_text
-
-Number = int | float
-
-_BYTES: Final = ("int8", "uint8")
 
 
 def home_of(devices: Sequence[str | int]) -> str:
@@ -65,30 +69,6 @@ class Place:
     @property
     def text(self) -> str:
         return " or ".join(str(d) for d in self.devices if isinstance(d, str)) or "memory of its own"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorArgument:
-    """A tensor parameter as the checks see it. ``index`` counts ``kernel.params``; ``per_cell`` elements share a cell of memory."""
-
-    index: int
-    name: str
-    buffer: Buffer
-    text: str
-    accepted: frozenset[tuple[str, int]]
-    per_cell: int
-    alignment: int
-    is_used: bool
-    is_written: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalarArgument:
-    """A number parameter as the checks see it."""
-
-    index: int
-    name: str
-    var: Var
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +106,9 @@ class Signature:
     def __init__(self, kernel: Kernel, touched: tuple[Collection[int], Collection[int]] | None = None) -> None:
         """``touched`` are the indices of the tensors that the kernel uses and writes, where its statements are not at hand."""
         self.kernel = kernel
-        used, written = _touched(kernel) if touched is None else tuple({_buffer(kernel, i) for i in indices} for indices in touched)
+        used, written = (
+            touched_buffers(kernel) if touched is None else tuple({buffer_of(kernel, i) for i in indices} for indices in touched)
+        )
         self._system = SizeSystem.of(kernel)
         parameters: list[TensorArgument | ScalarArgument] = []
         made: list[TensorArgument] = []
@@ -134,7 +116,7 @@ class Signature:
             if isinstance(param, ScalarParam):
                 parameters.append(ScalarArgument(index=index, name=param.var.name, var=param.var))
                 continue
-            tensor = _tensor_argument(index, param.buffer, is_used=param.buffer in used, is_written=param.buffer in written)
+            tensor = tensor_argument(index, param.buffer, is_used=param.buffer in used, is_written=param.buffer in written)
             (parameters if param.role == "argument" else made).append(tensor)
         self.parameters: tuple[TensorArgument | ScalarArgument, ...] = tuple(parameters)
         """What the caller passes, in order."""
@@ -177,7 +159,7 @@ class Signature:
         for parameter in self.parameters:
             value = given[parameter.index]
             if isinstance(parameter, ScalarArgument):
-                scalars[parameter.var] = _number(parameter, value)
+                scalars[parameter.var] = number_of(parameter, value)
                 continue
             view = self._view(parameter, value)
             views[parameter.index] = view
@@ -262,18 +244,18 @@ class Signature:
         if view is None:
             is_address = isinstance(value, int)
             hint = "an address alone says neither size nor type: pass the array itself" if is_address else hint_for_traced(value)
-            raise catalogue.E603.error(name=tensor.name, expected=tensor.text, given=_described(value), hint=hint)
-        return _of_vectors(view, tensor.buffer.dtype)
+            raise catalogue.E603.error(name=tensor.name, expected=tensor.text, given=described(value), hint=hint)
+        return of_vectors(view, tensor.buffer.dtype)
 
     def _check_alone(self, tensor: TensorArgument, view: ArrayView, place: Place, first: ArrayView | None) -> None:
         """What needs no sizes: rank, element type, device, read-only memory."""
         rank = tensor.buffer.rank
         if len(view.shape) != rank:
             raise catalogue.E604.error(
-                name=tensor.name, expected=tensor.text, rank=rank, given=str(view), given_rank=len(view.shape), hint=_packing_hint(tensor)
+                name=tensor.name, expected=tensor.text, rank=rank, given=str(view), given_rank=len(view.shape), hint=packing_hint(tensor)
             )
-        if (view.dtype.name, view.packing) not in tensor.accepted and not _carries(tensor.buffer.dtype, view):
-            raise catalogue.E607.error(name=tensor.name, expected=tensor.text, given=str(view), hint=_packing_hint(tensor))
+        if (view.dtype.name, view.packing) not in tensor.accepted and not carries_bits(tensor.buffer.dtype, view):
+            raise catalogue.E607.error(name=tensor.name, expected=tensor.text, given=str(view), hint=packing_hint(tensor))
         if view.device not in place.devices:
             hint = None if place.absence is None else place.absence()
             raise catalogue.E608.error(name=tensor.name, expected=place.text, target=place.target, given=view.device_text, hint=hint)
@@ -374,7 +356,7 @@ class Signature:
                 second=given,
                 second_place=self._place(equation),
             )
-        hint = _packing_hint(tensor)
+        hint = packing_hint(tensor)
         variables = {node: None for node in walk(equation.expr) if isinstance(node, Var)}
         if variables:
             hint = f"{size_text(equation.expr)} is {expected} with {', '.join(f'{v.name} = {values[v]}' for v in variables)}"
@@ -421,141 +403,6 @@ class Signature:
         sizes = ", ".join(f"{var.name} = {values[var]}" for var in mentioned)
         advice = f"check the sizes of the call: {sizes}" if sizes else "its sizes are constants of the kernel: make them smaller there"
         return catalogue.E619.error(name=tensor.name, expected=tensor.text, needed=needed, advice=advice)
-
-
-def _buffer(kernel: Kernel, index: int) -> Buffer:
-    param = kernel.params[index]
-    assert isinstance(param, TensorParam), "numbers are not touched"
-    return param.buffer
-
-
-def _touched(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
-    """The buffers whose elements the kernel reads or writes, and those it writes, each by the buffer that owns the storage."""
-    used: set[Buffer] = set()
-    written: set[Buffer] = set()
-    for launch in kernel.launches:
-        for node in walk(launch):
-            if isinstance(node, Load):
-                used.add(node.buffer.root)
-            elif isinstance(node, StmtNode) and not isinstance(node, Alloc):
-                written.update(region.buffer.root for region in node.writes())
-                used.update(region.buffer.root for region in node.reads())
-    return used | written, written
-
-
-def _tensor_argument(index: int, buffer: Buffer, *, is_used: bool, is_written: bool) -> TensorArgument:
-    dtype = buffer.dtype
-    per_cell = 8 // dtype.storage_bits if dtype.storage_bits < 8 else 1
-    return TensorArgument(
-        index=index,
-        name=buffer.name,
-        buffer=buffer,
-        text=f"{dtype}[{', '.join(size_text(expr) for expr in buffer.shape)}]",
-        accepted=_accepted(dtype),
-        per_cell=per_cell,
-        alignment=1 if per_cell > 1 else dtype.scalar.itemsize,
-        is_used=is_used,
-        is_written=is_written,
-    )
-
-
-def _accepted(dtype: DType) -> frozenset[tuple[str, int]]:
-    """The element types, with their packing, that a tensor given for ``dtype`` may have."""
-    if dtype.storage_bits < 8:
-        return frozenset({(dtype.name, 8 // dtype.storage_bits), *((name, 1) for name in _BYTES)})
-    names = {dtype.name}
-    if dtype.is_bool or dtype.bits == 6:
-        names.update(_BYTES)
-    if dtype.name == "tfloat32":
-        names.add("float32")
-    return frozenset((name, 1) for name in names)
-
-
-def _of_vectors(view: ArrayView, dtype: DType) -> ArrayView:
-    """A tensor of vectors: an array of scalars whose last dimension holds the lanes. Any other array as it is."""
-    lanes = dtype.lanes
-    has_lanes = lanes > 1 and view.packing == 1 and view.dtype == dtype.scalar and view.shape[-1:] == (lanes,)
-    if not has_lanes or view.strides[-1] != 1 or any(stride % lanes for stride in view.strides[:-1]):
-        return view
-    strides = tuple(stride // lanes for stride in view.strides[:-1])
-    return replace(view, shape=view.shape[:-1], strides=strides, dtype=dtype)
-
-
-def _carries(dtype: DType, view: ArrayView) -> bool:
-    """Whether torch has no type of that name, so that its tensors carry the bits as uint8."""
-    if view.framework != "torch" or view.dtype.name != "uint8" or dtype.storage_bits != 8 or not dtype.is_float:
-        return False
-    return not hasattr(sys.modules["torch"], dtype.name)
-
-
-def _packing_hint(tensor: TensorArgument) -> str:
-    if tensor.buffer.dtype.lanes > 1:
-        dtype = tensor.buffer.dtype
-        return f"{dtype} is {dtype.lanes} elements of {dtype.scalar}: pass an array of those with a last dimension of {dtype.lanes}"
-    if tensor.per_cell == 1:
-        return ""
-    return (
-        f"{tensor.buffer.dtype} lies {tensor.per_cell} to a byte: pass int8 or uint8 bytes whose last dimension is divided by "
-        f"{tensor.per_cell}, the first element in the low bits"
-    )
-
-
-def _number(scalar: ScalarArgument, value: Any) -> Number:
-    """``value`` as the parameter's dtype takes it: int for integers, bool and addresses, float for floats. E612, E613."""
-    dtype = scalar.var.dtype
-    if dtype.kind == "handle":
-        return _address(scalar, value)
-    if isinstance(value, numbers.Integral):  # Python's bool and NumPy's integers among them
-        whole = int(value)
-    elif isinstance(value, numbers.Real):
-        if dtype.is_float:
-            return float(value)
-        if not float(value).is_integer():
-            raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=_described(value))
-        whole = int(float(value))
-    elif isinstance(value, np.bool_):
-        whole = int(value)
-    else:
-        hint = "pass a Python number, for a tensor of one element value.item()" if hasattr(value, "item") else None
-        raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=_described(value), hint=hint)
-    if dtype.is_float:
-        try:
-            return float(whole)
-        except OverflowError:
-            bound = int(sys.float_info.max)
-            raise catalogue.E613.error(
-                name=f"argument {scalar.name}", dtype=str(dtype), least=-sys.float_info.max, greatest=sys.float_info.max,
-                value=f"an integer of {whole.bit_length()} bits" if abs(whole) > bound else whole,
-            ) from None
-    if not dtype.min <= whole <= dtype.max:
-        raise catalogue.E613.error(
-            name=f"argument {scalar.name}", dtype=str(dtype), least=int(dtype.min), greatest=int(dtype.max), value=whole
-        )
-    return whole
-
-
-def _address(scalar: ScalarArgument, value: Any) -> int:
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    try:
-        view = view_of(value)
-    except UnusableArray as error:
-        raise catalogue.E616.error(name=scalar.name, reason=str(error)) from error
-    if view is None:
-        raise catalogue.E603.error(name=scalar.name, expected="or its address", given=_described(value))
-    return view.pointer
-
-
-def _described(value: object) -> str:
-    """A value in a message: short values by themselves, others by their type."""
-    if value is None:
-        return "None"
-    words = getattr(value, "described", None)
-    if isinstance(words, str):  # what a kernel's author sees while it is compiled
-        return words
-    text = repr(value)
-    kind = type(value).__name__
-    return f"{kind} {text}" if len(text) <= 40 and "\n" not in text else f"an object of type {kind}"
 
 
 def _counted(count: int) -> str:

@@ -19,12 +19,13 @@ from zellige.ir.expr import Const, Expr, Var
 from zellige.ir.sizes import SizeError, evaluate_size
 from zellige.ir.stmt import TensorParam
 from zellige.plugin.contract import CompiledKernel, NativeKernel, PackedKernel
-from zellige.runtime.arguments import Signature, TensorArgument, home_of
+from zellige.runtime.arguments import Signature, home_of
 from zellige.runtime.arrays import HOST, NoSuchArray, carrier, cell_shape
 from zellige.runtime.native import SLOW
 from zellige.runtime.native.launches import LaunchTable, launch_table
 from zellige.runtime.native.link import CodeStore, Pack, Start, launching_function, packing_function
 from zellige.runtime.native.table import Foreign, Words, foreign, table_of
+from zellige.runtime.parameters import TensorArgument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

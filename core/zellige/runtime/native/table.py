@@ -17,11 +17,12 @@ from zellige.ir.expr import Const, Expr, Var
 from zellige.ir.sizes import SizeEquation, linear_form
 from zellige.ir.stmt import TensorParam
 from zellige.runtime import dlpack
-from zellige.runtime.arguments import ScalarArgument, Signature, TensorArgument
+from zellige.runtime.arguments import Signature
 from zellige.runtime.arrays import HOST
 from zellige.runtime.native import layout
 from zellige.runtime.native.layout import Argument, Equation, Head, Kind
 from zellige.runtime.native.link import fill_types
+from zellige.runtime.parameters import ScalarArgument, TensorArgument
 
 _LARGEST: Final = 2**63 - 1
 _DTYPES: Final = 3
