@@ -463,9 +463,7 @@ class JITKernel:
         kernel = self.signature.kernel
         if not size_vars(kernel) and all(isinstance(extent, Const) for launch in kernel.launches for extent in launch.grid):
             return None
-        bounds = getattr(compiled, "bounds", None)
-        if not isinstance(bounds, Bounds):
-            bounds = handle.describe(target).bounds
+        bounds = handle.bounds_of(compiled, target)
         return bounds if bounds.grid or bounds.tensor_bytes is not None else None
 
     def _workspaces(self) -> dict[Any, Any]:

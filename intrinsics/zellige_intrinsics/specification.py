@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from string import Formatter
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy.typing as npt
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.error import ZelligeError
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType, UnknownDType, dtype
 from zellige.layouts import Layout, free_digits, right_inverse
 
@@ -98,8 +100,9 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intrinsic:
-    """What all instructions have. ``spelling`` is what a generator prints ("{}" fields are filled by it), ``requires`` the capability
-    words of the device, all of which are needed, and ``variants`` a name for each element type combination."""
+    """What all instructions have. ``spelling`` is what a generator prints, one line; a name in braces is an operand, one of :data:`FIELDS`
+    or of ``fields``, and the generator fills it. It is empty where a program never names the instruction, and ``notes`` say so then.
+    ``requires`` are the capability words of the device, all of which are needed."""
 
     name: str
     spelling: str
@@ -111,9 +114,11 @@ class Intrinsic:
     lanes: int = 1
     completion: Completion | None = None
     notes: str = ""
+    fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_common(self)
+        _check_spelling(self)
 
     @property
     def is_asynchronous(self) -> bool:
@@ -160,6 +165,7 @@ class Product(Intrinsic):
                 if operand.name in wanted and (name not in wanted[operand.name] or extents[name] != size):
                     reason = f"{operand.name} has {size} along {name}, the instruction {self.m} x {self.n} x {self.k}"
                     raise catalogue.E331.error(name=self.name, reason=reason)
+        _check_spelling(self)
 
     @property
     def multiplications(self) -> int:
@@ -181,6 +187,7 @@ class Copy(Intrinsic):
         source, destination = self.operand("source"), self.operand("destination")
         if source.sizes != destination.sizes:
             raise catalogue.E331.error(name=self.name, reason=f"the source has {source.sizes}, the destination {destination.sizes}")
+        _check_spelling(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +211,31 @@ class Function(Intrinsic):
     keeps_subnormals: bool = True
 
 
+FIELDS: Final[Mapping[str, str]] = {
+    "variant": "the words of a combination of element types",
+    "scale_d": "whether the old sums count",
+    "accumulates": "whether the old sums count",
+    "trans_a": "whether the first operand lies transposed",
+    "trans_b": "whether the second operand lies transposed",
+    "offset": "bytes beyond an address",
+    "valid": "bytes that are read; zeros follow them",
+    "parameters": "the shape of what is moved",
+    "barrier": "the address of a barrier",
+    "number": "the number of a barrier or flag",
+    "event": "which engine waits for which",
+    "arrivals": "how many arrive at a barrier",
+    "threads": "how many meet at a barrier",
+    "bytes": "how many bytes are waited for",
+    "count": "how many may still be in flight",
+    "parity": "the phase that is waited for",
+    "done": "the result of a test",
+    "read": "whether only the reading is waited for",
+}
+"""Names in the braces of a spelling that stand for no operand, and what a generator puts there."""
+
 _TEXT: Final = ("name", "space", "spelling", "notes")
 _COUNTS: Final = ("m", "n", "k", "lanes", "alignment", "bytes_each", "accumulator_bits", "limit")
-_TUPLES: Final = ("types", "operands", "sources", "requires")
+_TUPLES: Final = ("types", "operands", "sources", "requires", "fields")
 _FUNCTIONS: Final = ("meaning", "model")
 
 
@@ -249,6 +278,30 @@ def _check_common(value: Intrinsic) -> None:
     for operand in value.operands:
         if operand.layout is not None:
             _check_layout(value, operand, operand.layout)
+
+
+def _check_spelling(value: Intrinsic) -> None:
+    """A spelling is a line whose braces hold names that a generator knows."""
+    text = value.spelling
+    operands = [operand.name for operand in value.operands]
+    if not text:
+        if not value.notes:
+            raise _odd(value, "it has no spelling, and no notes that say why a program never names it")
+        return
+    if not text.isprintable() or text != text.strip():
+        raise _odd(value, f"spelling is {text!r}, expected a line without spaces around it")
+    try:
+        found = [part[1:] for part in Formatter().parse(text) if part[1] is not None]
+    except ValueError as error:
+        raise _odd(value, f"spelling is {text!r}: {error}; braces that are printed are written twice") from error
+    for name, shape, conversion in found:
+        if name is None or not name.isidentifier() or shape or conversion:
+            whole = f"{name or ''}{f'!{conversion}' if conversion else ''}{f':{shape}' if shape else ''}"
+            raise _odd(value, f"spelling holds {{{whole}}}, expected a name in braces; braces that are printed are written twice")
+        known = (*operands, *value.fields, *FIELDS)
+        if name not in known:
+            reason = f"spelling holds {{{name}}}, which is no operand ({', '.join(operands) or 'it has none'}) and none of its fields"
+            raise _odd(value, reason + closest(name, known, "{{{}}}"))
 
 
 def _check_layout(value: Intrinsic, operand: Operand, layout: Layout) -> None:

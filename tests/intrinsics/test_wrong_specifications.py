@@ -38,6 +38,11 @@ def test_the_one_that_the_others_are_made_from_is_right() -> None:
     assert isinstance(LEFT, Layout)
 
 
+def test_a_spelling_may_name_fields_of_the_instruction_and_print_braces() -> None:
+    assert product(spelling="__dot.{mode} {{{a}, {b}}}", fields=("mode",)).fields == ("mode",)
+    assert product(spelling="", notes="the vendor's compiler places it").spelling == ""
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "not a number": ({"m": float("nan")}, "m is nan, expected int"),
     "half a number": ({"m": 16.5}, "m is 16.5, expected int"),
@@ -62,6 +67,19 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a type that is none": ({"operands": lambda: operands(types=("float17",))}, "'float17' is not an element type"),
     "no type": ({"operands": lambda: operands(types=())}, "it names no element type"),
     "a type as text": ({"operands": lambda: operands(types="float16")}, "types is 'float16', expected tuple"),
+    "no spelling": ({"spelling": ""}, "it has no spelling, and no notes that say why a program never names it"),
+    "two lines": ({"spelling": "__dot({a},\n{b})"}, "expected a line without spaces around it"),
+    "spaces around": ({"spelling": " __dot({a}, {b})"}, "expected a line without spaces around it"),
+    "half a brace": ({"spelling": "__dot({a}, {b)"}, "braces that are printed are written twice"),
+    "a brace alone": ({"spelling": "__dot({a}, b})"}, "braces that are printed are written twice"),
+    "a place without a name": ({"spelling": "__dot({}, {b})"}, "spelling holds {}, expected a name in braces"),
+    "a place by number": ({"spelling": "__dot({0}, {b})"}, "spelling holds {0}, expected a name in braces"),
+    "an attribute": ({"spelling": "__dot({a.name}, {b})"}, "spelling holds {a.name}, expected a name in braces"),
+    "a format": ({"spelling": "__dot({a:x}, {b})"}, "spelling holds {a:x}, expected a name in braces"),
+    "a conversion": ({"spelling": "__dot({a!r}, {b})"}, "spelling holds {a!r}, expected a name in braces"),
+    "no such operand": ({"spelling": "__dot({e}, {b})"}, "spelling holds {e}, which is no operand (a, b, c, d) and none of its fields"),
+    "a misspelt field": ({"spelling": "__dot{varaint}({a})"}, "did you mean {variant}?"),
+    "fields as text": ({"fields": "mode"}, "fields is 'mode', expected tuple"),
     "types that do not go together": (
         {"operands": lambda: operands(types=("float16", "bfloat16", "int8"), sums=("float32", "float32"))},
         "operands have different numbers of element types",

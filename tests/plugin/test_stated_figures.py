@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from broken_sources import described, works
+from broken_sources import backend, described, kernel, works
 
 import zellige as zl
 import zellige.language as T
 from zellige.claims import Finding, examined
 from zellige.claims.accuracy import largest_error, sample
-from zellige.diagnostics import CompileError, LaunchError, Unsupported
+from zellige.diagnostics import CompileError, LaunchError, Unsupported, ZelligeError
 from zellige.dtypes import dtype
 from zellige.explain import explain
 from zellige.plugin.contract import Bounds
@@ -132,6 +132,34 @@ def test_calls_of_our_own_are_held_to_them_by_the_same_code(monkeypatch: pytest.
         with pytest.raises(LaunchError, match="axis 1 of the grid has 11 blocks, and a launch of the target cpu takes 10 there") as caught:
             made(np.zeros((41, 8), np.int32), np.zeros((41, 8), np.int32))
         assert caught.value.code == "E645"
+
+
+@pytest.mark.parametrize(
+    ("stated", "code", "words"),
+    [
+        ("bounds = 'none'", "E703", "its hook runtime answered str, expected Bounds"),
+        ("bounds = contract.Bounds(grid=('a',))", "E703", "Bounds.grid[0] is 'a', expected int"),
+        ("@property\n        def bounds(self): return 1 / 0", "E709", "in its hook runtime: ZeroDivisionError"),
+        ("bounds = contract.Bounds(grid=(2, 1))", "E645", "axis 1 of the grid has 2 blocks, and a launch of the target small takes 1"),
+    ],
+)
+def test_what_a_kernel_says_of_its_bounds_is_checked(stated: str, code: str, words: str, install: Install) -> None:
+    install({"small": kernel(stated)})
+    with pytest.raises(ZelligeError) as caught:
+        zl.compile(copied, target="small")(np.zeros((8, 8), np.int32), np.zeros((8, 8), np.int32))
+    assert caught.value.code == code
+    assert words in str(caught.value)
+    assert works("cpu")
+
+
+def test_a_refusal_by_a_backend_names_the_user_s_line(install: Install) -> None:
+    """And not the line of the backend's package, whatever that is called."""
+    refuses = "@hookimpl\ndef emit(self, planned, ctx):\n    from zellige.diagnostics import catalogue\n"
+    install({"refuses": backend(refuses + "    raise catalogue.E440.error(target='refuses', what='that', known='')")})
+    with pytest.raises(Unsupported) as caught:
+        zl.compile(added, target="refuses")
+    assert caught.value.span is not None and caught.value.span.file == __file__
+    assert "said by the backend 'refuses' in its hook emit" in str(caught.value)
 
 
 def test_a_target_of_our_own_refuses_a_grid() -> None:

@@ -115,6 +115,13 @@ class ZelligeError(Exception):
         self.diagnostics = tuple(replace(one, notes=(*one.notes, Note(message))) for one in self.diagnostics)
         self.args = ("\n".join(one.render() for one in self.diagnostics),)
 
+    def tell_place_of_call(self) -> None:
+        """Names the line of the program that is running now, where nobody said a place: for an error out of somebody else's code, which
+        would be named otherwise."""
+        place = calling_place()
+        self.diagnostics = tuple(replace(one, span=place) if one.is_place_of_call else one for one in self.diagnostics)
+        self.args = ("\n".join(one.render() for one in self.diagnostics),)
+
     @property
     def code(self) -> str:
         return self.diagnostics[0].code

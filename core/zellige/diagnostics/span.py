@@ -12,9 +12,10 @@ from typing import Final
 
 
 def calling_place() -> Span | None:
-    """The place of the user's program that is running: the innermost frame outside of this package. None where there is none."""
+    """The place of the user's program that is running: the innermost frame outside of this package and of what its functions go through.
+    None where there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_own_module(frame.f_globals):
+    while frame is not None and (is_own_module(frame.f_globals) or _top(frame) in _BETWEEN):
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith("<frozen"):
         return None
@@ -31,16 +32,19 @@ def place_in(error: BaseException, is_wanted: Callable[[FrameType], bool]) -> Sp
     return None if found is None else _place_of(found.tb_frame.f_code, found.tb_lasti, found.tb_lineno)
 
 
-_BETWEEN: Final = ("zellige", "pluggy", "importlib")
-"""The top-level packages through which somebody else's code is called."""
+_BETWEEN: Final = ("zellige", "pluggy", "importlib", "contextlib", "functools")
+"""The top-level packages through which functions of this package, and somebody else's code, are called."""
+
+
+def _top(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def place_outside(error: BaseException) -> Span | None:
     """The innermost place that an exception passed through outside of this package and of what it calls others by."""
 
     def is_outside(frame: FrameType) -> bool:
-        name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        return name not in _BETWEEN and not frame.f_code.co_filename.startswith("<frozen")
+        return _top(frame) not in _BETWEEN and not frame.f_code.co_filename.startswith("<frozen")
 
     return place_in(error, is_outside)
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin, g
 
 from zellige.diagnostics import Span
 from zellige.plugin.fit import Revision
+from zellige.plugin.interruption import is_from_outside
 
 LARGEST: Final = 1 << 63
 """Numbers of an answer are smaller: they are sizes and counts."""
@@ -129,7 +130,12 @@ def is_line(value: str) -> bool:
 
 def shortened(value: object) -> str:
     """A stranger's value as text that is neither long nor able to raise."""
-    return reprlib.repr(value)
+    try:
+        return reprlib.repr(value)
+    except BaseException as error:  # reprlib passes on what is no Exception
+        if is_from_outside(error):
+            raise
+        return f"<{type(value).__name__} whose text cannot be made>"
 
 
 def cut(text: str) -> str:
@@ -141,6 +147,8 @@ def said(error: BaseException) -> str:
     """A stranger's exception as text: its type and what it says, where it can say it."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything; the type is still worth saying
+    except BaseException as other:  # a stranger's __str__ may raise anything; the type is still worth saying
+        if is_from_outside(other):
+            raise
         text = "(its text cannot be made)"
     return f"{type(error).__name__}: {cut(text)}"

@@ -26,6 +26,7 @@ from zellige.plugin.contract import (
     Asked,
     BackendReport,
     Binary,
+    Bounds,
     CacheFlush,
     Candidate,
     Capabilities,
@@ -351,6 +352,11 @@ class BackendHandle:
         loaded = self._attempt("runtime", lambda: runtime.load(binary=binary, kernel=kernel, source=source))
         return self._attempt("runtime", lambda: self._checked(CompiledKernel, "runtime", loaded))
 
+    def bounds_of(self, kernel: CompiledKernel, target: Target) -> Bounds:
+        """What a launch of a compiled kernel takes: as the kernel says itself, else as its target is described."""
+        stated: object = self._attempt("runtime", lambda: getattr(kernel, "bounds", None))
+        return self.describe(target).bounds if stated is None else self._checked(Bounds, "runtime", stated)
+
     def tools(self) -> tuple[Tool, ...]:
         """The vendor's tools as this machine has them; a failure to say so is one of them."""
         try:
@@ -400,6 +406,8 @@ class BackendHandle:
             with patience(self.origin, f"in its hook {hook}"):
                 return do()
         except ZelligeError as error:
+            if not self.origin.is_own:
+                error.tell_place_of_call()
             if not self.origin.is_own and not error.code.startswith("E7") and not _is_said(error):
                 error.tell_also(f"{_SAID_BY} {self.origin.name!r} in its hook {hook}")
             raise
