@@ -1,16 +1,16 @@
 """if, while and for: decided while compiling where that is possible, otherwise statements of the tile IR.
 
 A condition or a loop that is known while compiling is simply followed. For one that is not, the body is traced once; what the names
-that it assigns mean afterwards is settled here. A name that is read after the construct, or carried from one iteration to the next
-(:mod:`zellige.frontend.flow` knows), becomes a mutable variable before the construct when it holds a number, and at its first
-assignment when it holds nothing yet. Any other object must be the same on all paths, otherwise the name is hidden and reading it is an
-error. No loop has an else here: :mod:`zellige.frontend.endings` has written it out.
+that it assigns mean afterwards is settled by :mod:`zellige.frontend.joins`. A name that is read after the construct, or carried from one
+iteration to the next (:mod:`zellige.frontend.flow` knows), becomes a mutable variable before the construct when it holds a number, and at
+its first assignment when it holds nothing yet. Any other object must be the same on all paths, otherwise the name is hidden and reading it
+is an error. No loop has an else here: :mod:`zellige.frontend.endings` has written it out.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
@@ -20,6 +20,7 @@ from zellige.frontend.assignments import assign, is_number
 from zellige.frontend.builder import Points
 from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import aside, plain, run_time, splice
+from zellige.frontend.joins import MISSING, held, joined, prepare, put, restore, same_object, settle_after_loop
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
@@ -27,7 +28,6 @@ from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, de
 from zellige.ir.expr import BOOL, INT32, Const, Expr, Var, const
 from zellige.ir.stmt import Break, For, If, Map, Persistent, Serial, While
 
-MISSING: Final = object()
 _LIMIT: Final = 10_000  # iterations of a while loop that is followed while compiling
 
 
@@ -77,102 +77,8 @@ def run_time_if(
             paths.append(then_names[name])
         if second is Signal.NEXT:
             paths.append(else_names[name])
-        put(frame, name, _joined(before[name], paths))
+        put(frame, name, joined(before[name], paths))
     return first if first is not Signal.NEXT and second is not Signal.NEXT else Signal.NEXT
-
-
-def _joined(before: Any, paths: list[Any]) -> Any:
-    """What a name holds after the branches that can be left at their end."""
-    if isinstance(before, Pending) and before.hidden is not None and any(v is before for v in paths):
-        return before.hidden
-    values = [v.variable if isinstance(v, Pending) and v.variable is not None else v for v in paths]
-    if isinstance(before, Pending) and before.variable is not None:
-        before = before.variable
-    if all(v is before for v in values):
-        return before
-    first = values[0]
-    is_kept = isinstance(before, (Pending, Variable)) or len(values) == 1
-    if isinstance(first, Variable) and is_kept and all(v is first or v is before for v in values):
-        return first
-    if not is_number(first) and all(same_object(first, v) for v in values):
-        return first
-    if any(v is MISSING for v in values):
-        return Hidden("has a value only inside a run-time if")
-    return Hidden("is given different objects by a run-time if" if not is_number(first) else "has a value only inside a run-time if")
-
-
-def same_object(a: Any, b: Any) -> bool:
-    """Whether two values of a name are one: the same object, or equal constants of Python that cannot change."""
-    if a is b:
-        return True
-    if isinstance(a, (Hidden, Pending)) or isinstance(b, (Hidden, Pending)) or a is MISSING or b is MISSING:
-        return False
-    return type(a) is type(b) and isinstance(a, (str, bytes, type(None))) and a == b
-
-
-# ---- the names of a construct
-
-
-def prepare(frame: Frame, node: ast.stmt, loop: ast.For | ast.While | None) -> list[str]:
-    """Turns the names that must be variables of the kernel into such, and returns all names that ``node`` may assign."""
-    names = sorted(frame.flow.assigned(node) - frame.flow.outer_names)
-    for name in names:
-        if not (frame.flow.is_needed_after(node, name) or (loop is not None and frame.flow.is_carried(loop, name))):
-            continue
-        current = frame.locals.get(name, MISSING)
-        if current is MISSING or (isinstance(current, Hidden) and current.variable is None):
-            frame.locals[name] = Pending(frame.builder.depth, hidden=current if isinstance(current, Hidden) else None)
-        elif is_number(current) and not isinstance(current, Variable):
-            expr = arithmetic.as_expr(current, frame.builder.span)
-            frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
-    return names
-
-
-def held(frame: Frame, names: Sequence[str]) -> dict[str, Any]:
-    """What the names hold now."""
-    return {name: frame.locals.get(name, MISSING) for name in names}
-
-
-def restore(frame: Frame, values: dict[str, Any]) -> None:
-    """Gives names back what they held."""
-    for name, value in values.items():
-        put(frame, name, value)
-
-
-def put(frame: Frame, name: str, value: Any) -> None:
-    """Makes ``name`` hold ``value``, or nothing."""
-    if value is MISSING:
-        frame.locals.pop(name, None)
-    elif isinstance(value, Pending) and value.variable is not None and value.hidden is None:
-        frame.locals[name] = value.variable
-    else:
-        frame.locals[name] = value
-
-
-def _after_loop(frame: Frame, loop: ast.For | ast.While, before: dict[str, Any], span: Span) -> None:
-    """Settles the names of a run-time loop whose body was traced once."""
-    for name, old in before.items():
-        new = frame.locals.get(name, MISSING)
-        if isinstance(new, Pending) and new.variable is not None:
-            new = new.variable
-        if isinstance(old, Pending):
-            if old.hidden is not None:
-                frame.locals[name] = old.hidden
-                continue
-            old = old.variable if old.variable is not None else MISSING
-        is_carried = frame.flow.is_carried(loop, name)
-        if isinstance(new, Pending):
-            frame.locals.pop(name)
-        elif new is old or same_object(new, old):
-            put(frame, name, old)
-        elif isinstance(new, Hidden) and new.code == "E115" and is_carried:
-            raise catalogue.E115.error(span, name=name, reason=new.reason)
-        elif is_carried and old is not MISSING and not isinstance(old, Hidden):
-            raise catalogue.E109.error(
-                span, name=name, reason="holds another object after an iteration than before it, and the next iteration reads it"
-            )
-        else:
-            frame.locals[name] = Hidden("has a value only inside a run-time loop")
 
 
 @contextmanager
@@ -235,7 +141,7 @@ def _run_time_while(frame: Frame, node: ast.While) -> Signal:
         execute(frame, node.body)
     frame.builder.span = span
     frame.builder.emit(While(condition=test, body=tuple(body), span=span))
-    _after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, span)
     return Signal.NEXT
 
 
@@ -354,7 +260,7 @@ def _run_time_for(frame: Frame, node: ast.For, spec: ForSpec, span: Span) -> Sig
     frame.builder.span = span
     loop = For(var=var, start=spec.start, stop=spec.stop, step=spec.step, kind=spec.kind, body=tuple(body), span=span)
     frame.builder.emit(loop)
-    _after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, span)
     return Signal.NEXT
 
 
@@ -415,7 +321,7 @@ def _grid(frame: Frame, node: ast.For, spec: GridSpec, span: Span) -> Signal:
         zero, one = const(0, var.dtype, span), const(1, var.dtype, span)
         nested = (For(var=var, start=zero, stop=extent, step=one, kind=Serial(), body=nested, span=span),)
     frame.builder.emit(nested[0])
-    _after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, span)
     return Signal.NEXT
 
 
@@ -445,7 +351,7 @@ def _persistent(frame: Frame, node: ast.For, spec: PersistentSpec, span: Span) -
     frame.locals.update(kept)
     zero, one = const(0, var.dtype, span), const(1, var.dtype, span)
     frame.builder.emit(For(var=var, start=zero, stop=waves, step=one, kind=Persistent(), body=tuple(loop_body), span=span))
-    _after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, span)
     return Signal.NEXT
 
 
