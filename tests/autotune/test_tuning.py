@@ -427,7 +427,7 @@ def test_configurations_are_proposed_from_what_the_arguments_change(monkeypatch:
     from zellige.autotune import space
 
     a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
-    configs = gemm._tuner((a, a), {})._configurations()
+    configs = gemm._tuner((a, a), {}).configurations()
     assert configs is not None and 8 <= len(configs) <= space.LIMIT
     assert configs[0] == {"block_M": 32, "block_N": 32, "block_K": 16, "transposed": False}
     assert all(set(config) == set(configs[0]) for config in configs)  # stages, threads and `unused` change no plan
@@ -488,10 +488,10 @@ def test_the_cost_model_knows_the_rates_that_a_target_states() -> None:
 
 def test_given_arguments_are_left_out_of_what_is_proposed() -> None:
     a = np.zeros((64, 64), np.float32)
-    configs = gemm._tuner((a, a), {"block_M": 16, "block_N": 16, "block_K": 16})._configurations()
+    configs = gemm._tuner((a, a), {"block_M": 16, "block_N": 16, "block_K": 16}).configurations()
     assert configs is not None and set(configs[0]) == {"transposed"}
     every = {"block_M": 16, "block_N": 16, "block_K": 16, "num_stages": 1, "threads": 128, "transposed": True, "unused": 1}
-    assert gemm._tuner((a, a), every)._configurations() is None
+    assert gemm._tuner((a, a), every).configurations() is None
 
 
 def test_nothing_to_propose_is_refused() -> None:

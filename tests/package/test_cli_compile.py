@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from zellige.cli.compile import compile_command, select
+from zellige.cli.compile import compile_command
+from zellige.cli.kernels import select
 from zellige.diagnostics import CompileError
 
 ONE = '''
@@ -231,3 +232,104 @@ def test_what_a_file_prints_is_not_among_the_stages(one: Path) -> None:
     result = CliRunner().invoke(compile_command, [str(one), "--dump", "tile-ir"], catch_exceptions=False)
     assert result.stdout == alone.stdout and "loaded" not in result.stdout
     assert "loaded" in result.stderr
+
+
+SET = '''
+import zellige as zl
+import zellige.language as T
+
+def scaled(n, dtype, block):
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype)):
+        with T.Kernel(T.ceildiv(n, block)) as bx:
+            for i in T.Parallel(block):
+                B[bx * block + i] = A[bx * block + i] * 2
+    return kernel
+
+@zl.jit
+def lazy(n, dtype="float32", block=16):
+    return scaled(n, dtype, block)
+
+@zl.autotune(configs=[{"block": 32}, {"block": 64, "pass_configs": {}}])
+@zl.jit
+def tuned(n=100, dtype="float32", block=16):
+    return scaled(n, dtype, block)
+
+@zl.autotune
+@zl.jit
+def proposed(n=100, dtype="float32", block=8):
+    return scaled(n, dtype, block)
+
+@zl.jit
+def eager(A, block=16):
+    N = T.const("N")
+    A: T.Tensor((N,), "float16")
+    B = T.empty((N,), "float16")
+    with T.Kernel(T.ceildiv(N, block)) as bx:
+        for i in T.Parallel(block):
+            B[bx * block + i] = A[bx * block + i] * 2
+    return B
+'''
+
+
+@pytest.fixture
+def parameters(tmp_path: Path) -> Path:
+    path = tmp_path / "parameters.py"
+    path.write_text(SET)
+    return path
+
+
+def dumped(*arguments: str) -> str:
+    done = invoke(*arguments, "--target", "cpu", "--dump", "tile-ir")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_values_for_the_parameters_of_a_lazy_function(parameters: Path) -> None:
+    text = dumped(f"{parameters}:lazy", "--set", "n=70", "--set", "dtype=float16", "--set", "block=64")
+    assert "A: tensor((70,), float16)" in text and "launch(2," in text
+    assert "n takes arguments" not in text
+
+
+def test_the_type_and_shape_of_a_tensor(parameters: Path) -> None:
+    text = dumped(f"{parameters}:eager", "--set", "A=float16[1024]", "--set", "block=128")
+    assert "A: tensor((1024,), float16)" in text and "launch(8," in text
+
+
+def test_a_configuration_of_a_tuned_function_is_said(parameters: Path) -> None:
+    text = dumped(f"{parameters}:tuned")
+    assert "tuned: configuration 1 of 2: block=32\n" in text and "launch(4," in text
+    text = dumped(f"{parameters}:tuned", "--config", "2", "--set", "n=640")
+    assert "tuned: configuration 2 of 2: block=64, pass_configs={}\n" in text and "launch(10," in text
+    assert "launch(13," in dumped(f"{parameters}:tuned", "--set", "block=8")  # what is given is not tuned
+    assert "launch(13," in dumped(f"{parameters}:proposed")  # without configurations: its defaults
+    wrong = invoke(f"{parameters}:tuned", "--config", "3")
+    assert wrong.exit_code == 2 and "tuned has 2 configurations, not 3" in wrong.output
+
+
+def test_only_ready_kernels_are_meant_without_a_name(parameters: Path) -> None:
+    assert list(select(str(parameters))) == ["tuned", "proposed"]
+    assert list(select(str(parameters), {"n": 50})) == ["lazy", "tuned", "proposed"]
+
+
+def test_a_value_for_a_parameter_that_no_kernel_has(parameters: Path, one: Path) -> None:
+    error = refused(f"{parameters}:lazy", "--set", "blok=8")
+    assert error.code == "E747" and "lazy has no parameter 'blok'; did you mean 'block'?" in str(error)
+    assert error.hint == "parameters are: n, dtype, block"
+    error = refused(str(one), "--set", "n=8")
+    assert error.code == "E747" and "takes none" in error.hint
+    error = refused(f"{parameters}:lazy", "--set", "block=8")
+    assert error.code == "E742" and "--set NAME=VALUE" in error.hint
+
+
+@pytest.mark.parametrize("text", ["n", "=3", "2n=3", "A=float16[4,x]"])
+def test_a_setting_of_another_form(parameters: Path, text: str) -> None:
+    wrong = invoke(f"{parameters}:lazy", "--set", text)
+    assert wrong.exit_code == 2 and "--set" in wrong.output
+
+
+def test_explain_takes_the_same(parameters: Path) -> None:
+    from zellige.cli.explain import explain
+
+    done = CliRunner().invoke(explain, [f"{parameters}:lazy", "--set", "n=64", "--set", "dtype=bfloat16", "--target", "cpu", "--program"])
+    assert done.exit_code == 0 and "bfloat16" in done.output, done.output

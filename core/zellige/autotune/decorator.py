@@ -73,6 +73,11 @@ class TunedFunction:
                 found = self._results[key] = self._tuner(args, named).run()
             return found
 
+    def configurations(self, *args: Any, **named: Any) -> list[Config]:
+        """The configurations written for a call with these arguments, without those; none where they are proposed from the kernel. Raises
+        E633, E635."""
+        return [] if self.configs is None else self._tuner(args, named).configurations() or []
+
     def get_kernel_source(self, *args: Any, **named: Any) -> str:
         """The lowered program of the best kernel."""
         return self.compile(*args, **named).get_kernel_source()

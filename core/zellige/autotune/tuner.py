@@ -174,7 +174,7 @@ class AutoTuner:
         asked: dict[str, Any] = {"warmup": warmup, "rep": rep, "timeout": timeout}
         asked |= {"early_stop": early_stop, "early_stop_factor": early_stop_factor}
         profile = replace(self.profile_args, **{name: value for name, value in asked.items() if value is not None})
-        configs = self._configurations()
+        configs = self.configurations()
         if configs is None:
             return AutotuneResult(kernel=self.trace({}, self.compile_args).compiled())
         return _Session(self, profile, configs).run()
@@ -184,7 +184,7 @@ class AutoTuner:
         """The function's name, for messages."""
         return str(getattr(self.fn, "__name__", "the function"))
 
-    def _configurations(self) -> list[Config] | None:
+    def configurations(self) -> list[Config] | None:
         """The configurations without the arguments that the caller gave; None where nothing is left to tune. E633, E635."""
         if self.configs is None:
             return propose(self)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zellige.cli.kernels import config_option, select, setting_option, settings_of
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,19 +28,31 @@ if TYPE_CHECKING:
 @click.option("--program", is_flag=True, help="Print the planned program of each role too.")
 @click.option("--layout", "is_layout", is_flag=True, help="Print which lane and register hold which element, and maps of banks.")
 @click.option("--svg", "folder", type=click.Path(file_okay=False, path_type=Path), help="Draw the same, whole tiles, into this folder.")
+@setting_option
+@config_option
 @click.option("--json", "is_json", is_flag=True, help="Print a list of plans as JSON, for programs.")
-def explain(source: str, targets: tuple[str, ...], brief: bool, program: bool, is_layout: bool, folder: Path | None, is_json: bool) -> None:
+def explain(
+    source: str,
+    targets: tuple[str, ...],
+    brief: bool,
+    program: bool,
+    is_layout: bool,
+    folder: Path | None,
+    settings: tuple[str, ...],
+    config: int,
+    is_json: bool,
+) -> None:
     """Print what the compiler decides for the kernels of FILE, or only KERNEL, and why: first for a block as a whole, then line by line.
 
     Besides targets, test:scalar_vector_cpu, test:lanes_async, test:lanes_copies, test:queues_cube and test:local_only name machines to
     compare with.
     """
-    from zellige.cli.compile import select
     from zellige.cli.console import told_apart, wide_console
     from zellige.explain import explain as explain_kernel
 
     with told_apart():
-        explanations = [explain_kernel(kernel, target) for kernel in select(source).values() for target in targets]
+        kernels = select(source, settings_of(settings), config)
+        explanations = [explain_kernel(kernel, target) for kernel in kernels.values() for target in targets]
     if is_json:
         click.echo(json.dumps([one.as_dictionary() for one in explanations], indent=2))
         return

@@ -135,6 +135,12 @@ E745 = code(
     "{file} {reason}",
     hint="nothing was taken from it; `zellige cache export` makes bundles",
 )
+E747 = code(
+    "E747",
+    "value for a parameter that no kernel has",
+    "{file}: {kernels} has no parameter {name!r}{suggestion}",
+    hint="{known}",
+)
 E750 = code(
     "E750",
     "name cannot be a backend's",
