@@ -26,8 +26,14 @@ class LoweredKernel:
 def lower(func: Any, target: Any = None, target_host: Any = None, **options: Any) -> LoweredKernel:
     """The program of a prim_func for ``target`` (the process's default unless given).
 
-    ``target_host`` is accepted: there is one way to call a kernel. E156: not a prim_func; E159: no such option; and what compiling raises.
+    ``enable_device_compile=True``: the target's own compiler takes it too, and what it refuses is raised. ``target_host``, ``runtime_only``
+    and ``enable_host_codegen`` are accepted: there is one way to call a kernel. E156: not a prim_func; E159: no such option; and what
+    compiling raises.
     """
-    prepared = prepare(func, options_of({"target": target, **options}, "lower"))
+    is_compiled = options.pop("enable_device_compile", False)
+    chosen = {name: value for name, value in options.items() if name not in ("runtime_only", "enable_host_codegen")}
+    prepared = prepare(func, options_of({"target": target, **chosen}, "lower"))
+    if is_compiled:
+        prepared.compiled()
     source = driver.dump(prepared.kernel, prepared.target, "source", prepared.options)
     return LoweredKernel(kernel_source=source, params=tuple(params_of(prepared.kernel)))
