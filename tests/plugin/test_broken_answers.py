@@ -96,6 +96,40 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "launch_raises": (kernel("def launch(self, p, s, z): raise OSError('bus')"), "E709", "in its hook runtime: OSError: bus"),
     "launch_is_known": (kernel("def launch(self, p, s, z): raise AcmeError(3)"), "E710", "the card fell off the bus"),
     "launch_exits": (kernel("def launch(self, p, s, z): raise SystemExit(4)"), "E709", "in its hook runtime: SystemExit: 4"),
+    "launches_nothing": (
+        kernel("def launch(self): pass"),
+        "E703",
+        "its method launch cannot be called as launch(pointers, scalars, sizes): too many positional arguments",
+    ),
+    "launches_more": (kernel("def launch(self, p, s, z, stream): pass"), "E703", "missing a required argument: 'stream'"),
+    "packs_nothing": (kernel("def launch_packed(self): pass"), "E703", "its method launch_packed cannot be called as launch_packed(words)"),
+    "text_for_a_launch": (kernel("launch = 'fast'"), "E703", "its method launch cannot be called as"),
+    "raises_for_a_launch": (kernel("@property\n        def launch(self): raise KeyError('l')"), "E709", "hook runtime: KeyError: 'l'"),
+    "raises_for_any": (kernel("def __getattr__(self, name): raise SystemExit(name)"), "E709", "in its hook runtime: SystemExit: "),
+    "null_text": (
+        answering("emit", ", planned, ctx", "replace(AcmeBackend.emit(self, planned, ctx), facts=chr(0) * 3, format=None)"),
+        "E703",
+        "Emitted.format is None, expected str",
+    ),
+    "lazy_capabilities": (
+        backend(
+            "@hookimpl\ndef describe(self, target):\n    class Lazy(contract.Capabilities):\n        @property\n"
+            "        def matmul(self): raise RuntimeError('lazy')\n"
+            "    known = AcmeBackend.describe(self, target)\n    made = object.__new__(Lazy)\n"
+            "    for name in known.__slots__:\n"
+            "        if name != 'matmul': object.__setattr__(made, name, getattr(known, name))\n    return made"
+        ),
+        "E709",
+        "raised in its hook describe: RuntimeError: lazy",
+    ),
+    "half_of_capabilities": (
+        backend(
+            "@hookimpl\ndef describe(self, target):\n    made = object.__new__(contract.Capabilities)\n"
+            "    object.__setattr__(made, 'target', str(target))\n    return made"
+        ),
+        "E703",
+        "is missing",
+    ),
     "no_source": (kernel("def source(self): return None"), "E703", "source answered NoneType, expected str"),
     "changes_the_plan": (
         backend("@hookimpl\ndef emit(self, planned, ctx): planned.kernel.name = 'mine'"),

@@ -28,6 +28,9 @@ MOST_OF_A_TEXT: Final = 2000
 """Characters of what a stranger's exception says."""
 
 
+_MISSING: Final = object()
+
+
 @lru_cache(maxsize=64)
 def hints_of(kind: type) -> dict[str, Any]:
     """The types of a dataclass's fields."""
@@ -47,7 +50,11 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
             yield _wrong(where, value, kind.__name__)
         elif kind is not Span:
             for field in dataclasses.fields(kind):
-                yield from type_problems(hints_of(kind)[field.name], getattr(value, field.name), f"{where}.{field.name}")
+                held = getattr(value, field.name, _MISSING)
+                if held is _MISSING:  # an object that was made without the class's own way
+                    yield f"{where}.{field.name} is missing"
+                else:
+                    yield from type_problems(hints_of(kind)[field.name], held, f"{where}.{field.name}")
         return
     origin = get_origin(kind)
     if origin is Literal:

@@ -41,13 +41,16 @@ from zellige.plugin.contract import (
     Fitted,
     FittedKernel,
     Insert,
+    NativeKernel,
     Operation,
+    PackedKernel,
     PassChange,
     PassStage,
     Rejection,
     Replace,
     Revision,
     StagePass,
+    StreamKernel,
     Tool,
     Unavailable,
     Veto,
@@ -58,7 +61,7 @@ from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect,
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
-from zellige.plugin.signatures import STEPS, hook_parameters, shape_problems
+from zellige.plugin.signatures import STEPS, call_problems, hook_parameters, methods_of, shape_problems
 from zellige.target import SIMULATE
 
 if TYPE_CHECKING:
@@ -189,7 +192,7 @@ class BackendHandle:
     def checked_capabilities(self, target: Target, capabilities: Capabilities, hook: str = "") -> Capabilities:
         """``capabilities`` of ``target``, or E703 that says which fields are wrong or contradict each other. ``hook`` answered them (by
         itself ``describe``)."""
-        wrong = problems(capabilities, str(target))
+        wrong = self._attempt(hook or "describe", lambda: problems(capabilities, str(target)))  # looking may run code of the backend's
         if wrong:
             more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
             who = f"its hook {hook}" if hook else f"describe({target})"
@@ -480,7 +483,17 @@ class BackendHandle:
             raise catalogue.E703.error(name=self.origin.name, reason=reason)
         if hook != "manifest" and hook != "describe":  # those are checked as a whole
             self._check_fields(hook, answer)
+        if is_protocol(kind):
+            self._check_methods(hook, answer, kind)
         return answer
+
+    def _check_methods(self, hook: str, answer: object, kind: type) -> None:
+        """E703 where a method of what somebody else's backend hands over does not take what core calls it with."""
+        kinds = (CompiledKernel, PackedKernel, StreamKernel, NativeKernel) if kind is CompiledKernel else (kind,)
+        wrong = call_problems(answer, methods_of(*kinds))
+        if wrong:
+            reason = f"its hook {hook} answered {type(answer).__name__}: {'; '.join(wrong[:MOST_PROBLEMS])}"
+            raise catalogue.E703.error(name=self.origin.name, reason=reason)
 
     def _check_fields(self, hook: str, answer: object) -> None:
         """E703 where an answer of somebody else's backend holds something of a wrong type."""

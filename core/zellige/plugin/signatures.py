@@ -88,3 +88,29 @@ def _argument_problems(name: str, method: object, known: tuple[str, ...]) -> Ite
             yield f"its hook {name}{signature} takes {parameter.name} by keyword only; hooks are called in order"
         elif parameter.name not in known and parameter.default is parameter.empty:
             yield f"its hook {name}{signature} has an unknown argument {parameter.name!r}; the hook is {full}"
+
+
+def call_problems(value: object, methods: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What is wrong with the methods that a backend's object has of those that core calls, each with so many arguments in this order. A
+    call would fail in core otherwise, and look like its fault. Methods without a signature, such as those of C code, pass."""
+    found: list[str] = []
+    for name, arguments in methods.items():
+        method = getattr(value, name, None)
+        if method is None:
+            continue
+        try:
+            inspect.signature(method).bind(*arguments)
+        except TypeError as error:
+            found.append(f"its method {name} cannot be called as {name}({', '.join(arguments)}): {error}")
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def methods_of(*protocols: type) -> Mapping[str, tuple[str, ...]]:
+    """The methods that protocols of the contract name, with the names of their arguments."""
+    functions = {name: value for kind in protocols for name, value in vars(kind).items() if inspect.isfunction(value)}
+    return {
+        name: value.__code__.co_varnames[1 : value.__code__.co_argcount] for name, value in functions.items() if not name.startswith("_")
+    }  # fmt: skip
