@@ -109,12 +109,12 @@ def _nest(statement: Stmt) -> _Nest | None:
         case Copy():
             if tile_operations.agreeing_extents(statement):
                 return None
-            whole = _with_short_axes(tile_operations.copy_as_map(statement))
+            whole = with_short_axes(tile_operations.copy_as_map(statement))
         case Reduce():
             found = _reduction(statement)
             if found is None:
                 return None
-            whole = _with_short_axes(found)
+            whole = with_short_axes(found)
         case _:
             return None
     extents = [constant_value(extent) for extent in whole.extents]
@@ -131,7 +131,7 @@ def _nest(statement: Stmt) -> _Nest | None:
     return nest
 
 
-def _with_short_axes(statement: Map) -> Map:
+def with_short_axes(statement: Map) -> Map:
     """The Map with axes of 32 bits, as those of the language's own Maps are: widened they are the same index, cut they would be another."""
     axes = tuple(Var(name=axis.name, dtype=INT32, kind="loop") for axis in statement.axes)
     values = {old: tile_operations.converted(new, old.dtype) for old, new in zip(statement.axes, axes)}

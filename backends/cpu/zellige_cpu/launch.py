@@ -38,6 +38,7 @@ from zellige_cpu.program import LaunchProgram, Program
 from zellige_cpu.storage import ScratchPlan, add_tensor, check_capacity, plan_scratch
 from zellige_cpu.text import Function, Module, Value
 from zellige_cpu.types import FLOAT64, register_type
+from zellige_cpu.wide_tiles import with_wide_tiles
 
 
 def lower(planned: PlannedKernel, host: Host, options: CompileOptions) -> Program:
@@ -76,7 +77,8 @@ def _lower_launch(
     cells = f"cells_{number_of}"
     coarsen = planned.order.coarsen or (1,) * len(launch.grid)
     _emit_cells(module, kernel, launch, coarsen, cells)
-    plain = expanded(launch)
+    narrow = expanded(launch)
+    plain = with_wide_tiles(narrow, choices_of(planned, narrow), module.host)
     choices = choices_of(planned, plain)
     prepared = joined(plain)
     plan = plan_scratch(prepared)
