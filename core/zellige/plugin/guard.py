@@ -31,7 +31,7 @@ def own_names_kept() -> Iterator[list[str]]:
     before = [name for module in _modules() for name in _names_of(module)]
     ways = [(name, getattr(sys, name), list(getattr(sys, name))) for name in ("path", "meta_path", "path_hooks")]
     replaced: list[str] = []
-    watch = _Watch(before)
+    watch = _WatchedFinder(before)
     sys.meta_path.insert(0, watch)
     try:
         yield replaced
@@ -49,7 +49,7 @@ def own_names_kept() -> Iterator[list[str]]:
                 replaced.append(f"{_title(owner)}.{name}")
 
 
-class _Watch(MetaPathFinder):
+class _WatchedFinder(MetaPathFinder):
     """Finds core's modules as the other finders do, and writes down what they hold once they have been executed."""
 
     def __init__(self, seen: _Names) -> None:
