@@ -24,7 +24,8 @@ from zellige_cpu.leaf.math import call
 from zellige_cpu.leaf.reduce import ReduceSpec, emit_reduce
 from zellige_cpu.leaf.scan import ScanSpec, emit_scan
 from zellige_cpu.linker import load
-from zellige_cpu.text import Module, constant
+from zellige_cpu.text import Module
+from zellige_cpu.values import constant
 
 HOST = running_host()
 F32 = dtype("float32")

@@ -12,8 +12,9 @@ from zellige.dtypes import all_dtypes
 from zellige_cpu.host import make_host, register_file, running_host
 from zellige_cpu.jit import compile_object
 from zellige_cpu.linker import load
-from zellige_cpu.text import Module, Value, constant, vector_constant
+from zellige_cpu.text import Module
 from zellige_cpu.types import compute_dtype, element_bytes, element_of, literal, mangled, memory_type, register_type, vector_type
+from zellige_cpu.values import Value, constant, vector_constant
 
 
 @pytest.fixture

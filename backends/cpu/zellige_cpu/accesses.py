@@ -18,8 +18,8 @@ from zellige_cpu.context import Context, Storage
 from zellige_cpu.indexes import Index, any_lane, conjunction, iota, is_nonnegative, pointer, separate, spread
 from zellige_cpu.leaf import convert
 from zellige_cpu.packed import load_packed, store_packed
-from zellige_cpu.text import Value, constant, zero
 from zellige_cpu.types import FLOAT32, memory_type
+from zellige_cpu.values import Value, constant, zero
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.expr import BinaryOp, CompareOp, UnaryOp
 from zellige_cpu.leaf import convert
-from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.text import Function
 from zellige_cpu.types import ELEMENT_BITS, compute_dtype, register_type
+from zellige_cpu.values import Value, constant
 
 FAST_FLAGS = "reassoc nsz arcp contract afn"
 """LLVM's permissions where the user asked for fast arithmetic; NaN and infinity keep their meaning."""

@@ -19,8 +19,8 @@ from zellige_cpu.accesses import Address, address, as_register, inside, lane_poi
 from zellige_cpu.context import Context, Storage
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.indexes import any_lane, each_lane
-from zellige_cpu.text import Value, constant, zero
 from zellige_cpu.types import ELEMENT_BITS, memory_type, register_type, vector_type
+from zellige_cpu.values import Value, constant, zero
 
 _ORDERS: Final[dict[MemoryOrder, str]] = {
     "relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel", "seq_cst": "seq_cst",

@@ -25,9 +25,11 @@ from zellige.ir.expr import Buffer, Expr, Load, Precision, Var
 from zellige.ir.stmt import Stmt
 from zellige.ir.traverse import walk
 from zellige_cpu.host import Host
+from zellige_cpu.lines import Line
 from zellige_cpu.planned import Products
 from zellige_cpu.program import Site
-from zellige_cpu.text import Function, Line, Module, Value
+from zellige_cpu.text import Function, Module
+from zellige_cpu.values import Value
 
 if TYPE_CHECKING:
     from zellige_cpu.folds import Partial

@@ -21,8 +21,9 @@ from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.indexes import conjunction, i64, uniform
 from zellige_cpu.program import STATUS_WORDS, Site
-from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.text import Function
 from zellige_cpu.types import memory_type
+from zellige_cpu.values import Value, constant
 
 _LASTING: Final = (AtomicTile, Copy, Fill, For, Gemm, Map, Reduce, Scan, Transpose, While)
 

@@ -21,7 +21,7 @@ from zellige_cpu import accesses, arithmetic
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import conjunction, index, index_register, iota, is_nonnegative, spread
 from zellige_cpu.leaf import convert, math
-from zellige_cpu.text import Value, constant
+from zellige_cpu.values import Value, constant
 
 
 def evaluate(ctx: Context, expr: Expr) -> Value:

@@ -21,8 +21,9 @@ from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.fusion import Fold
 from zellige_cpu.leaf import convert, reduce
-from zellige_cpu.text import Line, Value
+from zellige_cpu.lines import Line
 from zellige_cpu.types import register_type, vector_type
+from zellige_cpu.values import Value
 
 
 @dataclass(slots=True)

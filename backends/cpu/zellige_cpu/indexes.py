@@ -16,8 +16,8 @@ from zellige.ir.expr import Binary, Cast, Expr, Load, Unary, Var
 from zellige.ir.traverse import walk
 from zellige_cpu.arithmetic import divide_signed
 from zellige_cpu.context import Context
-from zellige_cpu.text import Value, constant, vector_constant
 from zellige_cpu.types import register_type
+from zellige_cpu.values import Value, constant, vector_constant
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from zellige.diagnostics import InternalError
 from zellige_cpu.types import element_of, mangled, vector_type
 
 if TYPE_CHECKING:
-    from zellige_cpu.text import Value
+    from zellige_cpu.values import Value
 
 _FLOATS: Final = frozenset({"float", "double"})
 _INTEGERS: Final = frozenset({"i8", "i16", "i32", "i64"})

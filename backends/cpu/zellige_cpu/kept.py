@@ -25,7 +25,8 @@ from zellige_cpu import pool_program
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import i64, uniform
 from zellige_cpu.leaf.packing import Packing, round_up
-from zellige_cpu.text import FALSE, TRUE, Function, Module, Value, constant
+from zellige_cpu.text import Function, Module
+from zellige_cpu.values import FALSE, TRUE, Value, constant
 
 _OWN_BYTES: Final = 16 << 20
 """The most that a worker keeps of one operand for later cells."""

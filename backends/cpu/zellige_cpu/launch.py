@@ -36,8 +36,9 @@ from zellige_cpu.planned import choices_of, products_of
 from zellige_cpu.preparation import expanded, joined
 from zellige_cpu.program import LaunchProgram, Program
 from zellige_cpu.storage import ScratchPlan, add_tensor, check_capacity, plan_scratch
-from zellige_cpu.text import Function, Module, Value
+from zellige_cpu.text import Function, Module
 from zellige_cpu.types import FLOAT64, register_type
+from zellige_cpu.values import Value
 from zellige_cpu.wide_tiles import with_wide_tiles
 
 

@@ -39,8 +39,8 @@ from zellige_cpu.fusion import Fold, folds_of
 from zellige_cpu.indexes import conjunction, i64, iota, is_nonnegative, is_stable, uniform
 from zellige_cpu.leaf.math import is_formula
 from zellige_cpu.storage import fits_stack
-from zellige_cpu.text import Value, constant
 from zellige_cpu.types import ELEMENT_BITS, compute_dtype, memory_type, register_type
+from zellige_cpu.values import Value, constant
 
 _VERSIONED_NODES = 300
 """Bodies up to this many nodes are emitted twice where that saves the tests of bounds."""

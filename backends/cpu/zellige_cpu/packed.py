@@ -12,7 +12,7 @@ from zellige.analysis.forms import Form
 from zellige.dtypes import DType
 from zellige_cpu.context import Context, Storage
 from zellige_cpu.indexes import any_lane, each_lane, index, separate, spread, uniform
-from zellige_cpu.text import Value, constant
+from zellige_cpu.values import Value, constant
 
 
 def extended(ctx: Context, nibble: Value, dtype: DType) -> Value:

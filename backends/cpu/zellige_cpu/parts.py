@@ -33,7 +33,7 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige_cpu.context import Context, Level, LoopLabels, Slot, Storage
-from zellige_cpu.text import Value, constant
+from zellige_cpu.values import Value, constant
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from zellige_cpu.leaf.units import family_of
-from zellige_cpu.text import constant
+from zellige_cpu.values import constant
 from zellige_intrinsics.tables import copies_taken_out, copy_rows
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from zellige.plugin.contract import Answer, Operation
     from zellige_cpu.host import Host
-    from zellige_cpu.text import Function, Value
+    from zellige_cpu.text import Function
+    from zellige_cpu.values import Value
     from zellige_intrinsics.rows import CopyRow
 
 _CACHE = "cache"

@@ -25,9 +25,10 @@ from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.planned import Operand, unit_of
 from zellige_cpu.prefetch import prefetch
-from zellige_cpu.text import FALSE, TRUE, Function, Value
+from zellige_cpu.text import Function
 from zellige_cpu.tile_registers import used_by
 from zellige_cpu.types import element_bytes
+from zellige_cpu.values import FALSE, TRUE, Value
 
 
 @dataclass(frozen=True, slots=True)

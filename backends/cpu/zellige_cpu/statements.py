@@ -53,8 +53,8 @@ from zellige_cpu.context import Context, LoopLabels, Slot
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.fusion import Fold
 from zellige_cpu.indexes import conjunction, is_stable, to_i64, uniform
-from zellige_cpu.text import Value, constant
 from zellige_cpu.types import register_type, vector_type
+from zellige_cpu.values import Value, constant
 
 BLOCK_LENGTH: Final = 200
 """Instructions after which a basic block is cut: LLVM's schedulers take time that grows with the square of its length."""

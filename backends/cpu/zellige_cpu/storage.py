@@ -18,8 +18,8 @@ from zellige.ir.expr import Buffer, Expr, constant_value
 from zellige.ir.stmt import Alloc, Launch
 from zellige.ir.traverse import walk
 from zellige_cpu.context import Context, Storage
-from zellige_cpu.text import Value
 from zellige_cpu.types import element_bytes, is_packed, memory_type, vector_type
+from zellige_cpu.values import Value
 
 ALIGNMENT = 64
 """Bytes to which every tile is aligned."""

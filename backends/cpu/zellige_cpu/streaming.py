@@ -19,7 +19,7 @@ from zellige_cpu.context import Context, Storage
 from zellige_cpu.host import Host
 from zellige_cpu.indexes import conjunction, i64, is_stable, pointer, uniform
 from zellige_cpu.leaf.units import family_of
-from zellige_cpu.text import Value
+from zellige_cpu.values import Value
 from zellige_intrinsics.tables import copy_rows
 
 

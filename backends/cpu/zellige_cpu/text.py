@@ -5,7 +5,7 @@ In: calls of :class:`Function` methods by the emitters. Out: :meth:`Module.text`
 The builder is lean because generating the text costs as much as compiling it. It keeps two promises that LLVM itself does not check
 before code generation: an intrinsic is called only if :data:`zellige_cpu.intrinsics.INTRINSICS` lists it with operand types it accepts,
 and any other function only if this module defines it or declared it as a symbol of the process. Anything else is an InternalError here.
-Constants are :class:`Value` too: their name is the literal, so they may stand wherever a register may.
+What touches no memory and calls nothing is in :mod:`zellige_cpu.lines`, operands are in :mod:`zellige_cpu.values`.
 """
 
 from __future__ import annotations
@@ -13,62 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige_cpu.host import Host
 from zellige_cpu.intrinsics import resolve
+from zellige_cpu.lines import Lines, flattened
 from zellige_cpu.types import ELEMENT_BITS, element_of, literal, vector_type
-
-
-class Value(NamedTuple):
-    """An operand: its text (``%v7`` or a literal), its LLVM type, and how many lanes that type has."""
-
-    name: str
-    type: str
-    lanes: int = 1
-
-    @property
-    def element(self) -> str:
-        """The LLVM type of one lane."""
-        return element_of(self.type)
-
-    @property
-    def is_constant(self) -> bool:
-        return not self.name.startswith(("%", "@"))
-
-
-Line: TypeAlias = "str | list[Line]"
-"""One line of code, or a stretch of lines reserved earlier and filled later."""
-
-_TERMINATORS: Final = ("ret ", "br ", "switch ", "unreachable")
-
-
-def constant(element: str, value: bool | int | float, lanes: int = 1) -> Value:
-    """``value`` in every lane."""
-    text = literal(element, value)
-    if lanes == 1:
-        return Value(text, element, 1)
-    return Value(f"splat ({element} {text})", vector_type(element, lanes), lanes)
-
-
-def vector_constant(element: str, values: Sequence[bool | int | float]) -> Value:
-    """A constant vector with one value a lane."""
-    return Value("<" + ", ".join(f"{element} {literal(element, v)}" for v in values) + ">", vector_type(element, len(values)), len(values))
-
-
-def undefined(llvm_type: str, lanes: int) -> Value:
-    """A value of which nothing may be read."""
-    return Value("poison", llvm_type, lanes)
-
-
-def zero(element: str, lanes: int = 1) -> Value:
-    """0 of an element type, or a vector of zeros."""
-    return constant(element, 0, lanes)
-
-
-TRUE: Final = constant("i1", True)
-FALSE: Final = constant("i1", False)
+from zellige_cpu.values import Value, constant
 
 
 @dataclass(slots=True)
@@ -99,197 +50,22 @@ class Loop:
         return carried
 
 
-class Function:
-    """One function under construction. Code goes to the current block; the entry block is open at the start.
+class Function(Lines):
+    """One function under construction; ``module`` is the module it belongs to."""
 
-    ``module`` is the module it belongs to. Operands of one operation must have the same type and lanes; :meth:`match` broadcasts.
-    """
-
-    __slots__ = (
-        "module", "name", "result", "params", "current",
-        "_attributes", "_lines", "_entry", "_counter", "_is_open", "_block_start", "_has_unknown_true", "_cleared", "stack_bytes",
-    )  # fmt: skip
+    __slots__ = ("module", "name", "result", "params", "stack_bytes", "_attributes", "_entry", "_has_unknown_true", "_cleared")
 
     def __init__(self, module: Module, name: str, result: str, params: Sequence[Value], attributes: str) -> None:
+        super().__init__()
         self.module = module
         self.name = name
         self.result = result
         self.params = tuple(params)
+        self.stack_bytes = 0
         self._attributes = attributes
-        self._lines: list[Line] = []
         self._entry: list[str] = []
-        self._counter = 0
-        self._is_open = True
-        self._block_start = 0
         self._has_unknown_true = False
         self._cleared: dict[str, Value] = {}
-        self.stack_bytes = 0
-        self.current = "entry"
-
-    # -- raw lines ----------------------------------------------------------------------------------------------------
-
-    def fresh(self, stem: str = "v") -> str:
-        """A register name not used before in this function."""
-        self._counter += 1
-        return f"%{stem}{self._counter}"
-
-    def fresh_label(self, stem: str = "b") -> str:
-        """A block label not used before in this function."""
-        self._counter += 1
-        return f"{stem}{self._counter}"
-
-    def line(self, text: str) -> None:
-        """One instruction without a result."""
-        if not self._is_open:  # code after a terminator can never run, but must still stand in a block
-            self.label(self.fresh_label("dead"))
-        self._lines.append(text)
-        if text.startswith(_TERMINATORS):
-            self._is_open = False
-
-    def emit(self, text: str, llvm_type: str, lanes: int = 1) -> Value:
-        """One instruction with a result of that type."""
-        if not self._is_open:
-            self.label(self.fresh_label("dead"))
-        self._counter += 1
-        name = f"%v{self._counter}"
-        self._lines.append(f"{name} = {text}")
-        return Value(name, llvm_type, lanes)
-
-    def comment(self, text: str) -> None:
-        self._lines.append("; " + text.replace("\n", " "))
-
-    @property
-    def length(self) -> int:
-        """About how many instructions the function has so far."""
-        return self._counter
-
-    @property
-    def block_length(self) -> int:
-        """About how many instructions the current block has so far."""
-        return self._counter - self._block_start
-
-    def reserve(self) -> list[Line]:
-        """A stretch at this place of the current block, to be filled later by :meth:`inside` with code that does not branch."""
-        if not self._is_open:
-            self.label(self.fresh_label("dead"))
-        stretch: list[Line] = []
-        self._lines.append(stretch)
-        return stretch
-
-    @contextmanager
-    def inside(self, stretch: list[Line]) -> Iterator[None]:
-        """Code emitted in the block goes to the end of a reserved stretch; it must not branch."""
-        lines, is_open = self._lines, self._is_open
-        self._lines, self._is_open = stretch, True
-        yield
-        if not self._is_open:
-            raise InternalError("a reserved stretch of code must not branch")
-        self._lines, self._is_open = lines, is_open
-
-    @property
-    def is_terminated(self) -> bool:
-        """Whether the current block has ended."""
-        return not self._is_open
-
-    # -- constants and lanes ------------------------------------------------------------------------------------------
-
-    def splat(self, value: Value, lanes: int) -> Value:
-        """A scalar in every lane."""
-        if value.lanes == lanes:
-            return value
-        if value.lanes != 1:
-            raise InternalError(f"cannot broadcast {value.type} to {lanes} lanes")
-        kind = vector_type(value.type, lanes)
-        if value.is_constant:
-            if value.name == "poison":
-                return Value("poison", kind, lanes)
-            return Value(f"splat ({value.type} {value.name})", kind, lanes)
-        first = self.emit(f"insertelement {kind} poison, {value.type} {value.name}, i64 0", kind, lanes)
-        return self.emit(f"shufflevector {kind} {first.name}, {kind} poison, <{lanes} x i32> zeroinitializer", kind, lanes)
-
-    def match(self, left: Value, right: Value) -> tuple[Value, Value]:
-        """Both operands with the lanes of the wider one."""
-        if left.lanes == right.lanes:
-            return left, right
-        return (self.splat(left, right.lanes), right) if left.lanes == 1 else (left, self.splat(right, left.lanes))
-
-    def extract(self, vector: Value, lane: int | Value) -> Value:
-        """One lane of a vector as a scalar."""
-        if vector.lanes == 1:
-            return vector
-        index = f"i64 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.name}"
-        return self.emit(f"extractelement {vector.type} {vector.name}, {index}", vector.element)
-
-    def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
-        """The vector with one lane replaced."""
-        index = f"i64 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.name}"
-        return self.emit(f"insertelement {vector.type} {vector.name}, {scalar.type} {scalar.name}, {index}", vector.type, vector.lanes)
-
-    def shuffle(self, left: Value, right: Value | None, lanes: Sequence[int]) -> Value:
-        """Lanes of the two vectors laid end to end, picked by constants (-1: any)."""
-        other = "poison" if right is None else right.name
-        mask = ", ".join("i32 poison" if lane < 0 else f"i32 {lane}" for lane in lanes)
-        kind = vector_type(left.element, len(lanes))
-        return self.emit(f"shufflevector {left.type} {left.name}, {left.type} {other}, <{len(lanes)} x i32> <{mask}>", kind, len(lanes))
-
-    # -- arithmetic ---------------------------------------------------------------------------------------------------
-
-    def binary(self, op: str, left: Value, right: Value) -> Value:
-        """``op`` is LLVM's word with its flags: ``add``, ``fmul contract``, ``ashr``."""
-        if left.type != right.type:
-            raise InternalError(f"operands of {op}: {left.type} and {right.type}")
-        return self.emit(f"{op} {left.type} {left.name}, {right.name}", left.type, left.lanes)
-
-    def negate(self, value: Value) -> Value:
-        """The sign of a float flipped (also of zero and NaN)."""
-        return self.emit(f"fneg {value.type} {value.name}", value.type, value.lanes)
-
-    def compare(self, predicate: str, left: Value, right: Value) -> Value:
-        """``icmp`` or ``fcmp`` by the operands' type: ``eq``, ``slt``, ``ult`` ... or ``oeq``, ``une``, ``uno`` ..."""
-        if left.type != right.type:
-            raise InternalError(f"operands of compare {predicate}: {left.type} and {right.type}")
-        word = "fcmp" if left.element in ("float", "double") else "icmp"
-        return self.emit(f"{word} {predicate} {left.type} {left.name}, {right.name}", vector_type("i1", left.lanes), left.lanes)
-
-    def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
-        """Lane by lane, or as a whole when the condition has one lane."""
-        if then.type != otherwise.type:
-            raise InternalError(f"sides of select: {then.type} and {otherwise.type}")
-        if then.name == otherwise.name or condition.name == "true":
-            return then
-        if condition.name == "false":
-            return otherwise
-        text = f"select {condition.type} {condition.name}, {then.type} {then.name}, {then.type} {otherwise.name}"
-        return self.emit(text, then.type, then.lanes)
-
-    def convert(self, op: str, value: Value, element: str) -> Value:
-        """``op`` is LLVM's conversion: trunc, zext, sext, fptrunc, fpext, sitofp, uitofp, fptosi, fptoui, ptrtoint, inttoptr."""
-        if value.element == element:
-            return value
-        kind = vector_type(element, value.lanes)
-        return self.emit(f"{op} {value.type} {value.name} to {kind}", kind, value.lanes)
-
-    def bitcast(self, value: Value, element: str) -> Value:
-        """The same bits in each lane as another element type of the same width."""
-        if value.element == element:
-            return value
-        if ELEMENT_BITS[value.element] != ELEMENT_BITS[element]:
-            raise InternalError(f"bitcast of {value.element} to {element}")
-        kind = vector_type(element, value.lanes)
-        return self.emit(f"bitcast {value.type} {value.name} to {kind}", kind, value.lanes)
-
-    def bitcast_type(self, value: Value, llvm_type: str, lanes: int) -> Value:
-        """The same bits as any type of the same total width: ``<16 x i32>`` as ``<64 x i8>``."""
-        if ELEMENT_BITS[value.element] * value.lanes != ELEMENT_BITS[element_of(llvm_type)] * lanes:
-            raise InternalError(f"bitcast of {value.type} to {llvm_type}")
-        return value if value.type == llvm_type else self.emit(f"bitcast {value.type} {value.name} to {llvm_type}", llvm_type, lanes)
-
-    def resize(self, value: Value, element: str, *, is_signed: bool) -> Value:
-        """An integer widened by its sign (or zeros) or cut to ``element``."""
-        have, want = ELEMENT_BITS[value.element], ELEMENT_BITS[element]
-        if have == want:
-            return value
-        return self.convert("trunc" if have > want else "sext" if is_signed else "zext", value, element)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -425,15 +201,6 @@ class Function:
 
     # -- control ------------------------------------------------------------------------------------------------------
 
-    def label(self, name: str) -> None:
-        """Begins a block; the block before falls through into it unless it has ended."""
-        if self._is_open:
-            self._lines.append(f"br label %{name}")
-        self._lines.append(f"{name}:")
-        self._block_start = self._counter
-        self.current = name
-        self._is_open = True
-
     def branch(self, label: str) -> None:
         self.line(f"br label %{label}")
 
@@ -504,17 +271,9 @@ class Function:
                 raise InternalError(f"function {self.name} ends without a value")
             self.ret()
         params = ", ".join(f"{p.type} {p.name}" for p in self.params)
-        body = "\n".join([*self._entry, *_flattened(self._lines)])
+        body = "\n".join([*self._entry, *flattened(self._lines)])
         wish = "" if inline is None else "alwaysinline " if inline else "noinline "
         return f"define {self._attributes}{self.result} @{self.name}({params}) {wish}#0 {{\nentry:\n{body}\n}}\n"
-
-
-def _flattened(lines: list[Line]) -> Iterator[str]:
-    for line in lines:
-        if isinstance(line, str):
-            yield line
-        else:
-            yield from _flattened(line)
 
 
 class Module:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from zellige_cpu.context import Context
 from zellige_cpu.leaf.matrices import configure, release
 from zellige_cpu.leaf.units import Unit
-from zellige_cpu.text import Function, Line
+from zellige_cpu.lines import Line
+from zellige_cpu.text import Function
 
 
 def begin(ctx: Context) -> None:

@@ -22,9 +22,9 @@ from zellige_cpu.leaf import gemm, reduce, scan
 from zellige_cpu.planned import unit_of
 from zellige_cpu.products import Tile
 from zellige_cpu.storage import describe
-from zellige_cpu.text import TRUE, Value
 from zellige_cpu.tile_registers import used_by
 from zellige_cpu.types import element_bytes
+from zellige_cpu.values import TRUE, Value
 
 
 def constant_extents(region: Region) -> tuple[int, ...] | None:

@@ -11,8 +11,9 @@ from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, all_dtypes, dtype
 from zellige_cpu.host import running_host
 from zellige_cpu.leaf.convert import cast, constant_of
-from zellige_cpu.text import Module, constant
+from zellige_cpu.text import Module
 from zellige_cpu.types import element_bytes, memory_type
+from zellige_cpu.values import constant
 
 ALL = all_dtypes()
 FLOATS = [t for t in ALL if t.is_float]

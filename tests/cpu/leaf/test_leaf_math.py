@@ -15,8 +15,9 @@ from zellige.ir.functions import FUNCTIONS
 from zellige_cpu.host import running_host
 from zellige_cpu.leaf.accuracy import LARGEST_ERRORS
 from zellige_cpu.leaf.math import call
-from zellige_cpu.text import Module, constant
+from zellige_cpu.text import Module
 from zellige_cpu.types import element_bytes, memory_type
+from zellige_cpu.values import constant
 
 F32 = dtype("float32")
 WIDE = np.longdouble

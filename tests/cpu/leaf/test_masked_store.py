@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zellige_cpu.text import Function, Module, Value, constant, vector_constant
+from zellige_cpu.text import Function, Module
+from zellige_cpu.values import Value, constant, vector_constant
 
 
 def constant_mask(fn: Function, lanes: int, count: int) -> Value:

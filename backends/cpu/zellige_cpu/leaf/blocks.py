@@ -22,8 +22,9 @@ from zellige_cpu.leaf.matrices import MatrixBlock
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.prefetch import LINE, ask_for
-from zellige_cpu.text import Function, Module, Value, constant, zero
+from zellige_cpu.text import Function, Module
 from zellige_cpu.types import element_bytes, register_type
+from zellige_cpu.values import Value, constant, zero
 
 _UNROLL = 4
 """Words of k in one round of a micro-kernel's loop, where the block is small."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.text import Function
+from zellige_cpu.values import Value, constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ from zellige.dtypes import DType
 from zellige.ir.expr import Rounding
 from zellige_cpu.leaf.formats import Format, float_format
 from zellige_cpu.leaf.lane import Lane
-from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.text import Function
 from zellige_cpu.types import FLOAT32, register_type, vector_type
+from zellige_cpu.values import Value, constant
 
 _SCALE = "float8_e8m0fnu"  # a power of two: no sign, no zero
 _INFINITY = 0x7F800000  # of float32

@@ -18,8 +18,9 @@ from zellige_cpu.host import Host
 from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up
 from zellige_cpu.leaf.units import Unit, general_unit
-from zellige_cpu.text import Function, Module, Value, constant
+from zellige_cpu.text import Function, Module
 from zellige_cpu.types import element_bytes, memory_type, register_type
+from zellige_cpu.values import Value, constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

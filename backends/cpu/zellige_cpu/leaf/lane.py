@@ -1,6 +1,6 @@
 """Arithmetic on registers written as formulas: a :class:`Lane` is an operand whose operators emit instructions.
 
-In: a :class:`zellige_cpu.text.Value` and the function under construction. Out: instructions, and Lanes for their results.
+In: a :class:`zellige_cpu.values.Value` and the function under construction. Out: instructions, and Lanes for their results.
 A Python number beside a Lane becomes a constant of its element type in every lane. The operators mean what LLVM means: ``+ - *`` are of
 floats or of wrapping integers, ``< <= > >=`` are signed or ordered, ``<<`` and ``>>`` shift without sign; comparisons give masks.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.text import Function
 from zellige_cpu.types import ELEMENT_BITS
+from zellige_cpu.values import Value, constant
 
 Operand: TypeAlias = "Lane | int | float"
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zellige.diagnostics import InternalError
-from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.text import Function
+from zellige_cpu.values import Value, constant
 
 # name in FUNCTIONS -> (symbol for float64, operands); float32 has the suffix f
 LIBRARY: dict[str, tuple[str, int]] = {

@@ -21,8 +21,9 @@ from zellige_cpu.leaf.formats import float_format
 from zellige_cpu.leaf.lane import Lane
 from zellige_cpu.leaf.library import call_each
 from zellige_cpu.leaf.trigonometric import sine
-from zellige_cpu.text import FALSE, Function, Value, constant
+from zellige_cpu.text import Function
 from zellige_cpu.types import compute_dtype
+from zellige_cpu.values import FALSE, Value, constant
 
 _INFINITY: Final = float("inf")
 _SCALE: Final = "float8_e8m0fnu"  # a power of two without sign

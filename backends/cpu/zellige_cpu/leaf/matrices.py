@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.prefetch import ask_for
-from zellige_cpu.text import Function, Value, constant
+from zellige_cpu.text import Function
 from zellige_cpu.types import element_bytes, register_type
+from zellige_cpu.values import Value, constant
 
 if TYPE_CHECKING:
     from zellige_cpu.leaf.blocks import Macro

@@ -26,8 +26,9 @@ from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import transposed
 from zellige_cpu.prefetch import ask_for
-from zellige_cpu.text import Function, Module, Value, constant, zero
+from zellige_cpu.text import Function, Module
 from zellige_cpu.types import element_bytes, memory_type, register_type, vector_type
+from zellige_cpu.values import Value, constant, zero
 
 _UNROLLED = 16
 """Vectors of one line of b up to which the code has no loop over panels."""

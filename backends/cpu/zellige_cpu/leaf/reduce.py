@@ -21,8 +21,9 @@ from zellige.ir.stmt import ReduceOp
 from zellige_cpu.leaf.boxes import Dimension, Stretch, loops, merged, stretches
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
-from zellige_cpu.text import FALSE, Function, Module, Value, constant
+from zellige_cpu.text import Function, Module
 from zellige_cpu.types import element_bytes, memory_type, register_type
+from zellige_cpu.values import FALSE, Value, constant
 
 _GROUP: Final = 4  # vectors of partial results: enough to hide the latency of an addition
 _FLOAT32: Final = dtype("float32")

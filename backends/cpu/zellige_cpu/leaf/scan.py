@@ -18,8 +18,9 @@ from zellige.ir.stmt import ScanOp
 from zellige_cpu.leaf.boxes import Dimension, loops, merged, stretches
 from zellige_cpu.leaf.reduce import combined, identity, stored
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
-from zellige_cpu.text import Function, Module, Value, constant
+from zellige_cpu.text import Function, Module
 from zellige_cpu.types import element_bytes
+from zellige_cpu.values import Value, constant
 
 _GROUP: Final = 4  # independent chains that advance together
 

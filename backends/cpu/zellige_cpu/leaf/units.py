@@ -23,7 +23,8 @@ from zellige_intrinsics.tables import product_rows, taken_out
 
 if TYPE_CHECKING:
     from zellige_cpu.host import Host
-    from zellige_cpu.text import Function, Value
+    from zellige_cpu.text import Function
+    from zellige_cpu.values import Value
 
 
 class Unit:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from zellige.dtypes import DType
 from zellige_cpu.leaf.convert import cast
-from zellige_cpu.text import Function, Value, vector_constant, zero
+from zellige_cpu.text import Function
 from zellige_cpu.types import element_bytes, memory_type
+from zellige_cpu.values import Value, vector_constant, zero
 
 
 def lane_mask(lanes: int, count: int) -> Value:
