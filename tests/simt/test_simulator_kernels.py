@@ -220,6 +220,37 @@ def test_a_race_within_a_block_names_no_block() -> None:
     assert "of block" not in str(caught.value) and "barrier" in caught.value.hint
 
 
+def test_lanes_that_store_one_value_are_no_race() -> None:
+    @T.prim_func
+    def sums(A: T.Tensor((8, 32), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "int32")):
+        with T.Kernel(2, threads=(4, 32)) as block:  # the four lanes of an element lie in one warp, all elements' in four
+            row, column = T.get_thread_binding(0), T.get_thread_binding(1)
+            rows = T.alloc_shared((4,), "float32")
+            rows[row] = 7
+            T.sync_threads()
+            rows[row] = A[4 * block + row, 0] + A[4 * block + row, 31]
+            T.sync_threads()
+            B[4 * block + row] = rows[row] + T.cast(column * 0, "float32")
+            C[(4 * block + row) // 8] = 5
+
+    a, b, c = np.arange(256, dtype=np.float32).reshape(8, 32), np.zeros(8, np.float32), np.zeros(8, np.int32)
+    zellige.compile(sums, target=TARGET)(a, b, c)
+    np.testing.assert_array_equal(b, a[:, 0] + a[:, 31])
+    np.testing.assert_array_equal(c, [5, 0, 0, 0, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("threads", [32, 128])
+def test_lanes_that_store_two_values_are_one(threads: int) -> None:
+    @T.prim_func
+    def race(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=threads):
+            lane = T.get_thread_binding()
+            A[lane % 2] = lane // (threads - 1)
+
+    with pytest.raises(LaunchError, match="E652"):
+        zellige.compile(race, target=TARGET)(np.zeros(64, np.int32))
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_an_odd_tensor_of_two_blocks_of_which_one_reads_pairs(first: int) -> None:
     """A tensor at any element is reached by all blocks of a call alike, also where only one of them would like it aligned."""

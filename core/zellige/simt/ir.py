@@ -458,7 +458,8 @@ class Exchange:
 class Function(Node):
     """The program of one launch. ``grid`` are the extents in blocks (expressions of the scalars, at most 3), ``grid_vars`` the block's
     place; ``threads`` lanes a block; ``shared_bytes`` of shared memory; ``header`` lines that open the printed source (the plan); ``tiles``
-    what became of the author's tiles; ``exchange`` how engines have tiles there (None: the target has no engines)."""
+    what became of the author's tiles; ``exchange`` how engines have tiles there (None: the target has no engines). ``meeting`` are the
+    places of stores that the author wrote for lanes: there lanes may meet at an element, with one value."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -474,6 +475,7 @@ class Function(Node):
     header: tuple[str, ...] = ()
     tiles: tuple[Tile, ...] = ()
     exchange: Exchange | None = None
+    meeting: frozenset[Span] = frozenset()
     span: Span | None = field(default=None, repr=False)
     CHILDREN: ClassVar[tuple[str, ...]] = ("grid", "grid_vars")
     BODIES: ClassVar[tuple[str, ...]] = ("body",)

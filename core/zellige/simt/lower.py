@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form, is_index_dtype
-from zellige.diagnostics import CompileError, InternalError, catalogue
+from zellige.diagnostics import CompileError, InternalError, Span, catalogue
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Var, constant_value
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.lanes import lane_dependence
 from zellige.ir.sizes import size_vars
-from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, LayoutHint, NamedHint, Reduce, ScalarParam, StmtNode, TensorParam
+from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, LayoutHint, Map, NamedHint, Reduce, ScalarParam, StmtNode, Store, TensorParam
 from zellige.ir.traverse import walk
 from zellige.layouts import Banks
 from zellige.plan.nodes import Choice, PlannedKernel, PlannedLaunch, Role
@@ -154,7 +154,8 @@ class LaunchLowering:
             name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=context.threads,
             lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=min_blocks,
             header=self._header(context, solution), tiles=self._tiles(context),
-            exchange=None if engines is None else Exchange(piece_bytes=engines.piece_bytes, rows=engines.rows), span=launch.span,
+            exchange=None if engines is None else Exchange(piece_bytes=engines.piece_bytes, rows=engines.rows),
+            meeting=_own_stores(launch), span=launch.span,
         )  # fmt: skip
 
     # ---- the block ----
@@ -489,3 +490,12 @@ def _min_blocks(launch: Launch) -> int | None:
         if isinstance(hint, NamedHint) and hint.name == "min_blocks_per_core":
             return int(hint.value)
     return None
+
+
+def _own_stores(launch: Launch) -> frozenset[Span]:
+    """The places of the stores that each lane of a launch written for lanes does by itself."""
+    if not launch.lane_vars:
+        return frozenset()
+    stores = [(node, walk(node)) for node in walk(launch) if isinstance(node, (Map, Store))]
+    shared = {id(inner) for node, inside in stores if isinstance(node, Map) for inner in inside if isinstance(inner, Store)}
+    return frozenset(node.span for node, _ in stores if isinstance(node, Store) and node.span is not None and id(node) not in shared)

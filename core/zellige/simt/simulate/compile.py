@@ -77,11 +77,11 @@ class Compiler:
     def value(self, expr: Expr) -> Evaluation:
         return evaluation(self, expr)
 
-    def access(self, dtype: DType, span: Span | None = None) -> Access:
+    def access(self, dtype: DType, span: Span | None = None, *, may_meet: bool = False) -> Access:
         """A way of the statement at hand to memory."""
         place = span or self.span
         self.places.append(place)
-        return Access(dtype, place, len(self.places) - 1)
+        return Access(dtype, place, len(self.places) - 1, may_meet=may_meet)
 
     def load(self, node: Load) -> Callable[..., Any]:
         """What reads an element a lane, of a warp, a mask (None: no lane) and an index."""
@@ -170,7 +170,7 @@ class Compiler:
     def _store(self, statement: Store, buffer: Buffer, index: Expr, value: Expr) -> Compiled:
         place, given, root, span = self.value(index), self.value(value), buffer.root, self.span
         if root.space != "registers":
-            access = self.access(buffer.dtype)
+            access = self.access(buffer.dtype, may_meet=self.span in self.function.meeting)
 
             def write(warp: Warp, mask: Any) -> Any:
                 where = place(warp, mask)

@@ -139,12 +139,16 @@ class Memory:
 
 
 class Access:
-    """One way in which a program touches memories: a dtype, a statement's place, the clocks and names of lanes come at run time."""
+    """One way in which a program touches memories: a dtype, a statement's place, the clocks and names of lanes come at run time.
 
-    def __init__(self, dtype: DType, span: Span | None, place: int) -> None:
+    ``may_meet``: lanes that write one value to one element do what one of them does.
+    """
+
+    def __init__(self, dtype: DType, span: Span | None, place: int, *, may_meet: bool = False) -> None:
         self.dtype = dtype
         self.span = span
         self.place = place
+        self.may_meet = may_meet
         self.bytes = np.dtype(dtype.scalar.numpy).itemsize * dtype.lanes
 
     def check_place(self, memory: Memory, index: Array, threads: Array) -> None:
@@ -164,6 +168,22 @@ class Access:
         if count == 1:
             return first, 1
         return (first[:, None] + np.arange(count)).ravel(), count
+
+
+def without_repeats(memory: Memory, access: Access, index: Array, values: Array) -> Array:
+    """The lanes that write something new: not those that write what a lane before them writes to the same element, or wrote there."""
+    view, shadow = memory.view(access.dtype), memory.shadow
+    given = np.ascontiguousarray(np.broadcast_to(values, (len(index), *view.shape[1:])).astype(view.dtype))
+    new, old = (part.view(np.uint8).reshape(len(index), -1) for part in (given, np.ascontiguousarray(view[index])))
+    assert shadow is not None
+    flat, count = access.cells(memory, index)
+    cells = flat.reshape(-1, count)
+    is_known = (shadow.write.thread[cells] != NOBODY) & (shadow.write.place[cells] == access.place) & (shadow.state[cells] == DEFINED)
+    where = np.ascontiguousarray(index, np.int64).view(np.uint8).reshape(len(index), -1)
+    _, first = np.unique(np.concatenate([where, new], axis=1), axis=0, return_index=True)
+    chosen = np.zeros(len(index), bool)
+    chosen[first] = True
+    return chosen & ~((new == old).all(axis=1) & is_known.all(axis=1))
 
 
 def check_read(memory: Memory, cells: Array, threads: Array, clocks: Clocks, block: int, access: Access, lanes: int, places: Any) -> None:

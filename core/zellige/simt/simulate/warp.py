@@ -20,7 +20,7 @@ from zellige.ir.expr import Buffer, Var
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.copies import Copies
 from zellige.simt.simulate.engines import Engines
-from zellige.simt.simulate.memory import Access, Memory, check_atomic, check_read, check_write
+from zellige.simt.simulate.memory import Access, Memory, check_atomic, check_read, check_write, without_repeats
 from zellige.simt.simulate.order import Clocks
 from zellige.simt.simulate.report import Report
 from zellige.simt.simulate.transactions import Transactions
@@ -156,14 +156,19 @@ class Warp:
         """Write an element a lane."""
         where, threads = self.active(mask, index), self.chosen(mask)
         access.check_place(memory, where, threads)
+        values = self.active_vectors(mask, value, access.dtype.lanes)
+        if memory.is_shared and self.block.report is not None:
+            self.block.report.access(access, memory, where, self.numbers if mask is self.full else self.numbers[mask])
         if memory.shadow is not None:
+            if access.may_meet:
+                kept = without_repeats(memory, access, where, values)
+                values = values if np.ndim(values) == 0 else values[kept]
+                where, threads = where[kept], threads[kept]
             cells, count = access.cells(memory, where)
             who = threads if count == 1 else np.repeat(threads, count)
             block = self.block
             check_write(memory, cells, who, block.clocks, block.number, access, block.places)
-        if memory.is_shared and self.block.report is not None:
-            self.block.report.access(access, memory, where, self.numbers if mask is self.full else self.numbers[mask])
-        memory.view(access.dtype)[where] = self.active_vectors(mask, value, access.dtype.lanes)
+        memory.view(access.dtype)[where] = values
 
     def reach_atomic(self, memory: Memory, access: Access, mask: Any, index: Array, *, reads: bool) -> Array:
         """Test the places of an atomic change; the active lanes' indices."""
