@@ -238,3 +238,13 @@ def test_the_command_line(exported: Path, folder: Path, tmp_path: Path) -> None:
     assert taken.exit_code == 0 and "2 kernels" in taken.output and len(contents(folder)) == 4
     failed = run.invoke(group, ["cache", "export", str(tmp_path / "no" / "folder.zip")])
     assert failed.exit_code == 1 and "cannot be written" in failed.output
+
+
+def test_a_file_that_is_no_bundle_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.py"
+    file.write_text("import zellige\n", encoding="utf-8")
+    with pytest.raises(FileExistsError, match="no bundle"):
+        bundle.write_bundle({}, file)
+    assert file.read_text(encoding="utf-8") == "import zellige\n"
+    bundle.write_bundle({}, tmp_path / "new.zip")
+    bundle.write_bundle({}, tmp_path / "new.zip")

@@ -10,6 +10,7 @@ An artifact names its machine code and is found only by a program, compiler, too
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -65,7 +66,10 @@ def export_bundle(store: DiskStore, file: Path, *, kernels: frozenset[str] = fro
 
 
 def write_bundle(contents: dict[str, bytes], file: Path) -> Summary:
-    """Write entries of the cache, each under its kind and key. Raises OSError where the file cannot be written."""
+    """Write entries of the cache, each under its kind and key. Raises OSError where the file cannot be written, or is there and no bundle:
+    whoever names the kernels' own source by mistake does not lose it."""
+    if file.is_file() and file.stat().st_size and not zipfile.is_zipfile(file):
+        raise FileExistsError(errno.EEXIST, "a file that is no bundle is there", str(file))
     entries = [{"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(contents.items())]
     manifest = json.dumps({"format": FORMAT, "zellige": __version__, "entries": entries}, indent=1)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
