@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from typing import Any
 
 import click
 import torch
-from recording import RESULTS, table
+from recording import RESULTS, as_installed, table
 
 import zellige as zl
 import zellige.language as T
@@ -187,10 +186,10 @@ def first_calls() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "first_call.py"
         path.write_text(FIRST)
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        inherited = as_installed(folder)
 
         def first(cache: str) -> float:
-            environment = {**inherited, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "ZELLIGE_CACHE_DIR": f"{folder}/{cache}"}
+            environment = {**inherited, "ZELLIGE_CACHE_DIR": f"{folder}/{cache}"}
             done = subprocess.run([sys.executable, str(path)], env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise RuntimeError(done.stderr)

@@ -9,7 +9,6 @@ their imports, with Python's byte code written before, as where a package is ins
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recording import page, table, write
+from recording import as_installed, page, table, write
 
 import zellige as zl
 import zellige.language as T
@@ -158,10 +157,10 @@ def first_calls() -> dict[str, tuple[float, float]]:
 
 def _first_calls(program: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        inherited = as_installed(folder)
 
         def first(cache: str) -> float:
-            environment = {**inherited, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "ZELLIGE_CACHE_DIR": f"{folder}/{cache}"}
+            environment = {**inherited, "ZELLIGE_CACHE_DIR": f"{folder}/{cache}"}
             command = [sys.executable, "-c", _as_file(folder, program)]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             return float(done.stdout)

@@ -48,6 +48,16 @@ def environment() -> Environment:
     )
 
 
+def as_installed(folder: str) -> dict[str, str]:
+    """The environment of processes that keep Python's byte code where that of an installed package lies, beside the source; in ``folder``
+    where nobody may write there."""
+    import zellige
+
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")}
+    is_writable = os.access(Path(zellige.__file__).parent, os.W_OK)
+    return kept if is_writable else {**kept, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
+
+
 def page(title: str, body: Sequence[str]) -> str:
     """A page of results: title, environment, body."""
     return "\n".join([f"# {title}", "", environment().line(), "", *body]) + "\n"

@@ -17,9 +17,9 @@ from typing import Any
 
 from zellige import driver
 from zellige.cache import memo, store
-from zellige.cache.artifacts import Unreadable
+from zellige.cache.artifacts import Unreadable, compressed
 from zellige.cache.keys import packages_of, start_key, trace_key
-from zellige.cache.recall import conditions_of, kept_together, was_built_here
+from zellige.cache.recall import conditions_of, kept_together, modules_behind
 from zellige.cache.sources import stamp
 from zellige.cache.starts import Grounds, KeptStart, pack_start, unpack_start
 from zellige.cache.traces import pack_trace, unpack_trace
@@ -99,7 +99,7 @@ class Question:
             return None
         found = self._taken(data, None)
         if found is not None:
-            self._note_start(data, is_all_loaded=False)
+            self._note_start(data)
         return found
 
     def _taken(self, trace: bytes, parts: tuple[bytes, bytes] | None) -> tuple[JITKernel, Any] | None:
@@ -126,21 +126,22 @@ class Question:
         data = pack_trace(kernel.kernel, kernel.signature.touched, text, extra)
         if data is not None:
             store().keep(_KIND, self.key, data)
-            self._note_start(data, is_all_loaded=was_built_here(text, self.conditions, self.ctx))
+            self._note_start(data)
 
-    def _note_start(self, trace: bytes, *, is_all_loaded: bool) -> None:
-        """Keep trace, artifact and machine code in one piece. ``is_all_loaded``: this process made them; those modules that it has not
-        loaded cannot have had a part in them, where the backend says so."""
+    def _note_start(self, trace: bytes) -> None:
+        """Keep trace, artifact and machine code in one piece."""
         handle = registry().backend(self.ctx.target)
         if not self.start_key or not (handle.origin.is_own or registry().is_whole):
             return
-        parts = kept_together(unpack_trace(trace).text, self.conditions, self.ctx)
+        text = unpack_trace(trace).text
+        parts = kept_together(text, self.conditions, self.ctx)
         if parts is None:
             return
         made_by, loaded = packages_of(handle.manifest, handle.package), frozenset(sys.modules)
+        behind = modules_behind(text, self.conditions, self.ctx) if handle.manifest.makes_code_here else None
         owners = () if handle.origin.is_own else registry().own_packages()  # what they claim, no other can have
         places = noted_places(ENTRY_POINT_GROUP, OWN_DISTRIBUTION if handle.origin.is_own else "", (*made_by, *owners))
-        files = stamp(made_by, loaded if is_all_loaded and handle.manifest.makes_code_here else None)
+        files = stamp(made_by, None if behind is None else behind)
         claims = stamp([package for package in owners if package not in made_by], loaded)
         if places is None or files is None or claims is None:
             return
@@ -151,7 +152,8 @@ class Question:
             settled="" if handle.origin.is_own or not registry().is_settled(self.requested.name) else self.requested.name,
             places=places, files=[*files, *claims],
         )  # fmt: skip
-        store().keep(_STARTS, self.start_key, pack_start(KeptStart(grounds=grounds, trace=trace, artifact=parts[0], binary=parts[1])))
+        start = KeptStart(grounds=grounds, trace=trace, artifact=compressed(parts[0]), binary=parts[1])
+        store().keep(_STARTS, self.start_key, pack_start(start))
 
     @property
     def _prim_func(self) -> Callable[[Any], PrimFunc]:

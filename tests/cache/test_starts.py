@@ -171,7 +171,7 @@ def test_other_arguments_and_targets_are_other_starts(runs: Runs, folder: Path) 
     assert len(entries(folder)) == 3
 
 
-def test_a_kernel_that_was_not_compiled_here_follows_from_all_files(runs: Runs, folder: Path) -> None:
+def test_a_kernel_follows_from_all_files_where_nobody_knows_which_made_it(runs: Runs, folder: Path) -> None:
     def files() -> int:
         data = store().look("starts", entries(folder)[0].name)
         assert data is not None
@@ -182,7 +182,9 @@ def test_a_kernel_that_was_not_compiled_here_follows_from_all_files(runs: Runs, 
     runs()
     some = files()
     entries(folder)[0].unlink()
-    recall._built.clear()
+    for entry in (folder / "v1" / "sources").rglob("*"):
+        if entry.is_file():
+            entry.unlink()
     assert not runs()
     every = sources.stamp(("zellige", "zellige_cpu", "zellige_intrinsics"), None)
     assert every is not None
@@ -368,3 +370,34 @@ def test_somebody_elses_finder_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not installed.are_unchanged(noted)
     assert installed.noted_places("some.group", "own", []) is None
     assert installed.noted_places("some.group", "there-is-none", []) is None
+
+
+def test_what_made_a_kernel_is_known_to_later_processes(runs: Runs, folder: Path) -> None:
+    """A start that is gone, or could not be kept at first, is kept again with the files that made it and no others."""
+    def files() -> set[tuple[str, str]]:
+        data = store().look("starts", entries(folder)[0].name)
+        assert data is not None
+        kept = starts.unpack_start(data)
+        assert kept is not None
+        return {(path, name) for path, _, names, _ in kept.grounds.files for name in names.split("/")}
+
+    runs()
+    first = files()
+    entries(folder)[0].unlink()
+    assert not runs()
+    assert first <= files(), "this process may have loaded more since"
+    every = sources.stamp(("zellige", "zellige_cpu", "zellige_intrinsics"), None)
+    assert every is not None
+    assert len(files()) < sum(len(numbers) // 2 for _, _, _, numbers in every)
+
+
+def test_a_kernel_that_is_found_shows_its_source(runs: Runs) -> None:
+    def source() -> str:
+        (kernel,) = {id(k): k for e in sys.modules["program_that_starts"].kernel._entries.values() for k in e.kernels.values()}.values()
+        return str(kernel.get_kernel_source())
+
+    assert not runs()
+    made = source()
+    assert runs()
+    assert source() == made
+    assert "define" in made

@@ -136,7 +136,6 @@ class Vendor:
         importlib.invalidate_caches()
         memo.clear()
         sources._digests.clear()
-        recall._built.clear()
         self._asked.clear()
         path = self.site.parent / "program.py"
         path.write_text(PROGRAM.format(target=target))

@@ -88,14 +88,19 @@ class LaunchProgram:
 
 
 class Program:
-    """The module's text, its launches in order, and the functions of the process that it calls."""
+    """The module's text, or what has it, its launches in order, and the functions of the process that it calls."""
 
-    __slots__ = ("launches", "symbols", "text")
+    __slots__ = ("_text", "launches", "symbols")
 
-    def __init__(self, *, text: str, launches: tuple[LaunchProgram, ...], symbols: frozenset[str]) -> None:
-        self.text: Final = text
+    def __init__(self, *, text: str | Emitted, launches: tuple[LaunchProgram, ...], symbols: frozenset[str]) -> None:
+        self._text: Final = text
         self.launches: Final = launches
         self.symbols: Final = symbols
+
+    @property
+    def text(self) -> str:
+        """LLVM IR; of a program that was found it may be unpacked only now."""
+        return self._text if isinstance(self._text, str) else self._text.text
 
     @property
     def exported(self) -> list[str]:
@@ -136,7 +141,7 @@ def program_of(source: Emitted) -> Program:
         )
         for function, cells, (scratch, leaf, states, shared), sites, prints, is_single in facts["launches"]
     )
-    return Program(text=source.text, launches=launches, symbols=frozenset(facts["symbols"]))
+    return Program(text=source, launches=launches, symbols=frozenset(facts["symbols"]))
 
 
 def _site(entry: list[Any], spans: tuple[Span | None, ...]) -> Site:

@@ -201,7 +201,6 @@ class CudaBackend:
     def emit(self, planned: PlannedKernel, ctx: CompileContext, fitted: FittedKernel) -> Emitted:
         from zellige.simt.ir import Module
         from zellige.simt.printer import print_module
-        from zellige.simt.simulate.kernel import simulated
         from zellige_cuda.architectures import architecture
         from zellige_cuda.facts import either, facts_of
         from zellige_cuda.spelling import CudaSpelling
@@ -224,7 +223,11 @@ class CudaBackend:
             text, otherwise = either(text, other), facts(ordinary)
         spans = tuple(site.span for site in spelling.sites)
         emitted = Emitted(text=text, format="CUDA C++", facts=facts(module, otherwise), spans=spans)
-        return simulated(emitted, module, planned.kernel) if ctx.target.is_simulated else emitted
+        if not ctx.target.is_simulated:
+            return emitted
+        from zellige.simt.simulate.kernel import simulated
+
+        return simulated(emitted, module, planned.kernel)
 
     @hookimpl
     def compile(self, emitted: Emitted, ctx: CompileContext) -> Binary:

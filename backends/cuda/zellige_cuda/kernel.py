@@ -61,7 +61,6 @@ class CudaKernel:
     def __init__(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> None:
         facts = json.loads(source.facts)
         self._kernel = kernel
-        self._text = source.text
         self._binary = binary
         self._functions: list[dict[str, Any]] = facts["functions"]
         self._arch: str = facts["arch"]
@@ -111,7 +110,7 @@ class CudaKernel:
         if defines not in self._variants:
             from zellige_cuda.compiler import compile_cubin  # code from the cache is loaded without
 
-            self._variants[defines] = compile_cubin(self._text, "kernel", self._arch, (*self._flags, *defines))[0]
+            self._variants[defines] = compile_cubin(self._source.text, "kernel", self._arch, (*self._flags, *defines))[0]
         module = device.loaded_code(api, self._variants[defines])
         handles = []
         for function in self._functions:
@@ -258,7 +257,7 @@ class CudaKernel:
                 from zellige_cuda.compiler import compile_cubin
 
                 flags = (*self._flags, f"-D{WITHOUT_BOXES}")
-                cubin, log = compile_cubin(self._text, "kernel", self._arch, flags)
+                cubin, log = compile_cubin(self._source.text, "kernel", self._arch, flags)
                 source = replace(self._source, facts=json.dumps({**json.loads(self._otherwise), "flags": flags}))
                 self._without_boxes = CudaKernel(MachineCode(data=cubin, format="cubin", log=log), self._kernel, source)
             return self._without_boxes
@@ -304,7 +303,7 @@ class CudaKernel:
 
     def source(self) -> str:
         """CUDA C++."""
-        return self._text
+        return self._source.text
 
     def assembly(self) -> str:
         """SASS, by nvdisasm."""

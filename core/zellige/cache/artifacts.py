@@ -50,6 +50,29 @@ class Artifact:
         return Emitted(text=self.emitted.text, format=self.emitted.format, facts=self.emitted.facts, spans=found)
 
 
+class KeptEmitted(Emitted):
+    """An emitted program whose text is unpacked when it is first looked at: few programs look at it, and each start would wait for it."""
+
+    __slots__ = ("_text",)
+
+    _text: str | bytes
+
+    def __init__(self, *, text: str | bytes, format: str, facts: str = "", spans: tuple[Span | None, ...] = ()) -> None:
+        for name, value in (("_text", text), ("format", format), ("facts", facts), ("spans", spans)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        """The text; ``bytes`` are it compressed."""
+        found = self._text
+        if isinstance(found, bytes):
+            import zlib  # a start does without
+
+            found = zlib.decompress(found).decode()
+            object.__setattr__(self, "_text", found)
+        return found
+
+
 def places_of(emitted: Emitted, kernel: Kernel) -> tuple[Any, ...]:
     """The spans of an emitted program: positions among the kernel's own, else the place itself."""
     if not emitted.spans:
@@ -71,15 +94,28 @@ def pack_artifact(artifact: Artifact) -> bytes:
     return packed(header, artifact.emitted.text.encode())
 
 
+def compressed(data: bytes) -> bytes:
+    """An artifact with its text packed, as it stands in a start: most of what is read there would be text that nobody looks at."""
+    import zlib
+
+    header, text = unpacked(data)
+    return packed({**header, "packing": "zlib"}, zlib.compress(text))
+
+
 def unpack_artifact(data: bytes) -> Artifact:
     """Raises Unreadable."""
     header, text = unpacked(data)
     try:
+        facts, form = _text(header["facts"]), _text(header["format"])
+        if header.get("packing") == "zlib":
+            emitted: Emitted = KeptEmitted(text=text, format=form, facts=facts)
+        else:
+            emitted = Emitted(text=text.decode(), format=form, facts=facts)
         return Artifact(
             kernel=_text(header["kernel"]),
             target=_text(header["target"]),
             binary=_text(header["binary"]),
-            emitted=Emitted(text=text.decode(), format=_text(header["format"]), facts=_text(header["facts"])),
+            emitted=emitted,
             places=tuple(header["places"]),
         )
     except (KeyError, TypeError, UnicodeDecodeError) as error:

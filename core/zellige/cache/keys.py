@@ -26,7 +26,7 @@ from zellige.target import Target
 from zellige.version import __version__
 
 _HERE: Final = __file__
-_START: Final = "start 3"
+_START: Final = "start 4"
 """With the number of the form in which starts are kept."""
 
 _OF_PASSES: Final = ("passes", "schedule")
@@ -69,6 +69,11 @@ def options_text(options: CompileOptions) -> str:
 def artifact_key(text: str, conditions: str, options: CompileOptions) -> str:
     """What identifies the artifact of a printed kernel."""
     return _digest("artifact", text, conditions, options_text(options))
+
+
+def modules_key(artifact: str) -> str:
+    """What identifies the list of modules that made the artifact with that key."""
+    return _digest("modules", artifact)
 
 
 def binary_key(emitted: Emitted, conditions: str, options: CompileOptions) -> str:

@@ -7,19 +7,23 @@ is kept with its machine code.
 
 from __future__ import annotations
 
-from collections import deque
+import json
+import sys
 from functools import lru_cache
 from typing import Final
 
 from zellige.cache.artifacts import Artifact, Unreadable, pack_artifact, pack_binary, places_of, unpack_artifact, unpack_binary
 from zellige.cache.disk import DiskStore, store
-from zellige.cache.keys import artifact_key, binary_key, conditions
+from zellige.cache.keys import artifact_key, binary_key, conditions, modules_key, packages_of
 from zellige.diagnostics import InternalError, ZelligeError, catalogue
 from zellige.ir.stmt import Kernel
 from zellige.log import logger
 from zellige.plugin.contract import Binary, CompileContext, CompiledKernel, Emitted
 from zellige.plugin.registry import BackendHandle
 from zellige.target import Target
+
+_MODULES: Final = "sources"
+"""The kind of the entries that say which modules made an artifact."""
 
 
 def recall(handle: BackendHandle, kernel: Kernel, text: str, ctx: CompileContext, outline_under: str = "") -> CompiledKernel | None:
@@ -86,14 +90,14 @@ def kept_together(text: str, conditions: str, ctx: CompileContext) -> tuple[byte
     return None if binary is None else (artifact, binary)
 
 
-_built: Final[deque[str]] = deque(maxlen=64)
-"""The keys of the artifacts that this process made last, machine code included."""
-
-
-def was_built_here(text: str, conditions: str, ctx: CompileContext) -> bool:
-    """Whether this process, a moment ago, planned, emitted and compiled the kernel of that text, so that it has loaded all that had a part
-    in it."""
-    return artifact_key(text, conditions, ctx.options) in _built
+def modules_behind(text: str, conditions: str, ctx: CompileContext) -> frozenset[str] | None:
+    """The modules that the process had loaded which planned, emitted and compiled the kernel of that text: no other had a part in it. None
+    where that is not known."""
+    data = store().look(_MODULES, modules_key(artifact_key(text, conditions, ctx.options)))
+    try:
+        return None if data is None else frozenset(json.loads(data))
+    except (ValueError, TypeError):
+        return None
 
 
 def build(
@@ -106,7 +110,8 @@ def build(
     artifact, key = _artifact(kernel, emitted, ctx, known), artifact_key(text, known, ctx.options)
     store().keep("artifacts", key, pack_artifact(artifact))
     if is_made:
-        _built.append(key)
+        names = sorted(name for name in sys.modules if name.partition(".")[0] in packages_of(handle.manifest, handle.package))
+        store().keep(_MODULES, modules_key(key), json.dumps(names).encode())
     return compiled
 
 

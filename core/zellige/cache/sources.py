@@ -73,7 +73,8 @@ def _digest(roots: Sequence[str], left_out: frozenset[str], store: DiskStore) ->
 
 
 def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] | None:
-    """The files of packages, for :func:`is_unchanged`: all of them, or without those of Python's whose modules are not among ``modules``.
+    """The files of packages, for :func:`is_unchanged`: all of them, or without those of Python's whose modules are not among ``modules``,
+    and folders that hold no others: what comes into one is found by nobody unless a file that counts changes.
     None where one is younger than this process, or a package has no files."""
     found: list[_Folder] = []
     try:
@@ -81,18 +82,30 @@ def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] 
             roots = _roots(package)
             if not roots:
                 return None
-            found += [folder for root in roots for folder in _folders(root, _left_out(package))]
+            for root in roots:
+                folders = list(_folders(root, _left_out(package)))
+                found += folders if modules is None else _of_modules(folders, package, root, modules)
     except OSError:
         return None
     if any(changed >= LOADED_NS or any(time >= LOADED_NS for _, _, time in files) for _, changed, files in found):
         return None
-    if modules is not None:
-        loaded = {str(getattr(sys.modules.get(name), "__file__", "")) for name in modules}
-        found = [
-            (folder, changed, [file for file in files if not file[0].endswith(".py") or os.path.join(folder, file[0]) in loaded])
-            for folder, changed, files in found
-        ]
     return _flat(found)
+
+
+def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: frozenset[str]) -> Iterator[_Folder]:
+    """The folders of a package with the files of some modules, and those that are no Python; those of this process's modules count too,
+    whatever names they bear."""
+    loaded = {str(getattr(module, "__file__", "")) for module in list(sys.modules.values())}
+    for folder, changed, files in folders:
+        inside = () if os.path.isfile(root) else (package, *os.path.relpath(folder, root).split(os.sep))
+        counting = []
+        for file in files:
+            stem = file[0].removesuffix(".py")
+            name = ".".join(part for part in (*inside, stem) if part not in (os.curdir, "__init__"))
+            if stem == file[0] or name in modules or os.path.join(folder, file[0]) in loaded:
+                counting.append(file)
+        if counting:
+            yield folder, changed, counting
 
 
 def is_unchanged(seen: list[Any]) -> bool:

@@ -2,9 +2,9 @@
 
 In: a backend's object. Out: :class:`Hooks`, which says what hooks it has and calls them with the arguments that each of them names.
 
-Every hook has a plugin manager of its own, made when the hook is first called: pluggy looks at all names of an object that is registered,
-and takes longer for that than a warm start may take for everything. For another package's backend all are made at once, so that what pluggy
-refuses is known when the backend is taken in.
+Hooks are registered when one of them is first called, and only those that will be called with it: pluggy looks at all names of an object
+that is registered, and takes longer for that than a warm start may take for everything. For another package's backend all are registered
+at once, so that what pluggy refuses is known when the backend is taken in.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import pluggy
 from zellige.plugin.hooks import PROJECT, BackendHooks
 from zellige.plugin.signatures import MARK, as_written, hook_parameters
 
+OF_A_START: Final = ("manifest", "describe_key", "cache_key", "runtime")
+"""What is asked for a kernel that is found on disk."""
+
 
 class Hooks:
     """The hooks of a backend's object that is taken in under ``name``. ``at_once``: pluggy looks at all of them now, and what it raises
@@ -25,30 +28,36 @@ class Hooks:
     def __init__(self, plugin: object, name: str, *, at_once: bool) -> None:
         self.plugin: Final = plugin
         self._name: Final = name
-        self._offered: Final = frozenset(hook for hook in hook_parameters() if _is_marked(as_written(plugin, hook)))
+        self._offered: Final[dict[str, bool]] = {}
         self._callers: Final[dict[str, Callable[..., Any]]] = {}
         if at_once:
-            for hook in hook_parameters():
-                if hook in self._offered:
-                    self._caller(hook)
+            self._register(tuple(hook_parameters()))
 
     def has(self, hook: str) -> bool:
         """Whether the backend has a hook of that name."""
-        return hook in self._offered
+        found = self._offered.get(hook)
+        if found is None:
+            found = self._offered[hook] = hasattr(BackendHooks, hook) and _is_marked(as_written(self.plugin, hook))
+        return found
 
     def call(self, hook: str, arguments: Mapping[str, object]) -> Any:
         """The answer of a hook; None where the backend does not have it."""
         return self._caller(hook)(**arguments) if self.has(hook) else None
 
     def _caller(self, hook: str) -> Callable[..., Any]:
-        made = self._callers.get(hook)
-        if made is None:
-            manager = pluggy.PluginManager(PROJECT)
-            manager.add_hookspecs(cast("type", _Only(BackendHooks, hook)))
-            manager.register(_Only(self.plugin, hook), name=self._name)
-            manager.check_pending()
-            made = self._callers[hook] = getattr(manager.hook, hook)
-        return made
+        if hook not in self._callers:
+            self._register(OF_A_START if hook in OF_A_START else (hook,))
+        return self._callers[hook]
+
+    def _register(self, hooks: tuple[str, ...]) -> None:
+        """Have pluggy look at those of the hooks that the backend has."""
+        offered = [hook for hook in hooks if self.has(hook)]
+        manager = pluggy.PluginManager(PROJECT)
+        manager.add_hookspecs(cast("type", _Only(BackendHooks, offered)))
+        manager.register(_Only(self.plugin, offered), name=self._name)
+        manager.check_pending()
+        for hook in offered:
+            self._callers[hook] = getattr(manager.hook, hook)
 
 
 def _is_marked(written: object) -> bool:
@@ -56,11 +65,12 @@ def _is_marked(written: object) -> bool:
 
 
 class _Only:
-    """One attribute of an object, and nothing else that pluggy would look at."""
+    """Some attributes of an object, and nothing else that pluggy would look at."""
 
-    def __init__(self, whole: object, name: str) -> None:
-        self._names: Final = [name]
-        setattr(self, name, getattr(whole, name))
+    def __init__(self, whole: object, names: list[str]) -> None:
+        self._names: Final = names
+        for name in names:
+            setattr(self, name, getattr(whole, name))
 
     def __dir__(self) -> list[str]:
         return self._names
