@@ -1,7 +1,8 @@
 """Python's collector of cycles, asked less often while a kernel is compiled.
 
 In: a stretch of work that makes many objects and hardly a cycle, such as loading the planner. Out: :func:`rarely_collecting`, within which
-the collector looks after many more new objects than usual; its settings are given back at the end, unless somebody changed them meanwhile.
+the collector looks after many more new objects than usual; its settings are given back at the end, or with its first look after that where
+one is due, unless somebody changed them meanwhile.
 
 Each pass over all objects of a program takes tens of milliseconds where large packages are loaded, and one falls into nearly every first
 compilation, which has nothing to collect: trees of frozen nodes are freed as soon as nobody holds them.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -20,7 +21,7 @@ OBJECTS: Final = 100_000
 
 _lock: Final = threading.Lock()
 _inside: Final[list[int]] = [0, 0, 0]
-"""How many stretches are under way, the threshold before the first of them, and the one that was set."""
+"""How many stretches are under way, the threshold before the first of them, and the one that was set, 0 where none was."""
 
 
 @contextmanager
@@ -35,18 +36,40 @@ def rarely_collecting() -> Iterator[None]:
 
 def _begin() -> None:
     with _lock:
+        if not _inside[0] and _give_back in gc.callbacks:
+            gc.callbacks.remove(_give_back)
+            _give_back("start")
         _inside[0] += 1
+        if _inside[0] > 1:
+            return
         first, *others = gc.get_threshold()
-        if _inside[0] == 1:
-            _inside[1:] = first, 0
-            if 0 < first < OBJECTS:
-                _inside[2] = OBJECTS
-                gc.set_threshold(OBJECTS, *others)
+        _inside[1:] = first, 0
+        if 0 < first < OBJECTS:
+            _inside[2] = OBJECTS
+            gc.set_threshold(OBJECTS, *others)
 
 
 def _end() -> None:
+    """Back to the caller's settings; where the new objects are more than those allow, after as many again: else the collector would look
+    through them at once, before the call is at its end."""
     with _lock:
         _inside[0] -= 1
         first, *others = gc.get_threshold()
-        if _inside[0] == 0 and _inside[2] and first == _inside[2]:
+        if _inside[0] or not _inside[2] or first != _inside[2]:
+            return
+        due = gc.get_count()[0]
+        if due < _inside[1]:
             gc.set_threshold(_inside[1], *others)
+            return
+        _inside[2] = due + _inside[1]
+        gc.set_threshold(_inside[2], *others)
+        gc.callbacks.append(_give_back)
+
+
+def _give_back(phase: str, _: Mapping[str, int] | None = None) -> None:
+    """The caller's threshold, from the collector's first look on, unless somebody set another one meanwhile. It stays among the callbacks
+    until the next stretch: taken out while they are called, it would make the collector pass over the one behind it."""
+    first, *others = gc.get_threshold()
+    if phase == "start" and not _inside[0] and first == _inside[2]:
+        gc.set_threshold(_inside[1], *others)
+        _inside[2] = 0

@@ -103,4 +103,54 @@ def test_compilations_collect_rarely(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     zl.compile(twice, target="cpu")
     lazy()
     assert found == [OBJECTS] * 3
+    gc.collect(0)
     assert gc.get_threshold() == (700, 10, 10)
+
+
+@pytest.fixture
+def looks() -> Iterator[list[int]]:
+    """The generations that the collector looked at."""
+    seen: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            seen.append(info["generation"])
+
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+
+
+def test_a_look_that_is_due_comes_after_the_stretch_and_gives_the_settings_back(looks: list[int]) -> None:
+    gc.collect()
+    looks.clear()
+    with rarely_collecting():
+        kept = [[] for _ in range(5_000)]
+    after = [[] for _ in range(100)]
+    assert not looks
+    assert 5_000 < gc.get_threshold()[0] < 10_000
+    after += [[] for _ in range(1_000)]
+    assert looks == [0]
+    assert gc.get_threshold() == (700, 10, 10)
+    assert len(kept) + len(after) == 6_100
+
+
+def test_stretches_that_follow_each_other_keep_the_callers_settings() -> None:
+    for _ in range(3):
+        with rarely_collecting():
+            kept = [[] for _ in range(2_000)]
+            assert gc.get_threshold() == (OBJECTS, 10, 10)
+    assert len(kept) == 2_000
+    gc.collect(0)
+    assert gc.get_threshold() == (700, 10, 10)
+    gc.collect(0)
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_what_is_set_while_a_look_is_due_stays() -> None:
+    with rarely_collecting():
+        kept = [[] for _ in range(2_000)]
+    gc.set_threshold(1234, 10, 10)
+    gc.collect(0)
+    assert gc.get_threshold() == (1234, 10, 10)
+    assert len(kept) == 2_000

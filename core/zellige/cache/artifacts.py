@@ -62,7 +62,7 @@ class KeptEmitted(Emitted):
             object.__setattr__(self, name, value)
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         """The text; ``bytes`` are it compressed."""
         found = self._text
         if isinstance(found, bytes):
