@@ -137,6 +137,46 @@ def test_programs_that_are_alike_are_tried_once(monkeypatch: pytest.MonkeyPatch)
     assert result.trials[1].latency == result.trials[0].latency and result.trials[1].config == configs[1]
 
 
+def test_stages_that_the_target_does_not_tell_apart_are_measured_once_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    measure = bench.LocalBench.measure
+    monkeypatch.setattr(bench.LocalBench, "measure", lambda self, number, *a, **k: counted.append(number) or measure(self, number, *a, **k))
+
+    @zl.autotune(configs=[{"block": b, "stages": s} for b in (16, 32) for s in (0, 2, 3)], **QUICK)
+    @zl.jit(target="cpu", out_idx=[-1])
+    def copied(block: int = 8, stages: int = 1) -> Any:
+        @T.prim_func
+        def copy(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+            with T.Kernel(64 // block) as bx:
+                tile = T.alloc_shared((block, 16), "float32")
+                for k in T.Pipelined(4, num_stages=stages):
+                    T.copy(A[bx * block, k * 16], tile)
+                    T.copy(tile, B[bx * block, k * 16])
+
+        return copy
+
+    result = copied.tune()
+    assert counted == [0, 3]
+    assert [trial.reason for trial in result.trials] == ["", *["the same program as stages=0"] * 2] * 2
+    assert len({trial.latency for trial in result.trials[:3]}) == 1
+    from rich.console import Console
+
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(result.table())
+    assert shown.get().count("measured: the same program as stages=0") == 4
+
+
+def test_what_is_not_proposed_for_want_of_an_effect_is_said() -> None:
+    a = np.ones((64, 64), np.float32)
+    made = gemm._tuner((a, a), {})
+    made.configurations()
+    assert made.notes == ("num_stages has no effect on cpu: it stays 2", "threads has no effect on cpu: it stays 128")
+    with pytest.raises(ValueError, match="E633") as caught:
+        gemm._tuner((a, a), {"block_M": 16, "block_N": 16, "block_K": 16, "transposed": False}).configurations()
+    assert "num_stages has no effect on cpu" in str(caught.value)
+
+
 def test_pass_configs_of_one_configuration_go_before_those_of_all() -> None:
     key = zl.PassConfigKey.TL_ENABLE_FAST_MATH
     made = tuner([{"block": 32, "pass_configs": {key: True}}, {"block": 32}])
@@ -445,7 +485,8 @@ def test_what_does_not_fit_and_what_comes_to_one_plan_is_not_proposed() -> None:
     small = replace(LOCAL_ONLY, spaces=(Space(name="global", role="global", alignment=64), Space(name="local", role="local", bytes=13_000)))
     tuner = gemm._tuner((), {"M": 256, "N": 256, "K": 256})
     defaults = {"block_M": 32, "block_N": 32, "block_K": 16, "num_stages": 2}
-    choices = space._choices(tuner, tuner.trace({}, tuner.compile_args), defaults, small)
+    choices, idle = space._choices(tuner, tuner.trace({}, tuner.compile_args), defaults, small)
+    assert not idle
     assert set(choices) == set(defaults)
     configs = space._best(tuner, choices, defaults, small)
     assert configs[0] == defaults

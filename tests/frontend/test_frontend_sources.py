@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -239,3 +240,57 @@ def test_source_that_nests_too_deeply(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         function_source(namespace["f"])
     assert caught.value.code in ("E135", "E116")
+
+
+NOTEBOOK = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for cell in {cells!r}:
+    if not shell.run_cell(cell, store_history=True).success:
+        print("failed")
+"""
+
+KERNEL = """
+def made(factor):
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
+        with T.Kernel(1):
+            for i in T.Parallel(8):
+                B[i] = A[i] * factor{end}
+    return zl.compile(kernel, out_idx=-1, target="cpu")(np.ones(8, "int32"))[0]
+"""
+
+START = "import numpy as np, zellige as zl, zellige.language as T"
+
+
+def notebook(*cells: str) -> str:
+    pytest.importorskip("IPython")
+    done = python("-c", NOTEBOOK.format(cells=list(cells)))
+    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+
+
+def test_cells_of_a_notebook_are_read_as_they_are_now() -> None:
+    text = notebook(
+        START,
+        KERNEL.format(end="") + "print('first', made(2))",
+        "print('again', made(3))",
+        KERNEL.format(end=" + 1") + "print('redefined', made(2))",
+        "%%time\n" + KERNEL.format(end=" + 2") + "print('timed', made(2))",
+        "%time print('one line', made(2))",
+    )
+    lines = [line for line in text.splitlines() if line.split(" ")[-1].isdecimal()]
+    assert lines == ["first 2", "again 3", "redefined 3", "timed 4", "one line 4"], text
+
+
+def test_an_error_names_the_line_of_its_cell() -> None:
+    cell = "# a comment\n" + KERNEL.format(end="[0]") + "made(2)"
+    text = notebook(START, cell, "%%time\n" + cell)
+    assert text.count("    8 |                 B[i] = A[i] * factor[0]") == 2 and len(re.findall(r":8:\d+\n", text)) == 2, text
+    assert "--> <cell 3, below %%time>:8:" in text, text
+
+
+def test_a_cell_that_is_measured_again_and_again_has_no_text() -> None:
+    text = notebook(START, "%%timeit -n 1 -r 1\n" + KERNEL.format(end="") + "made(2)")
+    assert "E116" in text and "define the kernel in a cell without it" in text, text

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import zellige as zl
 import zellige.language as T
 from zellige.ir.stmt import Gemm
 from zellige.ir.traverse import walk
@@ -274,3 +275,26 @@ def test_block_scales_that_are_not_there_yet(refused):
     refused("E402", packed)
     refused("E402", straight)
     refused("E226", rows)
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "cuda:sm_80,simulate"])
+@pytest.mark.parametrize("types", [("float16", "float32"), ("float32", "float16"), ("bfloat16", "float16"), ("int8", "int32")])
+def test_operands_of_two_types_count_with_their_own_values(types, target):
+    """2049 and 4097 have no place in the 16-bit types, nor in the 11 bits that some units keep of a float32."""
+    first, second = types
+    result = "int32" if first == "int8" else "float32"
+
+    @T.prim_func
+    def k(A: T.Tensor((16, 16), first), B: T.Tensor((16, 16), second), C: T.Tensor((16, 16), result)):
+        with T.Kernel(1, threads=32):
+            a, b = T.alloc_shared((16, 16), first), T.alloc_shared((16, 16), second)
+            c = T.alloc_fragment((16, 16), result)
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(c, C)
+
+    large = {"float32": 4097, "float16": 2048, "bfloat16": 256, "int8": 100, "int32": 70001}
+    a, b = (np.full((16, 16), large[name]).astype(T.dtype(name).numpy) for name in types)
+    kernel = zl.compile(k, target=target, out_idx=-1)
+    assert np.array_equal(kernel(a, b), np.full((16, 16), 16 * large[first] * large[second], result))

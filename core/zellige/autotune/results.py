@@ -41,7 +41,8 @@ class AutotuneResult:
     """The fastest configuration: ``latency`` and ``ref_latency`` (of the reference program, where there is one) in milliseconds.
 
     Without tuning, because the caller gave every argument that could have been tuned, ``latency`` and ``config`` are None.
-    ``trials`` has all configurations, in the order given.
+    ``trials`` has all configurations, in the order given; one that comes to the program of another has its time, and says so. ``notes``
+    says what was not tried because it has no effect on the target.
     """
 
     kernel: JITKernel
@@ -49,6 +50,7 @@ class AutotuneResult:
     latency: float | None = None
     ref_latency: float | None = None
     trials: tuple[Trial, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def libcode(self) -> str:
@@ -62,7 +64,7 @@ class AutotuneResult:
 
     def table(self) -> Table:
         """All trials, the fastest first."""
-        return table_of(self.trials, self.ref_latency)
+        return table_of(self.trials, self.ref_latency, self.notes)
 
     def show(self) -> None:
         """Print the table."""
@@ -76,7 +78,7 @@ def ranked(trials: tuple[Trial, ...]) -> list[Trial]:
     return sorted(trials, key=lambda t: (t.latency is None, t.is_estimate, t.latency or 0.0))
 
 
-def table_of(trials: tuple[Trial, ...], ref_latency: float | None = None) -> Table:
+def table_of(trials: tuple[Trial, ...], ref_latency: float | None = None, notes: tuple[str, ...] = ()) -> Table:
     """The trials as a table for the terminal: what the configurations have in common stands in the title."""
     from rich.table import Table
     from rich.text import Text
@@ -97,6 +99,8 @@ def table_of(trials: tuple[Trial, ...], ref_latency: float | None = None) -> Tab
         outcome = "stopped early" if trial.is_estimate else trial.outcome
         cells = (*(repr(trial.config.get(key)) for key in shown), time, ratio, outcome + (f": {trial.reason}" if trial.reason else ""))
         table.add_row(*(Text(cell) for cell in cells))
+    lines = list(notes)
     if ref_latency is not None and best is not None:
-        table.caption = f"reference {ref_latency:.4g} ms, {ref_latency / best:.2f} x of the best"
+        lines.insert(0, f"reference {ref_latency:.4g} ms, {ref_latency / best:.2f} x of the best")
+    table.caption = "\n".join(lines) or None
     return table

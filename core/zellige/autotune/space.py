@@ -70,10 +70,11 @@ def propose(tuner: AutoTuner) -> list[Config] | None:
         raise catalogue.E633.error(function=tuner.name, reason=": it has no argument with a default that is a whole number or a switch")
     target = registry().resolve(base.target, device=base.device)
     capabilities = registry().backend(target).describe(target)
-    choices = _choices(tuner, base, open_names, capabilities)
+    choices, idle = _choices(tuner, base, open_names, capabilities)
+    tuner.notes = tuple(f"{name} has no effect on {target}: it stays {open_names[name]}" for name in idle)
     if not choices:
         reason = f": neither tiles, stages, lanes nor layouts depend on {', '.join(open_names)}"
-        raise catalogue.E633.error(function=tuner.name, reason=reason)
+        raise catalogue.E633.error(function=tuner.name, reason=reason, hint="; ".join(tuner.notes) or None)
     return _best(tuner, choices, open_names, capabilities)
 
 
@@ -97,10 +98,13 @@ def _constants(alloc: Alloc) -> tuple[int, ...]:
         return ()
 
 
-def _choices(tuner: AutoTuner, base: Prepared, defaults: Mapping[str, int], capabilities: Capabilities) -> dict[str, tuple[Any, ...]]:
-    """The values to try for each argument that means something, its default first."""
+def _choices(
+    tuner: AutoTuner, base: Prepared, defaults: Mapping[str, int], capabilities: Capabilities
+) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+    """The values to try for each argument that means something, its default first, and the arguments that mean something elsewhere."""
     before = _features(base.kernel)
     found: dict[str, tuple[Any, ...]] = {}
+    idle: list[str] = []
     for name, value in defaults.items():
         other = not value if isinstance(value, bool) else value * 2 or 2
         changed = _traced(tuner, {name: other})
@@ -116,7 +120,9 @@ def _choices(tuner: AutoTuner, base: Prepared, defaults: Mapping[str, int], capa
                 found[name] = tuple(int(value * factor) for factor in _LANE_FACTORS if value * factor % capabilities.lanes == 0)
             case "switch":
                 found[name] = (value, not value)
-    return {name: values for name, values in found.items() if len(values) > 1}
+            case "stages" | "lanes":
+                idle.append(name)
+    return {name: values for name, values in found.items() if len(values) > 1}, idle
 
 
 def _meaning(before: _Features, after: _Features, value: int) -> Meaning | None:
@@ -149,7 +155,7 @@ def _best(
         if prepared is None:
             continue
         time = estimate(prepared.kernel, capabilities).time
-        planned = _planned(prepared.kernel, capabilities) if math.isfinite(time) else None
+        planned = planned_text(prepared.kernel, capabilities) if math.isfinite(time) else None
         if planned in known:
             continue
         if planned is not None:
@@ -159,7 +165,7 @@ def _best(
     return [config for _, _, config in sorted(ranked, key=lambda entry: entry[:2])[:LIMIT]]
 
 
-def _planned(kernel: Kernel, capabilities: Capabilities) -> str | None:
+def planned_text(kernel: Kernel, capabilities: Capabilities) -> str | None:
     """The text of the kernel's plan; None where the target cannot run it."""
     try:
         return print_plan(plan(kernel, capabilities))

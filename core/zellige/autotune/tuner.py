@@ -23,7 +23,7 @@ from zellige.autotune.journal import Entry, Journal, session_key
 from zellige.autotune.once import Request
 from zellige.autotune.progress import Progress
 from zellige.autotune.results import AutotuneResult, Outcome, Trial
-from zellige.autotune.space import propose
+from zellige.autotune.space import planned_text, propose
 from zellige.cache import memo, program_key
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
@@ -32,7 +32,7 @@ from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.jit import JITFunction
 from zellige.jit_options import JITOptions, TargetLike
 from zellige.kernel import params_of
-from zellige.options import options as process_options
+from zellige.options import CompileOptions, options as process_options
 from zellige.plugin.registry import registry
 from zellige.preparation import Prepared, prepare
 from zellige.profiler import TensorSupplyType, made_arguments, measure
@@ -106,6 +106,8 @@ class _Candidate:
     prepared: Prepared | None = None
     program: str = ""
     trial: Trial | None = None
+    like: _Candidate | None = None
+    """One that comes to the same plan and is measured in its place."""
 
     def end(self, outcome: Outcome, latency: float | None = None, reason: str = "", **marks: bool) -> Trial:
         self.trial = Trial(config=self.config, outcome=outcome, latency=latency, reason=reason, **marks)
@@ -128,6 +130,8 @@ class AutoTuner:
         """Arguments that the caller gave, which are not tuned."""
         self.call: tuple[tuple[Any, ...], Mapping[str, Any]] = ((), {})
         """The arguments that ``configs`` is called with where it is a function."""
+        self.notes: tuple[str, ...] = ()
+        """What was left out of the configurations that were proposed, and why."""
 
     @classmethod
     def from_kernel(cls, kernel: Callable[..., Any], configs: Any = None) -> AutoTuner:
@@ -275,14 +279,34 @@ class _Session:
             if found is not None:
                 candidate.end(found.outcome, found.latency, found.reason, is_recalled=True)
                 self._note(candidate)
-        new = [candidate for candidate in alike.values() if candidate.trial is None]
+        new = self._of_different_plans([candidate for candidate in alike.values() if candidate.trial is None])
         if new:
             self._try_new(new, is_isolated=is_isolated)
         for candidate in candidates:
             if candidate.trial is None:
-                twin = alike[candidate.program].trial
-                assert twin is not None, "every different program was tried"
-                candidate.trial = replace(twin, config=candidate.config)
+                twin = candidate.like or alike[candidate.program]
+                twin = twin.like or twin
+                assert twin.trial is not None, "every different program was tried"
+                candidate.trial = _shared(twin.trial, candidate.config)
+                if candidate.like is not None:
+                    self._keep(candidate)
+
+    def _of_different_plans(self, candidates: list[_Candidate]) -> list[_Candidate]:
+        """The candidates without those that come to the plan of one before them, such as more stages than the target tells apart."""
+        capabilities = registry().backend(self._target).describe(self._target)
+        first: dict[tuple[str, CompileOptions], _Candidate] = {}
+        kept: list[_Candidate] = []
+        for candidate in candidates:
+            prepared = candidate.prepared
+            assert prepared is not None, "only traced configurations are tried"
+            is_plain = len(candidates) > 1 and not prepared.options.passes and prepared.options.schedule is None
+            planned = planned_text(prepared.kernel, capabilities) if is_plain else None
+            if planned is not None:
+                candidate.like = first.setdefault((planned, prepared.options), candidate)
+            if candidate.like in (None, candidate):
+                candidate.like = None
+                kept.append(candidate)
+        return kept
 
     def _try_new(self, candidates: list[_Candidate], *, is_isolated: bool) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -428,7 +452,9 @@ class _Session:
         config, latency = dict(winner.config), winner.trial.latency
         ref_latency = self._reference_latency()
         kernel.update_tuner_result(latency, config, ref_latency)
-        result = AutotuneResult(kernel=kernel, config=config, latency=latency, ref_latency=ref_latency, trials=trials)
+        result = AutotuneResult(
+            kernel=kernel, config=config, latency=latency, ref_latency=ref_latency, trials=trials, notes=self.tuner.notes
+        )
         if self.tuner.compile_args.verbose:
             result.show()
         return result
@@ -441,6 +467,13 @@ class _Session:
         if all(candidate.prepared is None for candidate in candidates) and isinstance(self._refusal, (CompileError, InternalError)):
             error.__cause__ = self._refusal
         return error
+
+
+def _shared(trial: Trial, config: Config) -> Trial:
+    """The trial of a configuration that comes to the program of another one, which is named."""
+    words = ", ".join(f"{key}={value!r}" for key, value in trial.config.items() if key not in config or config[key] != value)
+    reason = trial.reason or (f"the same program as {words}" if words else "")
+    return replace(trial, config=config, reason=reason)
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,8 +1,9 @@
 """Finds the syntax tree of a Python function that is already defined.
 
 In: a function object. Out: its ``ast`` node whose lines and columns are those of the file that a user sees, and a :class:`SourceText`
-that turns nodes into spans. Sources are files and notebook cells (through ``linecache``), the text after ``python -c``, a file given on
-the standard input, and the lines of an interactive session; E116 says why there is none.
+that turns nodes into spans. Sources are files and notebook cells (through ``linecache``; those below ``%%time`` from the notebook's
+history), the text after ``python -c``, a file given on the standard input, and the lines of an interactive session; E116 says why there is
+none.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from zellige.diagnostics import Span, catalogue
 from zellige.frontend.dependencies import Same
 
 _COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
+
+_TIMED_CELL: Final = "<timed exec>"
+_MAGIC_HINT: Final = "a magic such as %%timeit puts the cell's text into another one: define the kernel in a cell without it"
 
 
 @dataclass(eq=False)
@@ -106,7 +110,8 @@ def function_source(function: types.FunctionType) -> FunctionSource:
             _found[Same(code)] = found
             return found
         reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
-    raise catalogue.E116.error(None, name=function.__qualname__, reason=reason)
+    hint = _MAGIC_HINT if code.co_filename.startswith("<magic") else None
+    raise catalogue.E116.error(None, name=function.__qualname__, reason=reason, hint=hint)
 
 
 def annotated_names(function: types.FunctionType) -> frozenset[str]:
@@ -197,6 +202,8 @@ def _candidates(code: types.CodeType, module: dict[str, object]) -> Iterator[tup
         if text is not None:
             yield _remember("<standard input>", text), text.splitlines(keepends=True), None
         yield from _interactive_blocks(code)
+    if file == _TIMED_CELL:
+        yield from _timed_cells()
 
 
 def _remember(name: str, text: str) -> str:
@@ -216,6 +223,18 @@ def _command_text() -> str | None:
         if not word.startswith("-"):
             return None
     return None
+
+
+def _timed_cells() -> Iterator[tuple[str, list[str], int | None]]:
+    """The cells of a notebook that are run by ``%%time``, the latest first: their text is under no name that Python knows."""
+    notebook = sys.modules.get("IPython")
+    shell = None if notebook is None else notebook.get_ipython()
+    cells = [] if shell is None else list(shell.history_manager.input_hist_raw)
+    for number in range(len(cells) - 1, -1, -1):
+        magic, _, body = cells[number].lstrip().partition("\n")
+        if magic.split()[:1] == ["%%time"]:
+            text = shell.transform_cell(body)
+            yield _remember(f"<cell {number}, below {magic.strip()}>", text), text.splitlines(keepends=True), None
 
 
 def _standard_input_text() -> str | None:

@@ -133,8 +133,9 @@ def gemm(
 ) -> None:
     """``C += op(A) @ op(B)``, or ``C = ...`` where ``clear_accum``. A (M, K) or (K, M) transposed, B (K, N) or (N, K), C (M, N).
 
-    Floats of 8 and 16 bits accumulate in float32 and round once to C's dtype; integers wrap in it. ``policy``, ``k_pack``, ``wg_wait`` and
-    ``mbar`` are hints. E225, E226: shapes; E105: a size known only at run time; E204: dtypes; E227: policy.
+    Floats of 8 and 16 bits accumulate in float32 and round once to C's dtype; integers wrap in it. A and B may be of different types, both
+    floats or both integers: every element counts with its own value. Few units take such a pair; ``zl.explain`` says what does. ``policy``,
+    ``k_pack``, ``wg_wait`` and ``mbar`` are hints. E225, E226: shapes; E105: a size known only at run time; E204: dtypes; E227: policy.
     """
     accept("T.gemm", hints, _KEYWORDS)
     if not isinstance(k_pack, int) or isinstance(k_pack, bool) or k_pack not in (1, 2):
