@@ -228,7 +228,7 @@ def _command_text() -> str | None:
 def _timed_cells() -> Iterator[tuple[str, list[str], int | None]]:
     """The cells of a notebook that are run by ``%%time``, the latest first: their text is under no name that Python knows."""
     notebook = sys.modules.get("IPython")
-    shell = None if notebook is None else notebook.get_ipython()
+    shell: Any = None if notebook is None else notebook.get_ipython()
     cells = [] if shell is None else list(shell.history_manager.input_hist_raw)
     for number in range(len(cells) - 1, -1, -1):
         magic, _, body = cells[number].lstrip().partition("\n")
