@@ -73,6 +73,18 @@ def test_a_name_of_the_compiler_below_tilelang_is_an_attribute_error_that_says_s
         zellige.tvm.tirx.SeqStmt  # noqa: B018
 
 
+def test_expressions_that_are_only_looked_at() -> None:
+    from zellige.tvm import tirx
+
+    value = tirx.Var("value", "float16")
+    result = zellige.language.__exp(value)
+    assert isinstance(result, tirx.Call) and isinstance(result, tirx.PrimExpr) and result.dtype == "float16"
+    assert tirx.Var("n").dtype == "int32"
+    assert (tirx.const(3, "uint16").dtype, tirx.IntImm("int64", 4).dtype) == ("uint16", "int64")
+    with pytest.raises(TypeError, match="only supports floating-point inputs, but got int8"):
+        zellige.language.__exp(tirx.Var("value", "int8"))
+
+
 def test_a_persistent_kernel_asks_for_the_processors_of_its_target() -> None:
     from zellige.carver.arch import driver
     from zellige.plugin.registry import registry
