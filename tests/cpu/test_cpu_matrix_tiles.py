@@ -278,6 +278,43 @@ def test_results_of_other_types(tools, random, types, into):
     check(tools, product((40, 50, 64), (32, 48, 32), types, into=into), operands(random, (40, 50, 64), types, into=into))
 
 
+def placed(array: np.ndarray, shift: int = 0, gap: int = 0) -> np.ndarray:
+    """The array where a line begins, ``shift`` bytes behind it, with ``gap`` bytes between its rows."""
+    pitch = array.shape[1] * array.itemsize + gap
+    memory = np.zeros(array.shape[0] * pitch + 128, np.uint8)
+    first = -memory.ctypes.data % 64 + shift
+    found = np.ndarray(array.shape, array.dtype, memory, first, (pitch, array.itemsize))
+    found[...] = array
+    return found
+
+
+@needs_x86
+@pytest.mark.parametrize("types", [BRAIN, SIGNED], ids=lambda t: t[0])
+@pytest.mark.parametrize(
+    "size, shift, is_read",
+    [
+        ((64, 48, 192), 0, True), ((64, 48, 192), 32, False), ((40, 48, 192), 0, False), ((64, 48, 130), 0, False),
+        ((64, 48, 128), 0, True), ((64, 48, 64), 0, True),
+    ],
+    ids=str,
+)
+def test_whole_rows_of_a_are_read_where_they_lie(tools, types, size, shift, is_read):
+    """Where rows begin on lines and all of a tile exists nothing packs them: without the calls of their packing the result is the same."""
+    from zellige.interp import interpret
+
+    kernel, host = tools["kernel_of"](product(size, (32, 32, 32), types)), here()
+    program = lower(plan(kernel, capabilities_of(host)), host, CompileOptions())
+    a, b, c = operands(np.random.default_rng([*size, shift]), size, types)  # numbers that no packing has left in memory
+    ours, theirs = [placed(a, shift), b, c.copy()], [a, b, c.copy()]
+    interpret(kernel, theirs)
+    text, removed = re.subn(r"call void @pack_a_[^\n]*", "", played(program.text))
+    assert removed
+    for code, is_same in ((text, is_read), (played(program.text), True)):
+        mine = Program(text=code, launches=program.launches, symbols=program.symbols)
+        tools["run_on"](CpuKernel(kernel, mine, running_host()), kernel, ours)
+        assert np.array_equal(ours[2], theirs[2]) is is_same
+
+
 @needs_x86
 @pytest.mark.parametrize("staged", ["a", "b"])
 @pytest.mark.parametrize("tile", [(32, 32, 64), (24, 40, 40)], ids=str)

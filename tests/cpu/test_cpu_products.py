@@ -178,6 +178,21 @@ def test_batches(check_text, random, tb):
     check_text(text(*size, (16, 16, 8), tb=tb, batch=3), *operands(random, *size, ("float32",) * 3, tb=tb, batch=3))
 
 
+@pytest.mark.parametrize("types", [("float32",) * 3, ("bfloat16", "bfloat16", "float32"), ("int8", "int8", "int32")], ids="-".join)
+@pytest.mark.parametrize("m", [1, 16, 33, 128, 130])
+def test_rows_beyond_the_last_block_are_not_packed(check_text, tools, random, types, m):
+    """Few rows in a large tile: of those that do not exist only as many are packed as a block may read. What memory holds there, here of a
+    product of infinities before it, gets into no result."""
+    a, b, c = operands(random, 128, 70, 96, types)
+    if dtype(types[0]).is_float:
+        a[...] = np.inf
+    check_text(text(128, 70, 96, (128, 64, 32), types), a, b, c)
+    program = text(m, 70, 96, (128, 64, 32), types)
+    source = tools["compile_for"](tools["kernel_of"](program)).source()
+    assert "_and_" in source, "rows of a block are packed beyond those that exist, no others"
+    check_text(program, *operands(random, m, 70, 96, types))
+
+
 def test_infinities_beyond_no_edge_become_nothing(check_text, random):
     """Rows of a with infinities times columns of b that do not exist: such elements are not stored."""
     a, b, c = operands(random, 10, 9, 12, ("float32",) * 3)

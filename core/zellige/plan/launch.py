@@ -30,7 +30,7 @@ SHARED: Final = 8
 BESIDE: Final = 2
 """Cells that a worker takes at once where all cells of the launch share what is packed: each step of the operand that they have in common
 comes from the outer caches once for all of them. With more of them, their other operands are so much that these come from memory for each
-cell anew: 8 instead of 2 made a product of 2048 3 % slower (float32, processor with 512 KiB and a share of a last level)."""
+cell anew: with 8 instead of 2 a product of 2048 was slower (float32, processor with 512 KiB and a share of a last level)."""
 
 GROUPS: Final = 16
 """Groups of cells that each worker should have at least, so that none waits long for the others, even where one loses its core for a

@@ -2,8 +2,8 @@
 
 In: a :class:`Macro`. Out: the name of a function ``void (ptr a, ptr b, ptr c, i64 steps, i64 rows, i64 columns, i1 clear)`` in the module,
 which adds the product of ``steps`` words of k to c (or replaces c by it). With ``out``, ``clear`` is followed by ``ptr out, i64 pitch``:
-the results go there, in rows ``pitch`` bytes apart, and c is only read. For each of ``soon`` follows ``ptr source, i64 pitch, i64 lines``:
-what will be packed next and is asked for meanwhile.
+the results go there, in rows ``pitch`` bytes apart, and c is only read. Where a is pitched ``i64 a_pitch`` follows, bytes from one row of a
+to the next. For each of ``soon`` follows ``ptr source, i64 pitch, i64 lines``: what will be packed or read next and is asked for meanwhile.
 
 A micro-kernel holds a block of c in registers over all steps, so each element is one chain of multiply-adds in the order of k, that
 begins at c: the bits do not depend on how k was cut into calls. The panel of b stays in the first-level cache while all blocks of rows
@@ -50,7 +50,8 @@ class Macro:
     rows, those of the narrower ones ``narrow_rows``. Steps, in bytes: from one row of a to the next and one word of k to the next, from one
     panel of b to the next (``narrow_step`` where it is narrower) and one word of k to the next (0: dense). ``header`` bytes stand before
     each panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``. ``out`` is the type in which
-    results are stored elsewhere than in c, None where c is their place. Of each of ``soon`` every block asks for a few lines.
+    results are stored elsewhere than in c, None where c is their place. ``is_pitched``, for matrix units: how far rows of a lie apart is
+    known only when it runs. Of each of ``soon`` every block asks for a few lines.
     """
 
     unit: Unit
@@ -71,6 +72,7 @@ class Macro:
     header: int = 0
     multiple: int = 1
     out: DType | None = None
+    is_pitched: bool = False
     soon: tuple[Soon, ...] = ()
 
     @property
@@ -96,13 +98,18 @@ class Macro:
             f"product_{self.m}x{self.n}_{unit.a}_{unit.group}_{unit.accumulator}_{self.c}_{self.c_stride}"
             f"_{self.rows}x{self.vectors}_{self.narrow_rows}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
             f"_{self.multiple}{'_biased' * unit.is_biased}{'_matrix' * unit.is_matrix}{'' if self.out is None else f'_to_{self.out}'}"
-            f"{''.join(f'_{one.lines}of{one.bytes}' for one in self.soon)}"
+            f"{'_pitched' * self.is_pitched}{''.join(f'_{one.lines}of{one.bytes}' for one in self.soon)}"
         )
 
     @property
     def results(self) -> list[tuple[str, str]]:
         """The parameters that say where results go."""
         return [] if self.out is None else [("out", "ptr"), ("pitch", "i64")]
+
+    @property
+    def pitches(self) -> list[tuple[str, str]]:
+        """The parameter that says how far rows of a lie apart."""
+        return [("a_pitch", "i64")] * self.is_pitched
 
     @property
     def blocks(self) -> int:
@@ -125,7 +132,7 @@ def emit_macro(module: Module, macro: Macro) -> str:
     if module.has_function(macro.name):
         return macro.name
     sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
-    params = [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1"), *macro.results]
+    params = [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1"), *macro.results, *macro.pitches]
     for number in range(len(macro.soon)):
         params += [(f"source{number}", "ptr"), (f"pitch{number}", "i64"), (f"lines{number}", "i64")]
     fn = module.function(macro.name, "void", params, inline=False)
@@ -168,7 +175,8 @@ class _Panel:
 def _emit_rows(fn: Function, macro: Macro, panel: _Panel) -> None:
     """One panel against all rows of a."""
     a, _, c, steps, rows, _, clear, *others = fn.params
-    results, soon = others[: len(macro.results)], others[len(macro.results) :]
+    results, soon = others[: len(macro.results)], others[len(macro.results) + len(macro.pitches) :]
+    a_pitch = others[len(macro.results)] if macro.is_pitched else constant("i64", macro.a_row_step)
     c_row = macro.c_stride * element_bytes(macro.c)
     c = fn.offset(c, fn.binary("mul", panel.column, constant("i64", element_bytes(macro.c))))
     if macro.out is not None:
@@ -181,9 +189,10 @@ def _emit_rows(fn: Function, macro: Macro, panel: _Panel) -> None:
         with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", count))) as loop:
             row = fn.binary("add", fn.binary("mul", loop.index, constant("i64", height)), constant("i64", first))
             number = fn.binary("add", loop.index, constant("i64", passed))
-            block = fn.offset(a, fn.binary("mul", row, constant("i64", macro.a_row_step)))
+            block = fn.offset(a, fn.binary("mul", row, a_pitch))
             target = fn.offset(c, fn.binary("mul", row, constant("i64", c_row)))
             places = [fn.offset(results[0], fn.binary("mul", row, results[1])), results[1]] if results else []
+            places += [a_pitch] * macro.is_pitched
             if macro.asks_ahead:
                 share = fn.binary("mul", steps, constant("i64", macro.share(panel.vectors)))
                 places.append(fn.offset(fn.offset(panel.place, panel.step), fn.binary("mul", number, share)))
@@ -206,11 +215,12 @@ def _ask_for_source(fn: Function, macro: Macro, soon: Soon, block: Value, source
 
 
 def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_lanes: int) -> str:
-    """The name of ``void (ptr a, ptr panel, ptr c, i64 steps, i1 clear)``, and ``ptr out, i64 pitch`` where the macro has them and ``ptr
-    ahead`` where blocks ask for the next panel, for a block of that shape; ``last_lanes`` 0: all."""
+    """The name of ``void (ptr a, ptr panel, ptr c, i64 steps, i1 clear)``, and ``ptr out, i64 pitch`` and ``i64
+    a_pitch`` where the macro has them and ``ptr ahead`` where blocks ask for the next panel, for a block of that shape; ``last_lanes`` 0:
+    all."""
     name = f"{macro.name}_block_{rows}x{vectors}_{last_lanes}"
     if not module.has_function(name):
-        params = [("a", "ptr"), ("panel", "ptr"), ("c", "ptr"), ("steps", "i64"), ("clear", "i1"), *macro.results]
+        params = [("a", "ptr"), ("panel", "ptr"), ("c", "ptr"), ("steps", "i64"), ("clear", "i1"), *macro.results, *macro.pitches]
         params += [("ahead", "ptr")] * macro.asks_ahead
         fn = module.function(name, "void", params, inline=False)
         if macro.unit.is_matrix:

@@ -68,9 +68,10 @@ class MatrixBlock:
         fn = self.fn
         a, panel, c, steps, clear, *results = fn.params
         ahead = results.pop()
+        a_pitch = results.pop() if self.macro.is_pitched else constant("i64", self.macro.a_row_step)
         row_bytes = constant("i64", self.macro.c_stride * element_bytes(self.macro.c))
         self._begin(c, row_bytes, clear)
-        self._multiply(a, panel, steps, ahead)
+        self._multiply(a, a_pitch, panel, steps, ahead)
         out, pitch = results or (c, row_bytes)
         self._end(out, pitch)
 
@@ -167,12 +168,12 @@ class MatrixBlock:
 
     # -- steps -----------------------------------------------------------------------------------------------------------
 
-    def _multiply(self, a: Value, panel: Value, steps: Value, ahead: Value) -> None:
+    def _multiply(self, a: Value, a_pitch: Value, panel: Value, steps: Value, ahead: Value) -> None:
         """All words of k, as many at a time as a tile's row holds; ``steps`` is a multiple of these. Meanwhile this block's share of the
         next panel comes into the second level, from ``ahead`` on."""
         fn, macro = self.fn, self.macro
         unit = macro.unit
-        a_pitch, b_pitch = constant("i64", macro.a_row_step), constant("i64", self.vectors * ROW_BYTES)
+        b_pitch = constant("i64", self.vectors * ROW_BYTES)
         with fn.loop(constant("i64", 0), steps, unit.words) as at:
             left = fn.offset(a, fn.binary("mul", at.index, constant("i64", unit.word_bytes)))
             right = fn.offset(panel, fn.binary("mul", at.index, b_pitch))
@@ -182,7 +183,8 @@ class MatrixBlock:
             for v in range(self.vectors):
                 self._move("loadd", _B + v, fn.offset(right, v * ROW_BYTES), b_pitch)
             for row in range(self._row_tiles):
-                self._move("loadd", _A + row, fn.offset(left, row * unit.rows * macro.a_row_step), a_pitch)
+                below = fn.offset(left, fn.binary("mul", a_pitch, constant("i64", row * unit.rows))) if row else left
+                self._move("loadd", _A + row, below, a_pitch)
                 for v in range(self.vectors):
                     numbers = (row * COLUMN_TILES + v, _A + row, _B + v)
                     fn.intrinsic(unit.intrinsic, *(constant("i8", number) for number in numbers))

@@ -51,7 +51,8 @@ class Packing:
     """``extent``: rows of a or columns of b. ``depth``: the most elements of k, and the actual depth is a multiple of ``granule``.
 
     ``vectors``: of a full panel of b. ``is_along``: the lines of the source run along k. ``asks_ahead``: lines are asked for before
-    they are packed, where the machine has an instruction for it.
+    they are packed, where the machine has an instruction for it. ``beyond``: of a, rows that do not exist and are packed all the same, as
+    zeros; None: all, up to ``extent``.
     """
 
     operand: Literal["a", "b"]
@@ -64,6 +65,7 @@ class Packing:
     is_along: bool
     vectors: int = 1
     asks_ahead: bool = True
+    beyond: int | None = None
 
     @property
     def packed(self) -> DType:
@@ -137,6 +139,7 @@ def emit_packing(module: Module, packing: Packing) -> str:
     name = (
         f"pack_{packing.operand}_{way}_{packing.dtype}_{packing.packed}_{unit.accumulator}_{packing.extent}x{packing.depth}"
         f"_{packing.granule}_{packing.vectors}_g{unit.group}{'_biased' * unit.is_biased}"
+        f"{'' if packing.beyond is None else f'_and_{packing.beyond}'}"
     )
     if module.has_function(name):
         return name
@@ -289,8 +292,10 @@ class _Packer:
         side, size, word = spec.square, element_bytes(spec.dtype), spec.unit.word_bytes
         per_granule = -(-spec.granule // spec.unit.group)
         unroll = next(u for u in (4, 2, 1) if per_granule % (u * side) == 0 or u == 1)
-        steps = self._steps()
-        with fn.loop(constant("i64", 0), constant("i64", spec.extent)) as row:
+        steps, stop = self._steps(), constant("i64", spec.extent)
+        if spec.beyond is not None:
+            stop = fn.intrinsic("llvm.smin", stop, fn.binary("add", fn.params[2], constant("i64", spec.beyond)))
+        with fn.loop(constant("i64", 0), stop) as row:
             (source,) = self._lines(row.index, 1)
             self._prefetch(row.index, 4, 1)
             target = fn.offset(fn.params[5], _times(fn, row.index, spec.row_step))
