@@ -25,7 +25,7 @@ from zellige.plan.products import even_parts
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import transposed
-from zellige_cpu.prefetch import ask_for
+from zellige_cpu.prefetch import LINE, ask_for
 from zellige_cpu.text import Function, Module
 from zellige_cpu.types import element_bytes, memory_type, register_type, vector_type
 from zellige_cpu.values import Value, constant, zero
@@ -79,8 +79,10 @@ class Packing:
 
     @property
     def row_step(self) -> int:
-        """Bytes from one packed row of a to the next: rows begin in different sets of a cache."""
-        return self.words * self.unit.word_bytes + 64
+        """Bytes from one packed row of a to the next: rows begin in different sets of a cache, and where a vector is part of a line also at
+        different places of one, since words at the same place of several lines lie in one bank and are loaded one after the other."""
+        vector = self.lanes * self.unit.word_bytes
+        return self.words * self.unit.word_bytes + LINE + vector % LINE
 
     @property
     def header(self) -> int:
