@@ -37,8 +37,10 @@ BAR_TEXT = (
     "Processor time, nothing cached. The growth to N is the time of one more statement at N divided by that at 100, both less what a "
     "program of 10 statements takes; the bar is 1.3 at 1000. The targets' rows add up the stages that they need, from Python to what runs."
 )
-STAGES = ("front end", "print", "verify", "passes", "plan for interp", "plan for cpu", "emit", "LLVM")
-OF_TARGET = {"interp": STAGES[:5], "cpu": (*STAGES[:4], *STAGES[5:])}
+STAGES = ("front end", "print", "verify", "passes", "plan for interp", "plan for cpu", "emit", "LLVM", "plan for lanes", "emit for lanes")
+OF_TARGET = {"interp": STAGES[:5], "cpu": (*STAGES[:4], *STAGES[5:8]), "source for lanes": (*STAGES[:4], *STAGES[8:])}
+LANES = "cuda:sm_90a"
+"""A target whose programs are of lanes. Its compiler is not measured."""
 SECONDS_A_PROGRAM = 1.5
 """Short programs are compiled again until this much time is spent, but at most 7 times."""
 
@@ -125,6 +127,46 @@ def pipelined(count: int) -> list[str]:
     return [*lines, "for k in T.Pipelined(8, num_stages=2):", *body, "T.copy(y, B[0])"]
 
 
+def one_tile(count: int) -> list[str]:
+    """One pipelined loop in which many statements change the same tile."""
+    forms = ("y[{k}] = y[{k}] + x[{k}]", "for i in T.Parallel(8): y[i] = y[i] * x[i]", "T.copy(x, y)", "T.fill(y, {k}.0)")
+    lines = ["x = T.alloc_shared((8,), 'float32')", "y = T.alloc_fragment((8,), 'float32')", "T.fill(y, 0.0)"]
+    body = ["T.copy(A[k * 8], x)", *(forms[k % 4].format(k=k % 8) for k in range(count))]
+    return [*lines, "for k in T.Pipelined(8, num_stages=2):", *("    " + line for line in body), "T.copy(y, B[0])"]
+
+
+def many_tiles(count: int) -> list[str]:
+    """As many tiles as statements, each filled from the one before."""
+    lines = ["x0 = T.alloc_fragment((8,), 'float32')", "T.copy(A[0], x0)"]
+    for k in range(count):
+        lines += [f"x{k + 1} = T.alloc_fragment((8,), 'float32')", f"for i in T.Parallel(8): x{k + 1}[i] = x{k}[i] + {k}.0"]
+    return [*lines, f"T.copy(x{count}, B[0])"]
+
+
+def copies(count: int) -> list[str]:
+    """Copies of parts of one tensor to another by way of one tile."""
+    lines = ["x = T.alloc_shared((8,), 'float32')"]
+    return lines + [f"T.copy(A[{k // 2 % 8 * 8}], x)" if k % 2 == 0 else f"T.copy(x, B[{k // 2 % 8 * 8}])" for k in range(count)]
+
+
+def nests(count: int) -> list[str]:
+    """Nests of twelve loops and branches with a statement in the middle of each."""
+    lines: list[str] = []
+    for k in range(max(1, count // 8)):
+        for depth in range(6):
+            lines += ["  " * 2 * depth + f"for i{depth} in range(2):", "  " * (2 * depth + 1) + f"if i{depth} + I[{depth}] < {k}:"]
+        lines.append("  " * 12 + f"I[{k % 64}] = i0 + i5")
+    return lines
+
+
+def product_loops(count: int) -> list[str]:
+    """One pipelined loop of many copies and products."""
+    lines = [f"{name} = T.alloc_{space}((16, 16), 'float16')" for name, space in (("x", "shared"), ("y", "shared"))]
+    lines += ["z = T.alloc_fragment((16, 16), 'float32')", "T.fill(z, 0.0)", "T.fill(y, 1.0)"]
+    body = ["for i, j in T.Parallel(16, 16): x[i, j] = T.cast(A[(i + j + k) % 64], 'float16')", "T.gemm(x, y, z)", "T.gemm(y, x, z)"]
+    return [*lines, "for k in T.Pipelined(4, num_stages=2):", *(f"    {body[k % 3]}" for k in range(count)), "B[0] = z[0, 0]"]
+
+
 def lanes(count: int) -> list[str]:
     """Statements of single lanes with barriers between them."""
     lines = ["tx = T.get_thread_binding()", "x = T.alloc_shared((64,), 'float32')"]
@@ -142,6 +184,11 @@ KINDS: dict[str, tuple[Callable[[int], list[str]], str]] = {
     "tiles": (tiles, ""),
     "products": (products, ""),
     "pipeline": (pipelined, ""),
+    "one tile": (one_tile, ""),
+    "many tiles": (many_tiles, ""),
+    "copies": (copies, ""),
+    "nests": (nests, ""),
+    "product loop": (product_loops, ""),
     "lanes": (lanes, ", threads=64"),
     "expressions": (expressions, ""),
     "sum": (one_sum, ""),
@@ -187,6 +234,9 @@ def staged(kind: str, count: int, number: int, measure: Measure) -> None:
     fitted = measure("plan for cpu", lambda: fitted_for(legal, ctx))
     emitted = measure("emit", lambda: handle.emit_step(fitted, ctx))
     measure("LLVM", lambda: jit.compile_object(emitted.text, running_host()))
+    handle_of_lanes, ctx_of_lanes = context_of(LANES)
+    of_lanes = measure("plan for lanes", lambda: fitted_for(legal, ctx_of_lanes))
+    measure("emit for lanes", lambda: handle_of_lanes.emit_step(of_lanes, ctx_of_lanes))
 
 
 def context_of(name: str) -> tuple[BackendHandle, CompileContext]:

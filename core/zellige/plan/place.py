@@ -45,8 +45,11 @@ def place(facts: LaunchFacts, tiles: Sequence[Tile]) -> tuple[Placement, ...] | 
     for space in dict.fromkeys(t.space for t in tiles):
         mine = [t for t in tiles if t.space == space]
         top = base = 0
-        shared: list[tuple[Placement, tuple[int, int], str]] = []
-        for tile in sorted(mine, key=lambda t: not (t.is_alone or t.slots > 1)):
+        order = sorted(mine, key=lambda t: not (t.is_alone or t.slots > 1))
+        shared: dict[str, list[Placement]] = {}
+        in_use: dict[str, list[tuple[Placement, tuple[int, int]]]] = {}  # of ``shared``, what a tile to come may meet
+        starts = _starts_to_come([(tile.owner, live.get(tile.buffer, (0, 0))[0]) for tile in order])
+        for tile, soonest in zip(order, starts):
             size = bytes_of(tile.buffer)
             if size is None:
                 continue
@@ -57,15 +60,28 @@ def place(facts: LaunchFacts, tiles: Sequence[Tile]) -> tuple[Placement, ...] | 
                 placed.append(_placement(tile, offset, size))
             else:
                 span = live.get(tile.buffer, (0, 0))
-                meeting = [p for p, other, owner in shared if owner != tile.owner or (other[0] <= span[1] and span[0] <= other[1])]
-                offset = _first_fit(size, meeting, base=base)
-                made = _placement(tile, offset, size)
-                shared.append((made, span, tile.owner))
+                mates = in_use[tile.owner] = [(p, other) for p, other in in_use.get(tile.owner, ()) if other[1] >= soonest]
+                meeting = [p for p, other in mates if other[0] <= span[1] and span[0] <= other[1]]
+                meeting += [p for owner, theirs in shared.items() if owner != tile.owner for p in theirs]
+                made = _placement(tile, _first_fit(size, meeting, base=base), size)
+                offset = made.offset
+                shared.setdefault(tile.owner, []).append(made)
+                mates.append((made, span))
                 placed.append(made)
             top = max(top, offset + size * tile.slots)
         if space.bytes is not None and top > space.bytes:
             return Excess(space=space, needed=top, tiles=tuple(mine))
     return tuple(placed)
+
+
+def _starts_to_come(starts: Sequence[tuple[str, int]]) -> list[int]:
+    """For each of the owners and starts the least start of the same owner from there on."""
+    least: dict[str, int] = {}
+    found = []
+    for owner, start in reversed(starts):
+        least[owner] = min(start, least.get(owner, start))
+        found.append(least[owner])
+    return found[::-1]
 
 
 def covered_bytes(placements: Sequence[Placement]) -> int:
