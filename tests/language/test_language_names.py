@@ -123,8 +123,10 @@ def test_wishes_of_a_dialect_stand_in_kernels_for_any_target(run, refused):
         with T.Kernel(1):
             T.disable_warp_group_reg_alloc()
             T.no_set_max_nreg()
+            T.pdl_sync()
             T.annotate_producer_reg_dealloc()
             T.annotate_consumer_reg_alloc(reg_count=240)
+            T.pdl_trigger()
             T.fill(A, 1)
 
     np.testing.assert_array_equal(run(k, np.zeros(4, np.float32)), 1)

@@ -1,7 +1,8 @@
-"""Names of the dialect that are wishes about registers: they change no result, so kernels for any target may hold them.
+"""Names of the dialect that are wishes, about registers and about the launch after this one: they change no result, so kernels for any
+target may hold them.
 
 In: a kernel being traced. Out: nothing is added to it. How many registers each role of a kernel has is decided where plans are fitted
-(decision 0007), from the role's own work.
+(decision 0007), from the role's own work. Launches of one stream run one after the other, whatever a kernel says of the next.
 """
 
 from __future__ import annotations
@@ -29,4 +30,17 @@ def disable_warp_group_reg_alloc() -> None:
     wish("T.disable_warp_group_reg_alloc")
 
 
-__all__ = ["annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "disable_warp_group_reg_alloc", "no_set_max_nreg"]
+def pdl_trigger() -> None:
+    """The wish that the launch after this one may begin: it begins when this one has ended. E101 outside of a kernel."""
+    wish("T.pdl_trigger")
+
+
+def pdl_sync() -> None:
+    """Waits for the launch before this one, which has ended before this one begins. E101 outside of a kernel."""
+    wish("T.pdl_sync")
+
+
+__all__ = [
+    "annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "disable_warp_group_reg_alloc", "no_set_max_nreg", "pdl_sync",
+    "pdl_trigger",
+]  # fmt: skip
