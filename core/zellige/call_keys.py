@@ -111,7 +111,8 @@ def freeze(function: str, name: str, value: Any, above: tuple[int, ...] = ()) ->
     except UnknownDType:
         pass
     if given_tensor(value) is not None:
-        raise catalogue.E150.error(name=name, function=function, given="a tensor")
+        hint = f"{function} makes a kernel from sizes and options: call it with those, and what it returns with the tensors"
+        raise catalogue.E150.error(name=name, function=function, given="a tensor", hint=hint)
     own_hash: Any = getattr(kind, "__hash__", None)
     by_identity = own_hash is getattr(object, "__hash__", None)
     if (own_hash is not None and not by_identity) or callable(value):

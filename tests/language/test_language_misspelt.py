@@ -134,10 +134,8 @@ LINES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::zellige.diagnostics.ZelligeWarning")
-@pytest.mark.parametrize("what", LINES)
-def test_lines_of_a_kernel(what):
-    line, code, words = LINES[what]
+def refusal(line):
+    """The error of a kernel with that line, its 11th."""
     source = f"""
 import zellige.language as T
 
@@ -150,7 +148,7 @@ def kernel(A: T.Tensor((16, 16), "float32")):
         v = T.alloc_fragment((16,), "float32")
         {line}
 """
-    file = f"<misspelt {what}>"
+    file = f"<misspelt {line}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
 
     def compiled() -> None:
@@ -160,9 +158,39 @@ def kernel(A: T.Tensor((16, 16), "float32")):
 
     with pytest.raises(zl.CompileError) as caught:
         compiled()
-    assert (caught.value.code, words in str(caught.value)) == (code, True), str(caught.value)
-    assert caught.value.span is not None and caught.value.span.line == 11
-    assert caught.value.hint != "FullRows"  # the text of Python's own error says no more than the name
+    return caught.value
+
+
+@pytest.mark.filterwarnings("ignore::zellige.diagnostics.ZelligeWarning")
+@pytest.mark.parametrize("what", LINES)
+def test_lines_of_a_kernel(what):
+    line, code, words = LINES[what]
+    error = refusal(line)
+    assert (error.code, words in str(error)) == (code, True), str(error)
+    assert error.span is not None and error.span.line == 11
+    assert error.hint != "FullRows"  # the text of Python's own error says no more than the name
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("x = T.zeros((4,), 'float32')", "the language has no T.zeros: tile = T.alloc_fragment(shape, dtype), then T.clear(tile)"),
+        ("T.dot(a, b)", "the language has no T.dot: T.gemm(A, B, C) adds the product of tiles to C"),
+        ("c = a @ b", "hint: tiles are multiplied by T.gemm(A, B, C), which adds the product to C"),
+        ("c = a + b", "hint: tiles are computed element by element: for i in T.Parallel(n): C[i] = A[i] + B[i]"),
+        ("d[0] = 1.0", "the name 'd' is not defined\n"),
+        ("x = a[v[0] / 2, 0]", "an integer is needed as index or size, not a run-time float32 value\n"),
+    ],
+)
+def test_words_of_other_libraries(line, words):
+    """What whoever comes from NumPy or another language of kernels writes first."""
+    assert words in str(refusal(line))
+
+
+def test_a_function_of_sizes_called_with_tensors():
+    with pytest.raises(zl.CompileError, match="E150: the argument N of doubled is a tensor") as caught:
+        doubled(ONES)
+    assert caught.value.hint == "doubled makes a kernel from sizes and options: call it with those, and what it returns with the tensors"
 
 
 def test_settings_of_the_environment():

@@ -1,15 +1,16 @@
 """Mistakes that published kernels have and that no rule of the language forbids.
 
-In: a verified kernel whose outputs are known. Out: diagnostics, E280 to E283, E285 to E287 and E289: an error where the kernel cannot
+In: a verified kernel whose outputs are known. Out: diagnostics among E280 to E293: an error where the kernel cannot
 be meant so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
 * E281: elements of a written tensor that no block writes (:mod:`zellige.analysis.lint_coverage`);
+* E294: a last part of a tile of an input that no loop reads (the same module);
 * E282: a tile that a product adds to in every iteration of a loop, that each iteration uses as if it were new, and that no
   iteration clears: the attention score tile;
 * E283: the result of an exponential rounded to 16 bits and then used for something else than a product;
 * E285: an access that is always outside of its buffer (:mod:`zellige.analysis.lint_bounds`);
-* E286, E287 and E289: see :mod:`zellige.analysis.lint_storage`.
+* E286, E287 and E289: see :mod:`zellige.analysis.lint_storage`; E293: :mod:`zellige.analysis.lint_loops`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Final
 
 from zellige.analysis.intervals import Interval, interval
 from zellige.analysis.lint_bounds import outside
-from zellige.analysis.lint_coverage import Missing, Names, Write, missing
+from zellige.analysis.lint_coverage import Missing, Names, Write, dropped_tail, missing
+from zellige.analysis.lint_loops import sums_begun_anew
 from zellige.analysis.lint_storage import accumulated_outputs, overrun_tiles, undefined_tiles
 from zellige.diagnostics import Diagnostic, catalogue
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Var
@@ -55,14 +57,14 @@ _EXPONENTIALS: Final = frozenset(("exp", "exp2", "exp10", "expm1"))
 def lint(kernel: Kernel) -> list[Diagnostic]:
     """Everything found, in the order of the codes."""
     accesses = _Accesses.of(kernel, {})
-    found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, accesses)]
+    found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, accesses), *_unread(kernel, accesses)]
     for launch in kernel.launches:
         found.extend(_uncleared(launch))
         found.extend(_narrowed(launch))
     found.extend(outside(kernel, lambda launch: _with_ranges(launch.body, _launch_ranges(launch, {}))))
     told = {d.span for d in found if d.code == catalogue.E282.id}
     undefined = [d for d in undefined_tiles(kernel) if d.span not in told]
-    return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel), *undefined]
+    return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel), *undefined, *sums_begun_anew(kernel)]
 
 
 # ---- what is read and written
@@ -74,12 +76,14 @@ class _Accesses:
     or another view writes."""
 
     writes: dict[Buffer, list[Write]]
+    reads: dict[Buffer, list[Write]]
     read: frozenset[Buffer]
     opaque: frozenset[Buffer]
 
     @classmethod
     def of(cls, kernel: Kernel, sizes: dict[Var, Interval]) -> _Accesses:
         writes: dict[Buffer, list[Write]] = {}
+        reads: dict[Buffer, list[Write]] = {}
         read: set[Buffer] = set()
         opaque: set[Buffer] = set()
         for launch in kernel.launches:
@@ -87,13 +91,16 @@ class _Accesses:
             names = Names(launch.grid_vars)
             for statement, around in _with_ranges(launch.body, ranges):
                 names.note(statement, around)
-                read.update(region.buffer.root for region in statement.reads())
+                for region in statement.reads():
+                    read.add(region.buffer.root)
+                    if region.buffer.space == "global":
+                        reads.setdefault(region.buffer, []).append(Write(region, around, names, statement.span))
                 for region in statement.writes():
                     root = region.buffer.root
                     if root is not region.buffer or isinstance(statement, Dialect):
                         opaque.add(root)
                     writes.setdefault(root, []).append(Write(region, around, names, statement.span))
-        return cls(writes, frozenset(read), frozenset(opaque))
+        return cls(writes, reads, frozenset(read), frozenset(opaque))
 
 
 def _launch_ranges(launch: Launch, sizes: dict[Var, Interval]) -> dict[Var, Interval]:
@@ -173,6 +180,27 @@ def _uncovered(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
         found = [_missing_of(param, known, sizes) for sizes, known in tried]
         if all(found) and found[0] is not None:
             yield _told(param.buffer, found[0], names)
+
+
+def _unread(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
+    """Tensors of fixed size that loops read but for a last part of a tile. A view of one may read what is missing."""
+    views = {buffer.root for buffer in accesses.reads if buffer.root is not buffer}
+    for param in kernel.params:
+        if not isinstance(param, TensorParam) or param.buffer in accesses.writes or param.buffer in views:
+            continue
+        shape = [int(size.value) for size in param.buffer.shape if isinstance(size, Const)]
+        reads = accesses.reads.get(param.buffer, [])
+        found = dropped_tail(reads, shape) if reads and len(shape) == param.buffer.rank else None
+        if found is not None and found.axis is not None:
+            yield catalogue.E294.diagnose(
+                found.span,
+                read=found.written,
+                name=param.buffer.name,
+                shape="(" + ", ".join(map(str, shape)) + ")",
+                size=shape[found.axis],
+                tile=found.tile,
+                severity="warning",
+            )
 
 
 def _missing_of(param: TensorParam, accesses: _Accesses, sizes: dict[Var, Interval]) -> Missing | None:

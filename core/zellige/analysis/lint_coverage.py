@@ -1,4 +1,4 @@
-"""E281: elements of a written tensor that no block of the launches writes.
+"""E281: elements of a written tensor that no block of the launches writes; E294: a tail of a tensor that no loop reads.
 
 In: what the launches write, with the ranges of the variables at each place. Out: for a tensor, what is certainly not written, or nothing.
 
@@ -205,6 +205,25 @@ def missing(writes: Sequence[Write], shape: Sequence[int], *, is_output: bool, i
         return Missing(f"at most {most} of the {prod(shape)} elements", span)
     left = _left_by_boxes([lines for _, lines in pairs], shape)
     return None if left is None else Missing(f"nothing of [{', '.join(f'{a}:{b}' for a, b in left)}]", span)
+
+
+def dropped_tail(reads: Sequence[Write], shape: Sequence[int]) -> Missing | None:
+    """A part of a tile, less than a whole one, behind the tiles that a loop reads side by side: its count was rounded down. None where
+    anything else reads the tensor."""
+    found = [_lines(read) for read in reads]
+    pairs = [(read, lines) for read, lines in zip(reads, found) if lines]
+    if not pairs or len(pairs) < len(found):
+        return None
+    for axis, size in enumerate(shape):
+        lines = [lines[axis] for _, lines in pairs]
+        stop = lines[0].stop
+        is_tiled = all(
+            line.is_box and line.start == 0 and line.stop == stop and 0 < size - stop < line.extent and not line.is_divided and line.terms
+            for line in lines
+        )
+        if is_tiled:
+            return Missing(f"[0:{stop}] along dimension {axis}", pairs[0][0].span, axis, lines[0].extent)
+    return None
 
 
 # ---- one write

@@ -18,6 +18,8 @@ def nearest(name: object, known: Iterable[object]) -> str | None:
     """The name among ``known`` that ``name`` resembles most; None where it resembles none, or is no text."""
     if not isinstance(name, str) or not _bare(name):
         return None
+    if len(name) == 1:  # nearly every short name holds a letter
+        return next((text for text in known if isinstance(text, str) and text != name and text.lower() == name.lower()), None)
     import difflib  # only a mistake pays for it
 
     bare = difflib.SequenceMatcher(b=_bare(name))

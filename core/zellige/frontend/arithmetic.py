@@ -168,7 +168,8 @@ def _as_index(expr: Expr, value: Any) -> str:
     """How a value that is no index is named: a number by its text, anything else by its element type and what it is."""
     if isinstance(value, (bool, int, float, np.generic)):
         return str(value)
-    return f"{expr.dtype} {describe(value)}"
+    described = describe(value)
+    return described if str(expr.dtype) in described.split() else f"{expr.dtype} {described}"
 
 
 def describe(value: Any) -> str:

@@ -82,11 +82,16 @@ def settled(value: Any) -> Any:
     return bind("value", value) if isinstance(value, Scalar) and is_volatile(value) else value
 
 
+_PRODUCT_HINT = "tiles are multiplied by T.gemm(A, B, C), which adds the product to C"
+_ELEMENTS_HINT = "tiles are computed element by element: for i in T.Parallel(n): C[i] = A[i] + B[i]"
+
+
 def apply_binary(op: ast.operator, left: Any, right: Any, *, in_place: bool = False) -> Any:
     """``left op right``, in place where Python's objects do so. E202: a whole tile is no number."""
     for operand in (left, right):
         if isinstance(operand, Tile) or getattr(operand, "is_group", False):
-            raise catalogue.E202.error(given=operand.described)
+            hint = _PRODUCT_HINT if isinstance(op, ast.MatMult) else _ELEMENTS_HINT if isinstance(operand, Tile) else None
+            raise catalogue.E202.error(given=operand.described, hint=hint)
     return (_IN_PLACE if in_place else _BINARY)[type(op)](left, right)
 
 

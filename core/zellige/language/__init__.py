@@ -60,6 +60,7 @@ from zellige.language.elementwise import (
     nextafter,
     pow,
 )
+from zellige.language.elsewhere import ELSEWHERE as _ELSEWHERE
 from zellige.language.hints import (
     annotate_compile_flags,
     annotate_l2_hit_ratio,
@@ -231,4 +232,6 @@ def __getattr__(name: str) -> _Any:
         if targets:
             found = registry().dialect_object(name)
             return _DialectOnly(name, targets) if found is None else found
+    if name in _ELSEWHERE:
+        raise AttributeError(f"the language has no T.{name}: {_ELSEWHERE[name]}")
     raise AttributeError(f"the language has no T.{name}{_closest(name, [n for n in globals() if not n.startswith('_')], 'T.{}')}")

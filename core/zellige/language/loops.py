@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
@@ -72,7 +73,8 @@ def Pipelined(
 ) -> ForSpec:
     """As ``serial``; copies may run up to ``num_stages`` iterations ahead. The result never depends on ``num_stages``.
 
-    ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body. E212: no count, or a schedule that is none.
+    ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body. E212: no count, or a schedule that is none. E292 warns
+    of a loop that begins behind its end.
     """
     accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations"))
     if not isinstance(num_stages, int) or isinstance(num_stages, bool) or num_stages < 0:
@@ -80,7 +82,11 @@ def Pipelined(
     entries = [_schedule(name, value) for name, value in (("order", order), ("stage", stage))]
     if all(entries) and len(entries[0]) != len(entries[1]):
         raise catalogue.E212.error(here(), what="the length of stage", given=f"{len(entries[1])} beside {len(entries[0])} entries of order")
-    return _range(PipelinedKind(stages=num_stages, order=entries[0], stage=entries[1]), start, stop, None)
+    made = _range(PipelinedKind(stages=num_stages, order=entries[0], stage=entries[1]), start, stop, None)
+    first, last = made.start, made.stop
+    if not num_stages and isinstance(first, Const) and isinstance(last, Const) and first.value > last.value > 0:
+        warn(catalogue.E292.diagnose(here(), start=first.value, stop=last.value, severity="warning"))
+    return made
 
 
 def _schedule(name: str, value: Any) -> tuple[int, ...]:

@@ -46,6 +46,18 @@ E289 = code(
     "E289", "tile that starts undefined", "{name} is {use} and nothing gives it a first value",
     hint="T.clear({name}) or T.fill({name}, ...) first; a product that begins a sum takes clear_accum=True",
 )
+E292 = code(
+    "E292", "pipelined loop that never runs", "T.Pipelined({start}, {stop}) counts from {start} up to {stop}: it has no iteration",
+    hint="its arguments are the start and the stop, or the stop alone; stages are num_stages={stop}",
+)
+E293 = code(
+    "E293", "sum begun anew in every iteration", "each iteration sets {name} before its product, and only what the last one left is used",
+    hint="T.clear({name}) before the loop, so that the products add up",
+)
+E294 = code(
+    "E294", "tail of an input that is not read", "the loop reads {read} of {name}, whose shape is {shape}",
+    hint="T.ceildiv({size}, {tile}) steps read all of it: what lies outside the tensor reads as 0",
+)
 E296 = code(
     "E296", "two points touch one element", "{element} is touched by {what} ({times})",
     hint="give each point an element of its own, or use an atomic or a reducer",
