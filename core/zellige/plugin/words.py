@@ -18,10 +18,10 @@ annotate_compile_flags annotate_l2_hit_ratio annotate_layout annotate_min_blocks
 annotate_safe_value annotations any_of any_sync asin asinh assume async_copy atan atan2 atanh atomic_add atomic_addx2 atomic_addx4
 atomic_load atomic_max atomic_min atomic_or atomic_store atomics attr ballot ballot_sync bfloat16 bitwise_and bitwise_not bitwise_or
 bitwise_xor bool boolean c2d_im2col call_extern call_pure_extern cast cbrt cdiv ceil ceildiv clamp clear clz comm_reducer const copy
-copysign cos cosh cummax cumsum debug device_assert dialects directed double dp4a dtype dtypes dynamic elementwise empty erf erfc evaluate
-exp exp10 exp2 expm1 extract_lane fabs fast_rcp fill finalize_reducer float float16 float32 float4_e2m1_unpacked float4_e2m1fn float64
-float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0
-float8_e8m0fnu floor floordiv floormod fma fma2 fmod fmul folds fp8 func_attr gemm gemm_blockscaled gemm_sp get_block_binding
+copysign cos cosh cummax cumsum debug device_assert dialects directed double dp4a dtype dtypes dynamic elementwise elsewhere empty erf erfc
+evaluate exp exp10 exp2 expm1 extract_lane fabs fast_rcp fill finalize_reducer float float16 float32 float4_e2m1_unpacked float4_e2m1fn
+float64 float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz
+float8_e8m0 float8_e8m0fnu floor floordiv floormod fma fma2 fmod fmul folds fp8 func_attr gemm gemm_blockscaled gemm_sp get_block_binding
 get_block_bindings get_block_extent get_block_extents get_lane_idx get_thread_binding get_thread_bindings get_thread_extent
 get_thread_extents get_warp_group_idx get_warp_idx get_warp_idx_sync grid half handle hints hypot ieee_add ieee_fdiv ieee_fmaf ieee_frcp
 ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub if_then_else im2col import_source infinity inline int int16 int32 int4 int64 int8 integers isfinite
