@@ -15,7 +15,8 @@ from zellige.diagnostics import InternalError, unreachable
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Select, Var
 from zellige.ir.stmt import Assign, Bind, Copy, For, Gemm, Stmt
 from zellige.ir.traverse import rebuilt
-from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Turn, Wait
+from zellige.plan.facts import may_jump
+from zellige.plan.nodes import Acquire, Channel, Get, Issue, Put, Release, Slotted, Token, Turn, Wait
 from zellige.simt import async_products, copies, role_channels, tensor_copies, turns
 from zellige.simt.context import ChannelState, Context
 from zellige.simt.distribution import number
@@ -67,28 +68,53 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release | Issue | Wait |
 
 def filled_late(ctx: Context, body: Sequence[Any]) -> tuple[Any, ...]:
     """A step of a software pipeline with the copies for a later iteration after the waits of this one: the barrier that shows what has
-    landed then also frees the slot to fill. As many fewer operations are left in flight as are issued later.
+    landed then also frees the slots to fill, and is the only one of the step. As many fewer operations are left in flight as are issued
+    later.
 
-    A step is two loops of one iteration each, the first of copies, the second beginning with waits.
+    A step is two loops of one iteration each, the first of copies, the second with waits. What the second waits for was issued a step ago
+    at least, so that waiting for all of it at the begin costs nothing that one barrier for each channel would not cost more of.
     """
     match body:
         case (For() as filling, For() as working) if runs_once(ctx, filling) and runs_once(ctx, working):
             pass
         case _:
             return tuple(body)
-    issued = sum(isinstance(s, Issue) for s in filling.body)
+    issued = [s for s in filling.body if isinstance(s, Issue)]
     if not issued or not all(isinstance(s, (Acquire, Issue, Put)) for s in filling.body):
         return tuple(body)
-    waits: list[Any] = []
-    rest: list[Any] = list(working.body)
-    while rest and isinstance(rest[0], (Wait, Put, Get)):
-        statement = rest.pop(0)
-        if isinstance(statement, Wait):
-            if statement.leave_in_flight < issued:
-                return tuple(body)
-            statement = rebuilt(statement, leave_in_flight=statement.leave_in_flight - issued)
-        waits.append(statement)
-    return (*waits, filling, rebuilt(working, body=tuple(rest)))
+    arrivals = _arrivals(working.body, {s.token for s in issued})
+    waits = [s for s in arrivals if isinstance(s, Wait)]
+    least = min((w.leave_in_flight for w in waits), default=0)
+    if not waits or least < len(issued):
+        return tuple(body)
+    moved = {id(s) for s in arrivals}
+    wait = rebuilt(waits[0], leave_in_flight=least - len(issued))
+    passed = [s for s in arrivals if not isinstance(s, Wait)]
+    return (wait, *passed, filling, rebuilt(working, body=tuple(s for s in working.body if id(s) not in moved)))
+
+
+def _arrivals(body: Sequence[Any], tokens: set[Token]) -> list[Any]:
+    """The waits for ``tokens`` at the top of a step, and the puts and gets of what they wait for; nothing where one may not stand at the
+    begin of the step: a statement before it uses an older slot of its channel, may leave the step, or issues."""
+    found: list[Any] = []
+    used: set[Channel] = set()
+    for statement in body:
+        match statement:
+            case Wait(token=token) if token in tokens:
+                found.append(statement)
+            case Put(channel=channel) | Get(channel=channel) if channel not in used:
+                found.append(statement)
+            case Slotted(lags=lags):
+                used |= {channel for channel, _ in lags}
+            case Release(channel=channel):
+                used.add(channel)
+            case Acquire() | Issue() | Put() | Get() | Wait() | Turn():
+                return []
+            case _ if may_jump(statement):
+                return []
+            case _:
+                pass
+    return found
 
 
 def runs_once(ctx: Context, loop: For) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from zellige.analysis.bounds import Scope
 from zellige.diagnostics.span import Span
@@ -65,6 +66,18 @@ class ChannelState:
     held: dict[Buffer, RegisterHome] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOperand:
+    """An operand of products in a loop that the loop does not change: ``region`` of its tile, as the side ``name`` of a product shared out
+    by ``tiling``, all steps of k one after the other in the registers ``memory``."""
+
+    name: Literal["a", "b"]
+    region: tuple[Buffer, tuple[Any, ...], tuple[Any, ...]]
+    is_k_inner: bool
+    tiling: WarpTiling
+    memory: Buffer
+
+
 @dataclass(slots=True, kw_only=True)
 class Context:
     """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity. In a role among several
@@ -76,7 +89,7 @@ class Context:
     role alone, ``copies`` how many of the role there are, and ``turn_barriers`` the number of the first barrier by which they take turns.
     ``synchronises``: barriers stand where the program's accesses to shared memory need them, not only where its author put them.
     ``factors`` are the tiles by whose elements a Map multiplies, by its identity. ``sums_in_parts`` are the sums that an asynchronous
-    product keeps in several blocks of registers."""
+    product keeps in several blocks of registers, ``held_operands`` the operands that lanes hold in registers over the loop at hand."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -108,6 +121,7 @@ class Context:
     box_stores: frozenset[int] = frozenset()
     stores_by_boxes: bool = False
     sums_in_parts: frozenset[Buffer] = frozenset()
+    held_operands: tuple[HeldOperand, ...] = ()
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)
     sizes: dict[Buffer, int] = field(default_factory=dict)

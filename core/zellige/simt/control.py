@@ -53,7 +53,7 @@ from zellige.ir.traverse import rebuilt
 from zellige.passes import tile_operations
 from zellige.plan.facts import leaves_early, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Slotted, Turn, Wait
-from zellige.simt import channels, elements, lanes, operations, scalars, touches
+from zellige.simt import channels, elements, held_operands, lanes, operations, scalars, touches
 from zellige.simt.code import Declared
 from zellige.simt.context import Context
 from zellige.simt.distribution import number
@@ -63,9 +63,15 @@ from zellige.simt.written_out import is_written_out
 
 
 def emit_body(ctx: Context, body: Sequence[Any]) -> None:
-    """The statements one after the other."""
+    """The statements one after the other. What a loop's products have in common is held in registers from before it to the end of
+    ``body``, or until it changes."""
+    before = ctx.held_operands
     for statement in body:
+        if isinstance(statement, For):
+            held_operands.hold(ctx, statement)
         emit(ctx, statement)
+        held_operands.forget(ctx, statement)
+    ctx.held_operands = tuple(held for held in ctx.held_operands if held in before)
 
 
 def emit(ctx: Context, statement: Stmt | PlanStmt) -> None:

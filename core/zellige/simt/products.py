@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ UINT32 = as_dtype("uint32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Operand:
+class Operand:
     """One operand: where its elements are, whether storage has rows (of m or n) or k outermost, and the form's layout with dimensions
     (outer, k): outer is m for a, n for b."""
 
@@ -48,18 +48,20 @@ def emit_gemm(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
     """The product by ``tiling.form``."""
     m, n, k = sizes(gemm)
     form = tiling.form
-    a = _operand(ctx, gemm, "a", form)
-    b = _operand(ctx, gemm, "b", form)
+    a = operand_of(ctx, gemm, "a", form)
+    b = operand_of(ctx, gemm, "b", form)
     sums, is_own = accumulator(ctx, gemm, tiling)
-    ctx.code.touch(reads=[o.region.buffer.root for o in (a, b) if ctx.is_shared_by_lanes(o.region.buffer.root)], span=gemm.span)
+    read = [o.region.buffer.root for o in (a, b) if held_operand(ctx, o, tiling) is None]
+    ctx.code.touch(reads=[root for root in read if ctx.is_shared_by_lanes(root)], span=gemm.span)
     first_row, first_column = warp_place(ctx, tiling)
     a_registers, b_registers = form.a_layout.registers, form.b_layout.registers
     steps = -(-k // form.k)
     covered = tiling.accumulator.covered(0), tiling.accumulator.covered(1)
     is_unrolled = _is_unrolled(ctx, a, k, covered[0] == m) and _is_unrolled(ctx, b, k, covered[1] == n)
-    with ctx.loop("k", steps, is_unrolled=is_unrolled or any(isinstance(o.home, RegisterHome) for o in (a, b)), span=gemm.span) as step:
-        a_tile = _load_operand(ctx, a, tiling.row_tiles, first_row, step, limit=m, depth=k, is_covered=covered[0] == m)
-        b_tile = _load_operand(ctx, b, tiling.column_tiles, first_column, step, limit=n, depth=k, is_covered=covered[1] == n)
+    in_registers = any(isinstance(o.home, RegisterHome) or held_operand(ctx, o, tiling) is not None for o in (a, b))
+    with ctx.loop("k", steps, is_unrolled=is_unrolled or in_registers, span=gemm.span) as step:
+        a_tile = _load_operand(ctx, a, tiling, first_row, step, limit=m, depth=k, is_covered=covered[0] == m)
+        b_tile = _load_operand(ctx, b, tiling, first_column, step, limit=n, depth=k, is_covered=covered[1] == n)
         with ctx.loop("i", tiling.row_tiles, is_unrolled=True) as i, ctx.loop("j", tiling.column_tiles, is_unrolled=True) as j:
             place = times(added((times(i, tiling.column_tiles), j)), form.c_layout.registers)
             ctx.code.emit(
@@ -74,10 +76,10 @@ def emit_gemm(ctx: Context, gemm: Gemm, tiling: WarpTiling) -> None:
         give_back(ctx, gemm, tiling, sums)
 
 
-def _is_unrolled(ctx: Context, operand: _Operand, depth: int, is_covered: bool) -> bool:
+def _is_unrolled(ctx: Context, operand: Operand, depth: int, is_covered: bool) -> bool:
     """Whether the steps of k may be written out: where an operand is read element by element, the text of a step is long."""
     home = operand.home
-    return not isinstance(home, SharedHome) or _matrices(ctx, operand, home, depth, is_covered) is not None
+    return not isinstance(home, SharedHome) or matrices_of(ctx, operand, home, depth, is_covered) is not None
 
 
 def sizes(gemm: Gemm) -> tuple[int, int, int]:
@@ -178,6 +180,25 @@ def _exchange(ctx: Context, gemm: Gemm, tiling: WarpTiling, sums: Buffer, *, is_
 # ---- operands ----
 
 
+def held_operand(ctx: Context, operand: Operand, tiling: WarpTiling) -> Buffer | None:
+    """The registers that hold all steps of k of an operand since before the loop (:mod:`zellige.simt.held_operands`)."""
+    for held in ctx.held_operands:
+        same = held.name == operand.name and held.tiling == tiling and held.is_k_inner == operand.is_k_inner
+        if same and held.region == place_in_tile(operand.region):
+            return held.memory
+    return None
+
+
+def place_in_tile(region: Region) -> tuple[Buffer, tuple[Any, ...], tuple[Any, ...]]:
+    """The buffer and where in it a region is, of constant offsets and extents."""
+    return region.buffer, tuple(map(constant_value, region.offsets)), tuple(map(constant_value, region.extents))
+
+
+def tiles_of(operand: Operand, tiling: WarpTiling) -> int:
+    """Blocks of the form that a warp has of an operand in one step of k."""
+    return tiling.row_tiles if operand.name == "a" else tiling.column_tiles
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tile:
     """Registers with the operand of one step: block ``i`` at ``start`` and i times the form's registers."""
@@ -186,7 +207,7 @@ class _Tile:
     start: Expr
 
 
-def _operand(ctx: Context, gemm: Gemm, name: Literal["a", "b"], form: ProductForm) -> _Operand:
+def operand_of(ctx: Context, gemm: Gemm, name: Literal["a", "b"], form: ProductForm) -> Operand:
     region = gemm.a if name == "a" else gemm.b
     is_k_inner = (not gemm.transpose_a) if name == "a" else gemm.transpose_b
     layout = form.a_layout if name == "a" else _exchanged(form.b_layout)
@@ -197,7 +218,7 @@ def _operand(ctx: Context, gemm: Gemm, name: Literal["a", "b"], form: ProductFor
         home = ctx.homes[staged]
     if home is None:
         raise InternalError(f"the operand {region.buffer.name} has no home")
-    return _Operand(
+    return Operand(
         name=name, region=region, home=home, is_k_inner=is_k_inner, layout=layout, dtype=form.a if name == "a" else form.b,
         outer_tile=form.m if name == "a" else form.n, k_tile=form.k,
     )  # fmt: skip
@@ -255,24 +276,26 @@ def _row_copies(held: Distribution) -> int:
 
 
 def _load_operand(
-    ctx: Context, operand: _Operand, tiles: int, first: Expr, step: Expr, *, limit: int, depth: int, is_covered: bool
+    ctx: Context, operand: Operand, tiling: WarpTiling, first: Expr, step: Expr, *, limit: int, depth: int, is_covered: bool
 ) -> _Tile:
     """The blocks of one step of k in registers."""
-    count = operand.layout.registers
+    tiles, count = tiles_of(operand, tiling), operand.layout.registers
+    if (held := held_operand(ctx, operand, tiling)) is not None:
+        return _Tile(buffer=held, start=times(step, tiles * count))
     if isinstance(operand.home, RegisterHome):
         return _held_tile(ctx, operand, operand.home, step)
     array = ctx.registers(f"{operand.region.buffer.name}_{operand.name}", operand.dtype, tiles * count)
     home = operand.home
-    matrices = _matrices(ctx, operand, home, depth, is_covered) if isinstance(home, SharedHome) else None
+    matrices = matrices_of(ctx, operand, home, depth, is_covered) if isinstance(home, SharedHome) else None
     with ctx.inner_scope():
         if matrices is not None and isinstance(home, SharedHome):
-            _by_matrix(ctx, operand, home, array, tiles, first, step, matrices)
+            by_matrix(ctx, operand, home, Registers(buffer=array, start=number(0)), tiles, first, step, matrices)
         else:
             _by_element(ctx, operand, array, tiles, first, step, limit=limit, depth=depth, is_covered=is_covered)
     return _Tile(buffer=array, start=number(0))
 
 
-def _held_tile(ctx: Context, operand: _Operand, home: RegisterHome, step: Expr) -> _Tile:
+def _held_tile(ctx: Context, operand: Operand, home: RegisterHome, step: Expr) -> _Tile:
     """A view of the fragment's registers in which blocks of rows follow each other as the product asks for them."""
     count = operand.layout.registers
     found = held_strides(home.distribution, operand.layout, operand.outer_tile, operand.k_tile)
@@ -298,7 +321,7 @@ def held_strides(held: Distribution, layout: Distribution, outer_tile: int, k_ti
 # ---- from shared memory, matrices at a time ----
 
 
-def _matrices(ctx: Context, operand: _Operand, home: SharedHome, depth: int, is_covered: bool) -> Literal["plain", "transposed"] | None:
+def matrices_of(ctx: Context, operand: Operand, home: SharedHome, depth: int, is_covered: bool) -> Literal["plain", "transposed"] | None:
     """How matrix loads bring a block of this operand, where they can: rows of 16 bytes, whole steps of k, blocks inside the tile."""
     if not is_covered or not ctx.machine.matrix_loads:
         return None
@@ -339,8 +362,8 @@ def _is_matrix_layout(layout: Distribution, size: int) -> bool:
     return all((d.dimension == 0 and d.stride % 8 == 0) or (d.dimension == 1 and d.stride % (4 * unit) == 0) for d in registers)
 
 
-def _by_matrix(
-    ctx: Context, operand: _Operand, home: SharedHome, array: Buffer, tiles: int, first: Expr, step: Expr,
+def by_matrix(
+    ctx: Context, operand: Operand, home: SharedHome, into: Registers, tiles: int, first: Expr, step: Expr,
     how: Literal["plain", "transposed"],
 ) -> None:  # fmt: skip
     """Matrix loads of up to four 8 x 16-byte matrices; the matrices of one load follow each other in the registers."""
@@ -364,10 +387,10 @@ def _by_matrix(
         else:
             indices = (added((k, row)), o)
         address = shared_offset(ctx, operand.region, home, indices)
-        into = Registers(buffer=array, start=times(load, count * per_matrix))
+        place = Registers(buffer=into.buffer, start=added((into.start, times(load, count * per_matrix))))
         ctx.code.emit(
             MatrixLoad(
-                into=into, buffer=home.memory, source=address, count=count, is_transposed=how == "transposed", span=operand.region.span
+                into=place, buffer=home.memory, source=address, count=count, is_transposed=how == "transposed", span=operand.region.span
             )
         )
 
@@ -423,7 +446,7 @@ def terms_of(value: Expr) -> list[tuple[Expr, int]]:
 
 
 def _by_element(
-    ctx: Context, operand: _Operand, array: Buffer, tiles: int, first: Expr, step: Expr, *, limit: int, depth: int, is_covered: bool
+    ctx: Context, operand: Operand, array: Buffer, tiles: int, first: Expr, step: Expr, *, limit: int, depth: int, is_covered: bool
 ) -> None:
     """Every register's element by itself; parts of a block beyond the tile are zeros."""
     count = operand.layout.registers
