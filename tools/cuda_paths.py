@@ -14,7 +14,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -180,12 +180,14 @@ def _way(node: Any) -> str:
 # ---- what the machine code does ----
 
 
-def cubin(kernel: Kernel, arch: str) -> bytes:
-    """The machine code of a kernel, compiled anew: one found in the cache has the lines of the kernel that it was first made for."""
+def compiled(kernel: Kernel, arch: str) -> tuple[str, bytes]:
+    """The text of a kernel and its machine code, compiled anew: one found in the cache has the lines of the kernel that it was first made
+    for."""
     target = parse_target(f"cuda:{arch}")
     handle = registry().backend(target)
     ctx = handle.context(target, CompileOptions())
-    return handle.compile_step(handle.emit_step(driver.fit_kernel(kernel, target), ctx), ctx).data
+    emitted = handle.emit_step(driver.fit_kernel(kernel, target), ctx)
+    return emitted.text, handle.compile_step(emitted, ctx).data
 
 
 def machine_code(cubin: bytes) -> dict[tuple[str, int], set[str]]:
@@ -198,6 +200,47 @@ def machine_code(cubin: bytes) -> dict[tuple[str, int], set[str]]:
         elif match := re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)", line):
             found.setdefault(place, set()).add(match[1])
     return found
+
+
+_HELPER: Final = re.compile(r"(?:template <.*?> )?static __device__ [^(]*?\b(\w+)\(")
+_PLACE: Final = re.compile(r'#line (\d+) "(.*)"')
+
+
+def instructions_of_helpers(text: str, found: Mapping[tuple[str, int], set[str]]) -> dict[tuple[str, int], set[str]]:
+    """For each line of the kernel's author the instructions that stand at the lines of helper functions that it calls, as ``found`` in the
+    machine code: the compiler may place an instruction there instead of at the call. What stands in the kernel's own head is nobody's."""
+    helper_at: dict[int, str] = {}
+    bodies: dict[str, str] = {}
+    calls: dict[tuple[str, int], str] = {}
+    name, place = "", None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if match := _PLACE.match(line):
+            place = match[2], int(match[1])
+        elif place is not None:
+            calls[place] = calls.get(place, "") + line
+        elif match := _HELPER.match(line):
+            name = match[1]
+        elif "__global__" in line:
+            name = ""
+        if place is None and name:
+            helper_at[number] = name
+            bodies[name] = bodies.get(name, "") + line
+    words: dict[str, set[str]] = {}
+    for (file, number), at in found.items():
+        if file.endswith("kernel.cu") and number in helper_at:
+            words.setdefault(helper_at[number], set()).update(at)
+    return {place: {word for helper in _called(code, bodies) for word in words.get(helper, ())} for place, code in calls.items()}
+
+
+def _called(code: str, bodies: Mapping[str, str]) -> set[str]:
+    """The helpers that code calls, by themselves or through others."""
+    reached: set[str] = set()
+    pending = [code]
+    while pending:
+        names = set(re.findall(r"\b(\w+)(?:<[^<>]*>)?\(", pending.pop())) & bodies.keys() - reached
+        reached |= names
+        pending.extend(bodies[name] for name in names)
+    return reached
 
 
 def expected_instructions(program: Lowered) -> dict[tuple[str, int], set[str]]:

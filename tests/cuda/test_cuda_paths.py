@@ -55,14 +55,15 @@ def test_the_page_is_what_is_emitted_and_no_fallback_is_taken_where_a_native_pat
 @pytest.mark.parametrize("arch", COMPILED)
 @pytest.mark.parametrize("name", NAMES)
 def test_machine_code_of_every_line_takes_the_path(name: str, arch: str) -> None:
-    """An instruction of a helper function that the compiler places at the helper counts for the lines that call it."""
+    """An instruction of a helper function that the compiler places at the helper counts for the lines that call it, and for no others."""
     for kernel in TOOL.example(name).kernels:
-        found = TOOL.machine_code(TOOL.cubin(kernel, arch))
+        text, cubin = TOOL.compiled(kernel, arch)
+        found = TOOL.machine_code(cubin)
         everywhere = set().union(*found.values())
-        helpers = set().union(*(words for place, words in found.items() if place[0].endswith("kernel.cu")))
+        helpers = TOOL.instructions_of_helpers(text, found)
         missing = {}
         for place, words in TOOL.expected_instructions(TOOL.lowered(kernel, arch)).items():
-            lacking = (words - ENGINES - found.get(place, set()) - helpers) | ((words & ENGINES) - everywhere)
+            lacking = (words - ENGINES - found.get(place, set()) - helpers.get(place, set())) | ((words & ENGINES) - everywhere)
             if lacking:
                 missing[place] = lacking
         assert not missing, kernel.name
@@ -71,6 +72,20 @@ def test_machine_code_of_every_line_takes_the_path(name: str, arch: str) -> None
 
 
 # ---- the checks find what they are for ----
+
+
+def test_instructions_count_for_the_lines_that_call_their_helper() -> None:
+    text = "\n".join(
+        [
+            "static __device__ __forceinline__ void inner(int x) {", '  asm("one");', "}",
+            "template <class T> static __device__ __forceinline__ T outer(T x) { inner(x); return x; }",
+            "static __device__ __forceinline__ void other() {}",
+            'extern "C" __global__ void product() {', "  int head = 0;", '#line 7 "author.py"', "  outer<int>(head);", "  head += 1;",
+            '#line 8 "author.py"', "  other();", "}",
+        ]
+    )  # fmt: skip
+    found = {("kernel.cu", 2): {"HMMA"}, ("kernel.cu", 5): {"LDSM"}, ("kernel.cu", 7): {"LDGSTS"}, ("author.py", 7): {"IADD3"}}
+    assert TOOL.instructions_of_helpers(text, found) == {("author.py", 7): {"HMMA"}, ("author.py", 8): {"LDSM"}}
 
 
 @T.prim_func
