@@ -13,6 +13,7 @@ from typing import Any, Literal
 from zellige.diagnostics import catalogue
 from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
 from zellige_cuda.device import INSTALL
+from zellige_cuda.engines import HIDING, SHOWING
 
 _OPTIONS = ("-default-device", "--std=c++17", "--ptxas-options=-v", "-diag-suppress=177,550", "-lineinfo")
 
@@ -103,20 +104,22 @@ def compile_for_occupancy(
 
     Where a few registers fewer let one more block run beside the others, it is compiled again with that many, and that is kept if nothing
     goes to memory for it. Where the compiler spills with registers to spare, for the sake of more blocks than it was asked for, it is asked
-    for as many as fit with the registers taken, and then for one; what spills least is kept."""
+    for as many as fit with the registers taken, and then for one; and where it spills, it may see the numbers that are hidden from its
+    hoisting. What spills least is kept."""
     cubin, log = compile_cubin(text, name, arch.name, options)
     usage = usage_of(log)
     if len(usage) != 1:
         return cubin, log
     used = next(iter(usage.values()))
-    wanted: tuple[int, ...]
+    attempts: list[str] = []
     if used.spilled_bytes:
-        wanted = tuple(dict.fromkeys((_fitting(used.registers, arch, threads), 1))) if used.registers < LANE_REGISTERS else ()
-    else:
-        more = more_blocks(used.registers, arch, threads, shared_bytes)
-        wanted = () if more is None else (more,)
-    for blocks in wanted:
-        again, said = compile_cubin(text, name, arch.name, (*options, f"-DBLOCKS_BESIDE={blocks}"))
+        wanted = (_fitting(used.registers, arch, threads), 1) if used.registers < LANE_REGISTERS else ()
+        attempts = [f"-DBLOCKS_BESIDE={blocks}" for blocks in dict.fromkeys(wanted)]
+        attempts += [f"-D{SHOWING}"] if re.search(rf"^\s*{HIDING}\(", text, re.MULTILINE) else []
+    elif (more := more_blocks(used.registers, arch, threads, shared_bytes)) is not None:
+        attempts = [f"-DBLOCKS_BESIDE={more}"]
+    for attempt in attempts:
+        again, said = compile_cubin(text, name, arch.name, (*options, attempt))
         found = next(iter(usage_of(said).values()))
         if found.stack_bytes <= used.stack_bytes and (found.spilled_bytes < used.spilled_bytes or found.spilled_bytes == 0):
             cubin, log, used = again, said, found

@@ -32,6 +32,12 @@ from zellige.simt.ir import (
 )
 from zellige.simt.printer import Printer
 
+HIDING = "HIDDEN"
+"""The macro that hides a number from the compiler's hoisting (:class:`~zellige.simt.ir.Opaque`)."""
+
+SHOWING = "SHOW_NUMBERS"
+"""Defined where it shall do nothing."""
+
 _D = "static __device__ __forceinline__"
 
 MAP_TYPE = "struct alignas(64) TensorMap { unsigned char bytes[128]; };"
@@ -231,7 +237,7 @@ def opaque(printer: Printer, thing: Var | Buffer) -> str:
     """Code that does nothing, of which the compiler must think that it changes a variable or all registers of a buffer."""
     name = printer.name(thing)
     if isinstance(thing, Var):
-        return f'asm volatile("" : "+r"({name}));'
+        return f"{HIDING}({name});"
     count = int(constant_value(thing.shape[0]) or 0)
     if thing.dtype.name == "float32":
         return f"{printer.need('settled')}<{count}>({name});"

@@ -37,7 +37,7 @@ from zellige.simt.ir import (
 from zellige.simt.printer import Printer
 from zellige.simt.spelling import WIDE, PlainSpelling
 from zellige.simt.words import is_narrow, type_of
-from zellige_cuda.engines import MAP_TYPE, engine_statement, map_parameter, opaque
+from zellige_cuda.engines import HIDING, MAP_TYPE, SHOWING, engine_statement, map_parameter, opaque
 from zellige_cuda.helpers import INLINE, helper_text
 from zellige_cuda.records import HELPERS, PARAMETER, Site, uses_records
 
@@ -69,13 +69,14 @@ class CudaSpelling(PlainSpelling):
     def opening(self) -> str:
         return (
             "#ifdef BLOCKS_BESIDE\n#define LANES(count) __launch_bounds__(count, BLOCKS_BESIDE)\n"
-            f"#else\n#define LANES(count) __launch_bounds__(count)\n#endif\n{WIDE}"
+            f"#else\n#define LANES(count) __launch_bounds__(count)\n#endif\n"
+            f'#ifdef {SHOWING}\n#define {HIDING}(number)\n#else\n#define {HIDING}(number) asm volatile("" : "+r"(number))\n#endif\n{WIDE}'
             + (f"\n{MAP_TYPE}" if self.arch >= 90 else "")
         )
 
     def reserved(self) -> frozenset[str]:
         special = ("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed")
-        return super().reserved() | frozenset((*special, "LANES", "BLOCKS_BESIDE"))
+        return super().reserved() | frozenset((*special, "LANES", "BLOCKS_BESIDE", HIDING, SHOWING))
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
         given = [*params, PARAMETER] if uses_records(function) else params
