@@ -191,14 +191,20 @@ def compiled(kernel: Kernel, arch: str) -> tuple[str, bytes]:
 
 
 def machine_code(cubin: bytes) -> dict[tuple[str, int], set[str]]:
-    """The instructions, without their suffixes, of each line of the kernel's author (file and line)."""
+    """The instructions, without their suffixes, of each line of the kernel's author (file and line) and of each line of a helper function:
+    one that is written into a line that calls it counts for both, as the compiler may name one call of several for all."""
     found: dict[tuple[str, int], set[str]] = {}
-    place: tuple[str, int] = ("", 0)
+    places: list[tuple[str, int]] = []
+    is_code = True
     for line in disassembled(cubin, has_places=True).splitlines():
-        if match := re.match(r'\s*//## File "(.*)", line (\d+)(?: inlined at "(.*)", line (\d+))?$', line):
-            place = (match[3], int(match[4])) if match[3] else (match[1], int(match[2]))
+        if match := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?$', line):
+            places = [] if is_code else places
+            is_code = False
+            places += [(match[1], int(match[2]))] + ([(match[3], int(match[4]))] if match[3] else [])
         elif match := re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)", line):
-            found.setdefault(place, set()).add(match[1])
+            is_code = True
+            for place in places:
+                found.setdefault(place, set()).add(match[1])
     return found
 
 
