@@ -37,7 +37,7 @@ def hold(ctx: Context, loop: For) -> None:
             home = ctx.homes.get(region.buffer.root)
             is_constant = all(isinstance(constant_value(o), int) for o in (*region.offsets, *region.extents))
             if isinstance(home, SharedHome) and home.slots == 1 and region.buffer.root not in changed and is_constant:
-                _hold(ctx, gemm, name, home)  # type: ignore[arg-type]
+                _hold(ctx, gemm, name, home)
 
 
 def forget(ctx: Context, statement: Any) -> None:
