@@ -17,7 +17,7 @@ from typing import Any
 
 from zellige import driver
 from zellige.cache import memo, store
-from zellige.cache.artifacts import Unreadable, compressed
+from zellige.cache.artifacts import Unreadable
 from zellige.cache.keys import packages_of, start_key, trace_key
 from zellige.cache.recall import conditions_of, kept_together, modules_behind
 from zellige.cache.sources import stamp
@@ -29,9 +29,10 @@ from zellige.frontend.fingerprint import fingerprint
 from zellige.frontend.parameters import GivenTensor
 from zellige.frontend.primfunc import KernelFunction, PrimFunc, TracedKernel
 from zellige.ir.printer import text_of
+from zellige.ir.stmt import Kernel
 from zellige.jit_options import JITOptions
 from zellige.kernel import JITKernel, Outline
-from zellige.options import options as process_options
+from zellige.options import CompileOptions, options as process_options
 from zellige.plugin.contract import ENTRY_POINT_GROUP, CompileContext
 from zellige.plugin.installed import OWN_DISTRIBUTION, noted_places
 from zellige.plugin.registry import BackendHandle, begin_with, registry
@@ -43,13 +44,12 @@ _STARTS = "starts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Everything that the kernel of a call follows from. ``key`` stands for it, ``mark`` for the part that is Python's; ``seen`` are counts
-    that must not move while the function is traced."""
+    """Everything that the kernel of a call follows from. ``mark`` stands for the part that is Python's; ``seen`` are counts that must not
+    move while the function is traced."""
 
     function: KernelFunction
     values: tuple[Any, ...]
     mark: str
-    key: str
     conditions: str
     requested: Target
     ctx: CompileContext
@@ -70,21 +70,25 @@ class Question:
         if found is None:
             return None
         requested = options.resolved_target()
-        start, name = _start_of(found, requested, options)
+        chosen = options.compile_options(Settings(), requested)
+        start, name = _start_of(found, requested, options, chosen)
         target = registry().resolve(requested, device=device)
         handle = registry().backend(target)
-        chosen = options.compile_options(Settings(), requested)
         if target.is_simulated or not handle.works_in_steps or warnings_so_far() != warned:
             return None
         ctx = handle.context(target, chosen)
         if start is not None and not _is_ground(start.grounds, handle, ctx):
             start = None
         conditions = conditions_of(handle, ctx) if start is None else start.grounds.conditions
-        key = trace_key(found, conditions, chosen)
         return cls(
-            function=function, values=values, mark=found, key=key, conditions=conditions, requested=requested, ctx=ctx, seen=_seen(),
-            start=start, start_key=name,
+            function=function, values=values, mark=found, conditions=conditions, requested=requested, ctx=ctx, seen=_seen(), start=start,
+            start_key=name,
         )  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        """What stands for all of it."""
+        return trace_key(self.mark, self.conditions, self.ctx.options)
 
     def answer(self) -> tuple[JITKernel, Any] | None:
         """The kernel, and what was noted with it; None where it must be traced."""
@@ -99,7 +103,7 @@ class Question:
             return None
         found = self._taken(data, None)
         if found is not None:
-            self._note_start(data)
+            self._note_start(data, None)
         return found
 
     def _taken(self, trace: bytes, parts: tuple[bytes, bytes] | None) -> tuple[JITKernel, Any] | None:
@@ -126,15 +130,16 @@ class Question:
         data = pack_trace(kernel.kernel, kernel.signature.touched, text, extra)
         if data is not None:
             store().keep(_KIND, self.key, data)
-            self._note_start(data)
+            self._note_start(data, kernel.kernel)
 
-    def _note_start(self, trace: bytes) -> None:
-        """Keep trace, artifact and machine code in one piece."""
+    def _note_start(self, trace: bytes, kernel: Kernel | None) -> None:
+        """Keep trace, artifact and machine code in one piece. ``kernel`` is what was traced, where it was: it says where the places are
+        that the code tells. A later process has them where they are now, since the question holds file, line and text of each function."""
         handle = registry().backend(self.ctx.target)
         if not self.start_key or not (handle.origin.is_own or registry().is_whole):
             return
         text = unpack_trace(trace).text
-        parts = kept_together(text, self.conditions, self.ctx)
+        parts = kept_together(text, self.conditions, self.ctx, kernel)
         if parts is None:
             return
         made_by, loaded = packages_of(handle.manifest, handle.package), frozenset(sys.modules)
@@ -152,7 +157,7 @@ class Question:
             settled="" if handle.origin.is_own or not registry().is_settled(self.requested.name) else self.requested.name,
             places=places, files=[*files, *claims],
         )  # fmt: skip
-        start = KeptStart(grounds=grounds, trace=trace, artifact=compressed(parts[0]), binary=parts[1])
+        start = KeptStart(grounds=grounds, trace=trace, artifact=parts[0], binary=parts[1])
         store().keep(_STARTS, self.start_key, pack_start(start))
 
     @property
@@ -161,12 +166,12 @@ class Question:
         return lambda kernel: PrimFunc(function, TracedKernel(kernel, Settings()))
 
 
-def _start_of(mark: str, requested: Target, options: JITOptions) -> tuple[KeptStart | None, str]:
+def _start_of(mark: str, requested: Target, options: JITOptions, chosen: CompileOptions) -> tuple[KeptStart | None, str]:
     """The start of a kernel whose grounds hold but for what the backend says, and its key; no key where none is kept: for a target that
     stands for others, and options that backends must be asked about."""
     if requested.name == AUTO or options.pass_configs or options.compile_flags:
         return None, ""
-    key = start_key(mark, requested, options.compile_options(Settings(), requested))
+    key = start_key(mark, requested, chosen)
     data = store().look(_STARTS, key)
     if data is None:
         return None, key

@@ -17,6 +17,7 @@ import pytest
 from zellige import recollection
 from zellige.cache import memo, recall, sources, starts, store
 from zellige.cache.artifacts import Unreadable
+from zellige.diagnostics import ZelligeError
 from zellige.plugin import installed
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.registry import begin_with, registry
@@ -149,7 +150,7 @@ def test_code_that_links_no_more_is_compiled_again(runs: Runs, monkeypatch: pyte
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("case", ["auto", "configs", "places"])
+@pytest.mark.parametrize("case", ["auto", "configs"])
 def test_what_follows_from_more_is_not_kept_in_one_piece(
     runs: Runs, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
@@ -157,7 +158,6 @@ def test_what_follows_from_more_is_not_kept_in_one_piece(
     chosen: dict[str, dict[str, str]] = {
         "auto": {"target": "auto"},
         "configs": {"options": ', pass_configs={"tl.enable_fast_math": True}'},
-        "places": {"body": 'T.device_assert(A[j] >= 0, "negative")'},
     }
     for _ in range(2):
         assert not runs(**chosen[case])
@@ -401,3 +401,25 @@ def test_a_kernel_that_is_found_shows_its_source(runs: Runs) -> None:
     assert runs()
     assert source() == made
     assert "define" in made
+
+
+def test_code_that_tells_places_tells_those_of_the_function_as_it_stands(runs: Runs) -> None:
+    def told() -> tuple[str, int]:
+        with pytest.raises(ZelligeError) as caught:
+            sys.modules["program_that_starts"].kernel(-A - 1)
+        span = caught.value.diagnostics[0].span
+        assert span is not None
+        return span.file, span.line
+
+    body = 'T.device_assert(A[j] >= 0, "negative")'
+    line = next(number for number, text in enumerate(PROGRAM.splitlines(), 1) if "{body}" in text)
+    assert not runs(body=body)
+    first = told()
+    assert first[1] == line
+    assert runs(body=body)
+    assert told() == first
+    moved = "pass\n            " + body
+    assert not runs(body=moved), "the same code from another line is another start"
+    assert told() == (first[0], line + 1)
+    assert runs(body=moved)
+    assert told() == (first[0], line + 1)

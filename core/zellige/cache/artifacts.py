@@ -47,6 +47,8 @@ class Artifact:
             return self.emitted
         spans = tuple(_spans(kernel))
         found = tuple(_span(place, spans) for place in self.places)
+        if isinstance(self.emitted, KeptEmitted):
+            return self.emitted.telling(found)
         return Emitted(text=self.emitted.text, format=self.emitted.format, facts=self.emitted.facts, spans=found)
 
 
@@ -72,6 +74,10 @@ class KeptEmitted(Emitted):
             object.__setattr__(self, "_text", found)
         return found
 
+    def telling(self, spans: tuple[Span | None, ...]) -> KeptEmitted:
+        """The same program with the places that it tells."""
+        return KeptEmitted(text=self._text, format=self.format, facts=self.facts, spans=spans)
+
 
 def places_of(emitted: Emitted, kernel: Kernel) -> tuple[Any, ...]:
     """The spans of an emitted program: positions among the kernel's own, else the place itself."""
@@ -94,11 +100,17 @@ def pack_artifact(artifact: Artifact) -> bytes:
     return packed(header, artifact.emitted.text.encode())
 
 
-def compressed(data: bytes) -> bytes:
-    """An artifact with its text packed, as it stands in a start: most of what is read there would be text that nobody looks at."""
+def compressed(data: bytes, kernel: Kernel | None) -> bytes | None:
+    """An artifact as it stands in a start: with its text packed, since few look at it, and with the places that it tells as they are in
+    ``kernel``, since a start has no statements among which to find them; None where those are not at hand."""
     import zlib
 
+    artifact = unpack_artifact(data)
     header, text = unpacked(data)
+    if artifact.has_places:
+        if kernel is None:
+            return None
+        header["places"] = [None if span is None else asdict(span) for span in artifact.emitted_for(kernel).spans]
     return packed({**header, "packing": "zlib"}, zlib.compress(text))
 
 

@@ -26,7 +26,7 @@ from zellige.target import Target
 from zellige.version import __version__
 
 _HERE: Final = __file__
-_START: Final = "start 4"
+_START: Final = "start 5"
 """With the number of the form in which starts are kept."""
 
 _OF_PASSES: Final = ("passes", "schedule")

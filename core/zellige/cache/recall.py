@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from typing import Final
 
-from zellige.cache.artifacts import Artifact, Unreadable, pack_artifact, pack_binary, places_of, unpack_artifact, unpack_binary
+from zellige.cache.artifacts import Artifact, Unreadable, compressed, pack_artifact, pack_binary, places_of, unpack_artifact, unpack_binary
 from zellige.cache.disk import DiskStore, store
 from zellige.cache.keys import artifact_key, binary_key, conditions, modules_key, packages_of
 from zellige.diagnostics import InternalError, ZelligeError, catalogue
@@ -53,7 +53,7 @@ def recalled_together(
 ) -> CompiledKernel | None:
     """The kernel with that text from an artifact and machine code that were kept together, or None."""
     try:
-        emitted, code = unpack_artifact(artifact).emitted, unpack_binary(binary)
+        emitted, code = unpack_artifact(artifact).emitted_for(outline), unpack_binary(binary)
         return handle.load(code, _for_loading(handle, outline, text), emitted, ctx) if _runs_here(handle, code, ctx) else None
     except (Unreadable, InternalError, ZelligeError) as error:
         _pass_over(error)
@@ -76,18 +76,18 @@ def _pass_over(error: Unreadable | InternalError | ZelligeError) -> None:
     logger().warning("a cached kernel cannot be used and is compiled again: %s", error)
 
 
-def kept_together(text: str, conditions: str, ctx: CompileContext) -> tuple[bytes, bytes] | None:
-    """The artifact and the machine code of a kernel with that text as they are kept; None where they are not, or the code tells places."""
+def kept_together(text: str, conditions: str, ctx: CompileContext, kernel: Kernel | None) -> tuple[bytes, bytes] | None:
+    """The artifact and the machine code of a kernel with that text, as a start has them; None where they are not kept, or the code tells
+    places and ``kernel`` is not there to say where they are."""
     disk = store()
-    artifact = disk.look("artifacts", artifact_key(text, conditions, ctx.options))
-    if artifact is None:
+    data = disk.look("artifacts", artifact_key(text, conditions, ctx.options))
+    if data is None:
         return None
     try:
-        found = unpack_artifact(artifact)
+        artifact, binary = compressed(data, kernel), disk.look("binaries", unpack_artifact(data).binary)
     except Unreadable:
         return None
-    binary = None if found.has_places else disk.look("binaries", found.binary)
-    return None if binary is None else (artifact, binary)
+    return None if artifact is None or binary is None else (artifact, binary)
 
 
 def modules_behind(text: str, conditions: str, ctx: CompileContext) -> frozenset[str] | None:

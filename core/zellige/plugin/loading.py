@@ -79,8 +79,9 @@ def _taken_in_apart(origin: Origin) -> BackendHandle:
     return handle
 
 
-def load(origin: Origin) -> BackendHandle | Quarantined:
-    """Load and validate one backend. Whatever goes wrong is kept, since a stranger's package must not break ours."""
+def load(origin: Origin, *, is_watched: bool = True) -> BackendHandle | Quarantined:
+    """Load and validate one backend. Whatever goes wrong is kept, since a stranger's package must not break ours. A stranger is not
+    ``is_watched`` for what it replaces where an earlier process has watched the same files."""
     if options().isolate_probes and not origin.is_own:
         report = isolated_once(origin, LOAD_SECONDS)
         if report.unavailable is not None and report.unavailable.code in FATAL:
@@ -88,7 +89,7 @@ def load(origin: Origin) -> BackendHandle | Quarantined:
             return Quarantined(origin=origin, error=failed, traceback=report.traceback)
     try:
         with patience(origin, "loading"):
-            return _taken_in(origin) if origin.is_own else _taken_in_apart(origin)
+            return _taken_in(origin) if origin.is_own or not is_watched else _taken_in_apart(origin)
     except ZelligeError as error:
         return Quarantined(origin=origin, error=error, traceback=traceback.format_exc())
     except pluggy.PluginValidationError as error:

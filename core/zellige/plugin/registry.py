@@ -88,7 +88,7 @@ class Registry:
         """What loading gives; each backend is loaded once."""
         with self._lock:
             if origin not in self._outcomes:
-                self._outcomes[origin] = load(origin)
+                self._outcomes[origin] = load(origin, is_watched=not self._settled or origin.name != self._settled)
             return self._outcomes[origin]
 
     def _alone(self, target: str) -> BackendHandle | None:
