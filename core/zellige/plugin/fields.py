@@ -69,6 +69,12 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
                 yield from type_problems(parts[0], value, where)
     elif origin is tuple:
         yield from _tuple_problems(get_args(kind), value, where)
+    elif origin in (frozenset, set, list):
+        if not isinstance(value, origin):
+            yield _wrong(where, value, f"a {origin.__name__}")
+        else:
+            for item in value:
+                yield from type_problems(get_args(kind)[0], item, f"an item of {where}")
     elif kind is types.NoneType:
         if value is not None:
             yield _wrong(where, value, "None")
