@@ -20,7 +20,7 @@ from zellige.ir.traverse import walk  # noqa: E402
 from zellige.simt.ir import MatrixLoad  # noqa: E402
 
 
-def products(*, rows=32, width=128, kept="a", change=False, rounds=1, leave_out=False):
+def products(*, rows=32, width=192, kept="a", change=False, rounds=1, leave_out=False):
     """Sums of products of which one side is the same in every step; ``rounds`` of it, each with another tile kept."""
     left = kept == "a"
     shape, taken = ((rows, width), (width, 32)) if left else ((width, 32), (rows, width))
