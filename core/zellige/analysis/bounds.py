@@ -17,13 +17,16 @@ from typing import Final
 
 from zellige.analysis.forms import ZERO, Division, Form, form_of, is_index_dtype, is_pure_index
 from zellige.dtypes import DType
-from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, Load, Unary, Var
+from zellige.ir.expr import INT32, Binary, Cast, Compare, Const, Expr, Load, Unary, Var
 from zellige.ir.traverse import walk
 
 _STEPS: Final = 400
 """Rewrites one proof may take: a bound on compile time, far above what real index expressions need."""
 
 _FACT_DEPTH: Final = 2
+
+_INDICES: Final = ("size", "scalar", "grid", "lane", "loop")
+"""Variables of indices, whether or not their range is known here."""
 
 NEGATED: Final = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
@@ -39,14 +42,16 @@ class Range:
 
 @dataclass(slots=True)
 class _Tables:
-    """What all scopes of one launch share: a variable is defined once, so these never conflict. The variable of a loop that was split has
-    a range in each part: forms that one of them made simpler are not those of the next."""
+    """What all scopes of one launch share. A variable is defined once, with two exceptions: that of a loop that was split has a range in
+    each part, and one that stands for index arithmetic may be written again in each Map that needs it, of another axis at times. Forms that
+    one range or definition made are not those of the next."""
 
     ranges: dict[Var, Range] = field(default_factory=dict)
     definitions: dict[Var, Form] = field(default_factory=dict)
     index_variables: set[Var] = field(default_factory=set)
-    multiples: dict[Var, int] = field(default_factory=dict)
+    multiples: dict[Expr, int] = field(default_factory=dict)
     forms: dict[Expr, Form] = field(default_factory=dict)
+    narrow: dict[Expr, Form] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
     serial: int = 0
 
@@ -54,8 +59,17 @@ class _Tables:
         self.serial += 1
         known = self.ranges.get(var)
         if known is not None and (known.low, known.high) != (low, high):
-            self.forms.clear()
+            self._forget_forms()
         self.ranges[var] = Range(low, high, self.serial)
+
+    def add_definition(self, var: Var, form: Form) -> None:
+        if self.definitions.get(var, form) != form:
+            self._forget_forms()
+        self.definitions[var] = form
+
+    def _forget_forms(self) -> None:
+        self.forms.clear()
+        self.narrow.clear()
 
 
 class Scope:
@@ -90,7 +104,7 @@ class Scope:
         if not is_index_dtype(var.dtype) or not self.is_pure(value):
             self._note_multiple(var, value)
             return False
-        self._tables.definitions[var] = self.form(value)
+        self._tables.add_definition(var, self.form(value))
         self._tables.index_variables.add(var)
         return True
 
@@ -103,7 +117,7 @@ class Scope:
     def multiple_of(self, form: Form) -> int:
         """A number that divides ``form`` for all values of its atoms: its constant factors, and what is known of variables; 0 for 0."""
         known = self._tables.multiples
-        parts = (coefficient * prod(known.get(a, 1) for a in m if isinstance(a, Var)) for m, coefficient in form.terms.items())
+        parts = (coefficient * prod(known.get(a, 1) for a in m) for m, coefficient in form.terms.items())
         return gcd(*parts)
 
     @property
@@ -121,8 +135,77 @@ class Scope:
     # -- forms --------------------------------------------------------------------------------------------------------
 
     def form(self, expr: Expr) -> Form:
-        """The form of an integer expression (an atom where its arithmetic wraps at fewer than 32 bits or is unsigned)."""
-        return form_of(expr, definition=self._tables.definitions.get, divide=self._divide, memo=self._tables.forms)
+        """The form of an integer expression (an atom where its arithmetic wraps at fewer than 32 bits or is unsigned).
+
+        Arithmetic of index variables is taken as exact. That of data may wrap, so its part of the form is one atom where more than one
+        number stands for a small one; a form beyond half of all numbers of 32 bits stays, being outside of every buffer either way.
+        """
+        known = self._tables.narrow.get(expr)
+        if known is None:
+            found = form_of(
+                expr, definition=self._tables.definitions.get, divide=self._divide, narrowed=self._narrowed, may_wrap=self.may_wrap,
+                memo=self._tables.forms,
+            )  # fmt: skip
+            known = self._tables.narrow[expr] = self._narrowed(found, expr.dtype)
+        return known
+
+    def _narrowed(self, form: Form, dtype: DType) -> Form:
+        """A form with what data adds to it as one number of the type. What loops, blocks and sizes add is less than half of all numbers, so
+        the sum is a number inside of a buffer only where it does not wrap."""
+        if dtype.bits != INT32.bits or self._reach_of_data(form) <= 1 << (dtype.bits - 1):
+            return form
+        data = Form({m: c for m, c in form.terms.items() if not self._is_of_indices(m)})
+        atom = data.expression(dtype)
+        divisor = self.multiple_of(data) or 1 << (dtype.bits - 1)  # wrapping keeps the powers of two that divide the exact value
+        self._tables.multiples[atom] = divisor & -divisor
+        return form - data + Form.of(atom)
+
+    def may_wrap(self, form: Form, dtype: DType) -> bool:
+        """Whether arithmetic on data, of the type, may give another number than the form; not for a single number as it is."""
+        if len(form.terms) == 1 and all(len(m) == 1 and c == 1 for m, c in form.terms.items()):
+            return False
+        return self._reach_of_data(form) >= 1 << (dtype.bits - 1)
+
+    def _reach_of_data(self, form: Form) -> int:
+        """The most that the parts of a form that are not of index variables may add up to; beyond all numbers where that is not known."""
+        most = 0
+        for monomial, coefficient in form.terms.items():
+            if self._is_of_indices(monomial):
+                continue
+            product = abs(coefficient)
+            for atom in monomial:
+                low, high = self._numbers(atom)
+                product *= 1 << 64 if low is None or high is None else max(abs(low), abs(high))
+            most += product
+        return most
+
+    def _numbers(self, atom: Expr) -> tuple[int | None, int | None]:
+        """The values an atom may have, by its type and by the operation that it is."""
+        match atom:
+            case Var():
+                known = self._tables.ranges.get(atom)
+                if known is not None and known.low is not None and known.high is not None:
+                    low, high = known.low.constant, known.high.constant
+                    if low is not None and high is not None:
+                        return low, high
+            case Binary(op="floormod", right=Const(value=value)) if value > 0:
+                return 0, int(value) - 1
+            case Binary(op="bitand", right=Const(value=value)) if value >= 0:
+                return 0, int(value)
+            case Binary(op="floordiv", left=left, right=Const(value=value)) if value > 0:
+                low, high = value_range(left)
+                return (None, None) if low is None or high is None else (low // int(value), high // int(value))
+            case _:
+                pass
+        return value_range(atom)
+
+    def _is_of_indices(self, monomial: tuple[Expr, ...]) -> bool:
+        return all((isinstance(atom, Var) and atom.kind in _INDICES) or self.is_pure(atom) for atom in monomial)
+
+    def surely(self, expr: Expr) -> Form:
+        """The form of an expression where it is its value whatever the data are, else the expression as an atom."""
+        form = self.form(expr)
+        return Form.of(expr) if self.may_wrap(form, expr.dtype) else form
 
     def is_pure(self, expr: Expr) -> bool:
         """Whether the expression is made of index variables and constants alone."""
@@ -246,13 +329,14 @@ class Scope:
 
 
 def dtype_range(t: DType) -> tuple[int | None, int | None]:
-    """The values an integer or bool dtype holds; 64-bit ends count as unknown, they prove nothing useful."""
+    """The values an integer or bool dtype holds; 64-bit ends count as unknown, they prove nothing useful, and indices are signed numbers of
+    64 bits, of which a large uint64 is a negative one."""
     if t.is_bool:
         return 0, 1
     if not t.is_integer or t.lanes != 1:
         return None, None
     if t.bits == 64:
-        return (0, None) if t.kind == "uint" else (None, None)
+        return None, None
     return int(t.min), int(t.max)
 
 
@@ -275,7 +359,7 @@ class _Proof:
     __slots__ = ("_form", "_ranges", "_facts", "_budget")
 
     def __init__(self, scope: Scope, facts: tuple[Form, ...]) -> None:
-        self._form = scope.form
+        self._form = scope.surely
         self._ranges = scope.ranges
         self._facts = facts
         self._budget = _STEPS
@@ -397,7 +481,7 @@ class _Proof:
             found = self._ranges.get(atom)
             if found is not None:
                 return found.low is not None and self.prove(found.low, 0)
-            return atom.kind == "size" or atom.dtype.kind == "uint"
+            return atom.kind == "size" or (atom.dtype.kind == "uint" and atom.dtype.bits < 64)
         if isinstance(atom, Binary) and atom.op == "floormod" and isinstance(atom.right, Const):
             return atom.right.value > 0
         if isinstance(atom, Binary) and atom.op == "floordiv" and isinstance(atom.right, Const) and atom.right.value > 0:

@@ -119,18 +119,19 @@ class Form:
         parts = self.split(atom)
         return None if parts is None else parts[0] * value + parts[1]
 
-    def expression(self) -> Expr:
-        """The form as an expression of int64."""
+    def expression(self, dtype: DType = INT64) -> Expr:
+        """The form as an expression of int64, or of a narrower signed type, which has it modulo two to its width."""
         total: Expr | None = None
         for monomial, coefficient in self.terms.items():
             product: Expr | None = None
             for atom in monomial:
-                wide = atom if atom.dtype == INT64 else Cast(value=atom, dtype=INT64)
-                product = wide if product is None else Binary(op="mul", left=product, right=wide)
-            number = Const(value=coefficient, dtype=INT64)
+                factor = atom if atom.dtype == dtype else Cast(value=atom, dtype=dtype)
+                product = factor if product is None else Binary(op="mul", left=product, right=factor)
+            half = 1 << (dtype.bits - 1)
+            number = Const(value=(coefficient + half) % (2 * half) - half, dtype=dtype)
             term = number if product is None else product if coefficient == 1 else Binary(op="mul", left=product, right=number)
             total = term if total is None else Binary(op="add", left=total, right=term)
-        return total if total is not None else Const(value=0, dtype=INT64)
+        return total if total is not None else Const(value=0, dtype=dtype)
 
 
 ZERO: Final = Form({})
@@ -148,6 +149,11 @@ class Division:
 def _is_far_from_wrapping(value: int, t: DType) -> bool:
     """Whether a number is one of real index arithmetic, which does not wrap. Near the ends of the type it does, and forms do not."""
     return abs(value) < 1 << (t.bits - 4)
+
+
+def _is_near_an_end(value: int, t: DType) -> bool:
+    """Whether a number is so near an end of the type that adding an index to it wraps."""
+    return abs(value) > (1 << (t.bits - 1)) - (1 << 20)
 
 
 def _atom_order(atom: Atom) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -182,17 +188,29 @@ def is_index_dtype(t: DType) -> bool:
     return t.kind == "int" and t.bits >= 32 and t.lanes == 1
 
 
+def _as_it_is(form: Form, t: DType) -> Form:
+    return form
+
+
+def _never(form: Form, t: DType) -> bool:
+    return False
+
+
 def form_of(
     expr: Expr,
     *,
     definition: Callable[[Var], Form | None],
     divide: Callable[[Form, int], Division],
+    narrowed: Callable[[Form, DType], Form] = _as_it_is,
+    may_wrap: Callable[[Form, DType], bool] = _never,
     memo: dict[Expr, Form],
 ) -> Form:
     """The form of an integer expression of a signed 32- or 64-bit dtype; an expression of another dtype is an atom.
 
     ``definition`` gives the form that a variable stands for, None to keep it as an atom. ``divide(x, c)``
-    splits a form by a positive number. Results are kept in ``memo``, and sub-expressions are visited once.
+    splits a form by a positive number. ``narrowed(x, t)`` is the value of a form after arithmetic of type ``t``, and ``may_wrap(x, t)``
+    whether that can be another number than the form; without them nobody asks. Results are kept in ``memo``, and sub-expressions are
+    visited once; the result is exact in the integers modulo two to the width of the expression's dtype.
     """
     pending: list[Expr] = [expr]
     while pending:
@@ -206,7 +224,7 @@ def form_of(
             pending.extend(waiting)
             continue
         pending.pop()
-        memo[top] = _combine(top, [memo[o] for o in operands], definition, divide)
+        memo[top] = _combine(top, [memo[o] for o in operands], definition, divide, narrowed, may_wrap)
     return memo[expr]
 
 
@@ -230,10 +248,15 @@ def _operands(expr: Expr) -> tuple[Expr, ...]:
 
 
 def _combine(
-    expr: Expr, forms: list[Form], definition: Callable[[Var], Form | None], divide: Callable[[Form, int], Division]
+    expr: Expr,
+    forms: list[Form],
+    definition: Callable[[Var], Form | None],
+    divide: Callable[[Form, int], Division],
+    narrowed: Callable[[Form, DType], Form],
+    may_wrap: Callable[[Form, DType], bool],
 ) -> Form:
     match expr:
-        case Const(value=value) if is_index_dtype(expr.dtype):
+        case Const(value=value) if is_index_dtype(expr.dtype) and not _is_near_an_end(int(value), expr.dtype):
             return Form.of(int(value))
         case Var():
             return definition(expr) or Form.of(expr)
@@ -251,6 +274,8 @@ def _combine(
             divisor = int(value)
             if divisor <= 0 or not all(_is_far_from_wrapping(c, expr.dtype) for c in forms[0].terms.values()):
                 return Form.of(expr)
+            if may_wrap(forms[0], expr.dtype):
+                return Form.of(expr)
             division = divide(forms[0], divisor)
             if division.is_reduced:
                 return division.whole if op == "floordiv" else division.rest
@@ -260,6 +285,8 @@ def _combine(
             return division.whole + left if op == "floordiv" else left
         case Unary():
             return forms[0].scaled(-1)
+        case Cast(value=value) if value.dtype.bits < expr.dtype.bits:
+            return narrowed(forms[0], value.dtype)
         case _:
             return forms[0]
 

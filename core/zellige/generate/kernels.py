@@ -16,6 +16,7 @@ from zellige.generate.context import Context, Tile, binary, number
 from zellige.generate.data import make_array
 from zellige.generate.expressions import Expressions
 from zellige.generate.facts import Fact
+from zellige.generate.index_values import index_values_program
 from zellige.generate.lane_blocks import lane_launch
 from zellige.generate.lane_values import lane_values_program
 from zellige.generate.parallel import Parallel
@@ -26,7 +27,7 @@ from zellige.generate.tensors import INPUT_TYPES, Dimension, Tensors
 from zellige.ir.expr import Binary, Const, Expr, Region, Var
 from zellige.ir.stmt import Copy, For, If, Launch, Persistent, RasterHint, Return, SafeValue, Stmt
 
-Flavour = Literal["any", "blocks", "lanes", "lane-tiles", "lane-values"]
+Flavour = Literal["any", "blocks", "lanes", "lane-tiles", "lane-values", "indexes"]
 
 _SIZES: Final = (5, 8, 1, 3, 7, 10, 12, 13, 16, 17, 20, 23, 33)
 _TILES: Final = (4, 1, 2, 3, 5, 7, 8, 16)
@@ -35,9 +36,11 @@ _INDEX_TYPES: Final = ("int32", "int32", "int32", "int64")
 
 def generate(choices: Choices, *, flavour: Flavour = "any") -> Program:
     """A program; ``flavour`` "blocks" leaves out lanes, "lanes" makes nothing else, "lane-tiles" has tile operations of lanes too,
-    "lane-values" is made of what lanes share and what they have of their own."""
+    "lane-values" is made of what lanes share and what they have of their own, "indexes" of index arithmetic."""
     if flavour == "lane-values":
         return lane_values_program(choices)
+    if flavour == "indexes":
+        return index_values_program(choices)
     picker = Picker(choices)
     tensors = Tensors(picker, as_dtype(picker.some(_INDEX_TYPES)))
     launches: list[Launch] = []

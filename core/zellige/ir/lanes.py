@@ -106,17 +106,23 @@ class FragmentUse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneDependence:
     """The answer for one launch. ``partial`` are collective statements that only some lanes reach, in program order; ``repeated`` the
-    stores of which every lane makes the same one."""
+    stores of which every lane makes the same one; ``divergent`` all statements that some lanes may leave out."""
 
     partial: tuple[Stmt, ...]
     fragments: tuple[FragmentUse, ...]
     private: frozenset[int]
     dependent: frozenset[int]
     repeated: frozenset[int] = frozenset()
+    divergent: frozenset[int] = frozenset()
 
     def is_repeated(self, statement: Stmt) -> bool:
         """Whether all lanes store the same value at the same place of a buffer that they share, so that one of them can do it for all."""
         return id(statement) in self.repeated
+
+    def is_divergent(self, statement: Stmt) -> bool:
+        """Whether some lanes may not reach the statement, or not as often as others: it stands in lane-dependent code, or behind a jump
+        in such code. What follows it in its body is no less so."""
+        return id(statement) in self.divergent
 
     def is_private(self, statement: Stmt) -> bool:
         """Whether each lane runs all of this Map or tile operation for itself, because what it computes belongs to the lane: it touches
@@ -184,6 +190,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
         graph.add((_LANES,), id(var))
     collectives: list[tuple[int, Stmt]] = []
     stores: list[tuple[int, Store]] = []
+    reached: list[tuple[int, Stmt]] = []
     uses: list[_Use] = []
     of_points: list[Stmt] = []
     places: list[tuple[Buffer, list[int], Span | None]] = []
@@ -197,6 +204,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
             continue
         statement = top.body[top.index]
         top.index += 1
+        reached.append((top.control, statement))
         if top.in_map:
             of_points.append(statement)
         else:
@@ -221,6 +229,7 @@ def lane_dependence(launch: Launch) -> LaneDependence:
         fragments=tuple(fragments),
         private=private,
         dependent=frozenset(dependent),
+        divergent=frozenset(id(s) for control, s in reached if control in dependent),
         repeated=frozenset(id(s) for c, s in stores if dependent.isdisjoint((c, *_sources(*s.indices, s.value)))),
     )
 

@@ -133,6 +133,8 @@ class _Assembly:
             if isinstance(piece, Stretch):
                 for name in _declared(piece.statements):
                     uses.setdefault(name, _Use()).is_declared_in_stretch = True
+                if piece.mask is not None:
+                    self._keep_results(piece.statements)
             elif isinstance(piece, Once) and isinstance(piece.statement, Map):
                 for name in _declared([piece.statement]):  # a buffer made inside of a Map belongs to its points, not to lanes
                     if isinstance(name, Buffer):
@@ -143,6 +145,12 @@ class _Assembly:
                     self._arrays[name] = self._array(name)
             elif use.is_declared_in_stretch and len(use.places) > 1 and name not in self._pure:
                 self._arrays[name] = self._lanes.array(name.name, name.dtype)
+
+    def _keep_results(self, statements: Sequence[Stmt]) -> None:
+        """What atomic operations of some lanes give is kept, since declarations behind them, which are made for all lanes, name it."""
+        for statement in statements:
+            if isinstance(statement, Atomic) and isinstance(statement.result, Var):
+                self._arrays[statement.result] = self._lanes.array(statement.result.name, statement.result.dtype)
 
     def _array(self, buffer: Buffer) -> Buffer:
         """One copy of a private buffer for each lane: element by element, or where views show it otherwise, copy by copy."""

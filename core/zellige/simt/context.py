@@ -78,6 +78,14 @@ class HeldOperand:
     memory: Buffer
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """The statements behind the one in work, in one of the bodies around it; ``is_loop``: the body of a loop."""
+
+    statements: Sequence[Stmt]
+    is_loop: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Context:
     """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity. In a role among several
@@ -87,6 +95,7 @@ class Context:
     uses, ``engine_operands`` the tiles in shared memory that they read,
     ``box_stores`` the copies to tensors that boxes may make, ``stores_by_boxes`` whether one did, ``is_one_lane`` whether one lane runs the
     role alone, ``copies`` how many of the role there are, and ``turn_barriers`` the number of the first barrier by which they take turns.
+    ``following``: what stands behind the statement in work, in each of the bodies around it, the innermost last.
     ``synchronises``: barriers stand where the program's accesses to shared memory need them, not only where its author put them.
     ``factors`` are the tiles by whose elements a Map multiplies, by its identity. ``sums_in_parts`` are the sums that an asynchronous
     product keeps in several blocks of registers, ``held_operands`` the operands that lanes hold in registers over the loop at hand."""
@@ -109,6 +118,7 @@ class Context:
     turn_barriers: int = 0
     copies: int = 1
     dependence: LaneDependence | None = None
+    following: list[Following] = field(default_factory=list)
     synchronises: bool = True
     channels: dict[Channel, ChannelState] = field(default_factory=dict)
     boxes: dict[int, Boxes] = field(default_factory=dict)

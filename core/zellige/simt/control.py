@@ -10,10 +10,11 @@ lanes, each runs the statements for itself. Inside a Map the code is the point's
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from zellige.diagnostics import catalogue, unreachable
-from zellige.ir.expr import BOOL, INT32, Binary, Buffer, Const, Region, Unary, Var, constant_value
+from zellige.ir.expr import BOOL, INT32, Buffer, Const, Expr, Region, Unary, Var, constant_value
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import (
     Alloc,
@@ -55,22 +56,27 @@ from zellige.plan.facts import leaves_early, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Slotted, Turn, Wait
 from zellige.simt import channels, elements, held_operands, lanes, operations, scalars, touches
 from zellige.simt.code import Declared
-from zellige.simt.context import Context
+from zellige.simt.context import Context, Following
 from zellige.simt.distribution import number
 from zellige.simt.homes import LaneHome, SharedHome
 from zellige.simt.ir import LANE, Opaque
 from zellige.simt.written_out import is_written_out
 
 
-def emit_body(ctx: Context, body: Sequence[Any]) -> None:
-    """The statements one after the other. What a loop's products have in common is held in registers from before it to the end of
-    ``body``, or until it changes."""
+def emit_body(ctx: Context, body: Sequence[Any], *, is_loop: bool = False) -> None:
+    """The statements one after the other. What lanes leave out by a jump before it has said what it touches there. What a loop's products
+    have in common is held in registers from before it to the end of ``body``, or until it changes."""
     before = ctx.held_operands
-    for statement in body:
-        if isinstance(statement, For):
-            held_operands.hold(ctx, statement)
-        emit(ctx, statement)
-        held_operands.forget(ctx, statement)
+    with ExitStack() as apart:
+        for at, statement in enumerate(body):
+            if not ctx.code.is_quiet and ctx.dependence is not None and ctx.dependence.is_divergent(statement):
+                apart.enter_context(ctx.code.quiet())  # to the end of the body
+            ctx.following.append(Following(statements=body[at + 1 :], is_loop=is_loop))
+            if isinstance(statement, For):
+                held_operands.hold(ctx, statement)
+            emit(ctx, statement)
+            held_operands.forget(ctx, statement)
+            ctx.following.pop()
     ctx.held_operands = tuple(held for held in ctx.held_operands if held in before)
 
 
@@ -141,10 +147,17 @@ def _allocate(ctx: Context, buffer: Buffer) -> None:
         ctx.code.emit(Alloc(buffer=home.memory, span=buffer.span))
 
 
+def _named_apart(ctx: Context, statement: If | For, value: Expr) -> Expr:
+    """What decides where lanes part, with a name where it is read from memory: some lanes may change there what others still read."""
+    if ctx.point is not None or ctx.code.is_quiet or not lanes.parts_lanes(ctx, statement) or not touches.loads_of(value):
+        return value
+    return ctx.value("decided", value)
+
+
 def _if(ctx: Context, statement: If) -> None:
     touches.touch_loads(ctx, statement)
-    condition = scalars.agreed(ctx, statement.condition, statement.span)
-    with lanes.maybe_divergent(ctx, statement, statement.condition):
+    condition = _named_apart(ctx, statement, scalars.agreed(ctx, statement.condition, statement.span))
+    with lanes.maybe_divergent(ctx, statement):
         with ctx.inner_scope() as scope, ctx.code.nested() as then:
             scope.assume(statement.condition)
             emit_body(ctx, statement.then)
@@ -156,9 +169,9 @@ def _if(ctx: Context, statement: If) -> None:
 
 def _for(ctx: Context, statement: For) -> None:
     touches.touch_loads(ctx, statement)
-    start, stop, step = (scalars.agreed(ctx, e, statement.span) for e in (statement.start, statement.stop, statement.step))
-    bounds = Binary(op="add", left=statement.start, right=Binary(op="add", left=statement.stop, right=statement.step))
-    with lanes.maybe_divergent(ctx, statement, bounds), ctx.inner_scope() as scope, ctx.code.nested() as body:
+    bounds = (scalars.agreed(ctx, e, statement.span) for e in (statement.start, statement.stop, statement.step))
+    start, stop, step = (_named_apart(ctx, statement, bound) for bound in bounds)
+    with lanes.maybe_divergent(ctx, statement), ctx.inner_scope() as scope, ctx.code.nested() as body:
         increment = constant_value(statement.step)
         if increment is not None and increment > 0:
             scope.add_variable(statement.var, scope.form(statement.start), scope.form(statement.stop) - 1)
@@ -167,7 +180,7 @@ def _for(ctx: Context, statement: For) -> None:
         else:
             scope.add_variable(statement.var, None, None)
         _hide_lane(ctx, statement)
-        emit_body(ctx, channels.filled_late(ctx, statement.body))
+        emit_body(ctx, channels.filled_late(ctx, statement.body), is_loop=True)
     if ctx.is_among_roles and channels.runs_once(ctx, statement) and not leaves_early(statement.body):
         # products may be in flight across its end: no branch stands there
         ctx.code.emit(Bind(var=statement.var, value=start, span=statement.span), *body)
@@ -180,13 +193,13 @@ def _for(ctx: Context, statement: For) -> None:
 
 
 def _while(ctx: Context, statement: While) -> None:
-    with lanes.maybe_divergent(ctx, statement, statement.condition), ctx.inner_scope(), ctx.code.nested() as body:
+    with lanes.maybe_divergent(ctx, statement), ctx.inner_scope(), ctx.code.nested() as body:
         touches.touch_loads(ctx, statement)
         condition = scalars.agreed(ctx, statement.condition, statement.span)
         stop = Unary(op="not", value=condition)
         ctx.code.emit(If(condition=stop, then=(Break(),), span=statement.span))
         _hide_lane(ctx, statement)
-        emit_body(ctx, statement.body)
+        emit_body(ctx, statement.body, is_loop=True)
     ctx.code.emit(While(condition=Const(value=True, dtype=BOOL), body=tuple(body), span=statement.span))
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zellige.analysis.bounds import Scope, value_range
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
@@ -121,8 +120,6 @@ def place_of(ctx: Context, buffer: Buffer, indices: Sequence[Expr]) -> Place:
     if buffer.alias is not None and not isinstance(home, GlobalHome):
         seen = [int(constant_value(e) or 0) for e in buffer.shape]
         extents, strides = seen, dense_strides(seen)
-    if isinstance(home, GlobalHome):
-        indices = _as_tested(ctx, indices, extents, strides)
     conditions = tuple(_tests(ctx, buffer, extents, indices))
     if isinstance(home, SharedHome) and home.slab:
         indices, strides = in_slabs(home, indices)
@@ -138,34 +135,6 @@ def place_of(ctx: Context, buffer: Buffer, indices: Sequence[Expr]) -> Place:
         per_slot = home.slot_elements * home.memory.dtype.bytes // max(1, buffer.dtype.bytes)
         flat = Binary(op="add", left=flat, right=Binary(op="mul", left=slot, right=number(per_slot)))
     return Place(memory=memory, index=flat, conditions=conditions)
-
-
-def _as_tested(ctx: Context, indices: Sequence[Expr], extents: Sequence[Expr | int], strides: Sequence[Expr | int]) -> tuple[Expr, ...]:
-    """The indices of an element of a tensor, by a name those whose arithmetic on data may wrap to a number inside: an offset of 64 bits
-    would have the number that it stands for, which is outside."""
-    if fits_int32(ctx.scope, flat_form(ctx.scope, indices, strides)):
-        return tuple(indices)
-    named: list[Expr] = []
-    for index, extent in zip(indices, extents):
-        form = ctx.scope.form(index)
-        is_kept = index.dtype.bits >= 64 or not _wraps_inside(ctx.scope, form)
-        is_kept = is_kept or all(ctx.scope.is_within(form, ctx.scope.form(number(extent) if isinstance(extent, int) else extent)))
-        named.append(index if is_kept else ctx.value("place", index))
-    return tuple(named)
-
-
-def _wraps_inside(scope: Scope, form: Form) -> bool:
-    """Whether arithmetic of 32 bits may make a small number of a form that is not one. What loops, blocks and sizes add is less than half
-    of all numbers; so the rest must go beyond the other half, which a single number of 32 bits does not."""
-    most = 0
-    for monomial, coefficient in form.terms.items():
-        if all(scope.is_pure(atom) for atom in monomial):
-            continue
-        low, high = value_range(monomial[0]) if len(monomial) == 1 else (None, None)
-        if low is None or high is None:
-            return True
-        most += abs(coefficient) * max(abs(low), abs(high))
-    return most > 1 << 31
 
 
 def in_slabs(home: SharedHome, indices: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[int, ...]]:
@@ -201,7 +170,7 @@ def _tests(ctx: Context, buffer: Buffer, extents: Sequence[Expr | int], indices:
                 size if size.dtype == index.dtype else Const(value=int(size.value), dtype=index.dtype) if isinstance(size, Const) else None
             )
             if same is None:
-                wide = as_dtype("int64")
+                wide = index.dtype if index.dtype.name == "uint64" else as_dtype("int64")
                 found.append(Compare(op="lt", left=Cast(value=index, dtype=wide), right=Cast(value=size, dtype=wide)))
             else:
                 found.append(Compare(op="lt", left=index, right=same))

@@ -139,7 +139,7 @@ def narrow(expr: Expr) -> Expr:
         return number(int(expr.value))
     if expr.dtype == INT32:
         return expr
-    if isinstance(expr, Cast) and expr.value.dtype == INT32:
+    if isinstance(expr, Cast) and expr.dtype == INT64 and expr.value.dtype == INT32:
         return expr.value
     return Cast(value=expr, dtype=INT32)
 

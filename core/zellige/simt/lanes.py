@@ -9,9 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zellige.ir.expr import Buffer, Expr, Load
+from zellige.ir.expr import Buffer, Load
 from zellige.ir.lanes import PRIVATE
-from zellige.ir.stmt import Alloc, Atomic, Barrier, Print, ReducerUpdate, Shuffle, Stmt, StmtNode, Vote
+from zellige.ir.stmt import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Break,
+    Continue,
+    For,
+    If,
+    Print,
+    ReducerUpdate,
+    Return,
+    Shuffle,
+    Stmt,
+    StmtNode,
+    Vote,
+    While,
+)
 from zellige.ir.traverse import rebuilt, walk
 from zellige.simt import elements
 from zellige.simt.context import Context
@@ -59,23 +75,25 @@ def _writes_own_copies(statement: Stmt) -> bool:
     return bool(written) and all(root.space in PRIVATE for root in written)
 
 
-def may_differ(ctx: Context, expr: Expr) -> bool:
-    """Whether lanes may see different values of an expression."""
+def parts_lanes(ctx: Context, statement: If | For | While) -> bool:
+    """Whether lanes may go different ways at the statement, or leave its loop at different times."""
     if ctx.point is not None:
         return True
-    return ctx.dependence is not None and ctx.dependence.differs(expr)
+    bodies = (getattr(statement, name) for name in type(statement).BODIES)
+    return ctx.dependence is not None and any(body and ctx.dependence.is_divergent(body[0]) for body in bodies)
 
 
 @contextmanager
-def maybe_divergent(ctx: Context, statement: Stmt, condition: Expr) -> Iterator[None]:
-    """Code whose reach depends on ``condition``: where lanes may part, its touches stand before it and no barrier in it."""
-    if not may_differ(ctx, condition):
+def maybe_divergent(ctx: Context, statement: If | For | While) -> Iterator[None]:
+    """Code that lanes may part in: what it touches is said before it, with what its jumps make some lanes leave out, and no barrier
+    stands in it."""
+    if ctx.code.is_quiet or not parts_lanes(ctx, statement):
         yield
         return
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()
     atomics: set[Buffer] = set()
-    for node in walk(statement):
+    for node in (node for part in (statement, *_left_out(ctx, statement)) for node in walk(part)):
         if isinstance(node, Load):
             reads.add(node.buffer.root)
         elif isinstance(node, (Atomic, ReducerUpdate)):
@@ -90,3 +108,19 @@ def maybe_divergent(ctx: Context, statement: Stmt, condition: Expr) -> Iterator[
     )  # fmt: skip
     with ctx.code.quiet():
         yield
+
+
+def _left_out(ctx: Context, statement: Stmt) -> Iterator[Stmt]:
+    """The statements behind it that lanes leave out which jump in it: to the end of the loop's body, or of everything."""
+    jumps: set[type[Stmt]] = set()
+    pending: list[tuple[Stmt, bool]] = [(statement, False)]
+    while pending:
+        top, has_loop = pending.pop()
+        if isinstance(top, Return) or (isinstance(top, (Break, Continue)) and not has_loop):
+            jumps.add(type(top))
+        inside = has_loop or isinstance(top, (For, While))
+        pending.extend((below, inside) for name in type(top).BODIES for below in getattr(top, name))
+    for following in reversed(ctx.following if jumps else []):
+        yield from following.statements
+        if following.is_loop and Return not in jumps:
+            return

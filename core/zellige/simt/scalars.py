@@ -42,7 +42,8 @@ def agreed(ctx: Context, expr: Expr, span: Any) -> Expr:
     if acts_alone or not any(_may_change(ctx, load.buffer.root) for load in touches.loads_of(expr)):
         return value
     memory = ctx.scratch_memory(value.dtype, 1)
-    ctx.code.touch(writes=(ctx.scratch,), span=span)
+    reads = {load.buffer.root for load in touches.loads_of(expr)}  # the one lane reads behind the barrier that the scratch may need
+    ctx.code.touch(reads=[root for root in reads if ctx.is_shared_by_lanes(root)], writes=(ctx.scratch,), span=span)
     with ctx.when(one_lane(ctx), span):
         ctx.code.emit(Store(buffer=memory, indices=(number(0),), value=value, span=span))
     ctx.code.touch(reads=(ctx.scratch,), span=span)
@@ -57,9 +58,10 @@ def emit_store(ctx: Context, statement: Store) -> None:
     """One element: where lanes share it, by one of them."""
     root = statement.buffer.root
     if ctx.point is None:
-        touches.touch_loads(ctx, statement)
-        if ctx.is_shared_by_lanes(root) or isinstance(ctx.homes.get(root), SHAREABLE):
-            touches.touch_roots(ctx, set(), {root}, set(), statement.span)
+        is_shared = ctx.is_shared_by_lanes(root) or isinstance(ctx.homes.get(root), SHAREABLE)
+        # at once, since it is one statement that reads and writes: a barrier between the two would come after neither
+        touches.touch_roots(ctx, touches.loaded(statement), {root} if is_shared else set(), set(), statement.span)
+        if is_shared:
             with ctx.when(_storing_lane(ctx, statement), statement.span):
                 elements.store(ctx, statement)
             return
@@ -84,19 +86,18 @@ def emit_atomic(ctx: Context, statement: Atomic) -> None:
     """One element changed once for the block, and what it held before given to all lanes; by each lane that acts for itself."""
     if ctx.point is not None or ctx.has_lanes or not isinstance(ctx.homes.get(statement.buffer.root), SHAREABLE):
         if ctx.point is None:
-            touches.touch_loads(ctx, statement)
-            touches.touch_roots(ctx, set(), set(), {statement.buffer.root}, statement.span)
+            touches.touch_roots(ctx, touches.loaded(statement), set(), {statement.buffer.root}, statement.span)
         elements.atomic(ctx, statement)
         return
-    touches.touch_loads(ctx, statement)
-    touches.touch_roots(ctx, set(), set(), {statement.buffer.root}, statement.span)
     result = statement.result
     if result is None:
+        touches.touch_roots(ctx, touches.loaded(statement), set(), {statement.buffer.root}, statement.span)
         with ctx.when(one_lane(ctx), statement.span):
             elements.atomic(ctx, statement)
         return
     memory = ctx.scratch_memory(result.dtype, 1)
-    ctx.code.touch(writes=(ctx.scratch,), span=statement.span)
+    reads, changed = (list(filter(ctx.is_shared_by_lanes, roots)) for roots in (touches.loaded(statement), {statement.buffer.root}))
+    ctx.code.touch(reads=reads, writes=(ctx.scratch,), atomics=changed, span=statement.span)
     inner = Var(name=ctx.fresh(result.name), dtype=result.dtype, kind="value")
     with ctx.when(one_lane(ctx), statement.span):
         elements.atomic(ctx, rebuilt(statement, result=inner))

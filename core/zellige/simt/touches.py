@@ -42,10 +42,15 @@ def touch(ctx: Context, reads: Sequence[Region], writes: Sequence[Region], span:
     touch_roots(ctx, {r.buffer.root for r in reads}, {r.buffer.root for r in writes}, set(), span)
 
 
+def loaded(statement: Stmt) -> set[Buffer]:
+    """The storage that the statement's own expressions read from."""
+    return {load.buffer.root for load in loads_in(statement)}
+
+
 def touch_loads(ctx: Context, statement: Stmt) -> None:
     """Say which elements the statement's own expressions are about to read; inside a point its Map has said it."""
     if ctx.point is None:
-        touch_roots(ctx, {load.buffer.root for load in loads_in(statement)}, set(), set(), statement.span)
+        touch_roots(ctx, loaded(statement), set(), set(), statement.span)
 
 
 def touch_roots(ctx: Context, reads: set[Buffer], writes: set[Buffer], atomics: set[Buffer], span: Any) -> None:
