@@ -208,6 +208,7 @@ class _Tile:
 
 
 def operand_of(ctx: Context, gemm: Gemm, name: Literal["a", "b"], form: ProductForm) -> Operand:
+    """Where a product finds an operand, in the lanes' order of ``form``: in registers that hold it so, else in shared memory."""
     region = gemm.a if name == "a" else gemm.b
     is_k_inner = (not gemm.transpose_a) if name == "a" else gemm.transpose_b
     layout = form.a_layout if name == "a" else _exchanged(form.b_layout)
