@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from zellige.diagnostics import catalogue
@@ -31,18 +32,89 @@ BOUNDS: Final = Bounds(grid=MOST_BLOCKS, argument_bytes=32764)
 "Maximum x-dimension of a grid"; "__global__ function parameters"."""
 
 
+class Direct:
+    """cuda-python's driver module, with the few functions that a start and a launch call going to the library itself: the module looks for
+    the address of every function of the driver at the first call of any, which takes as long as loading a kernel. They take and give what
+    the module's take and give, handles as numbers (CUDA Driver API 13, the functions of these names)."""
+
+    def __init__(self, module: Any, found: Any) -> None:
+        self._module = module
+        self._library = found
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        setattr(self, name, value)
+        return value
+
+    def _told(self, status: int, *values: Any) -> tuple[Any, ...]:
+        return (self._module.CUresult(status),) if status else (0, *values)
+
+    def _number(self, name: str, *arguments: Any) -> tuple[Any, ...]:
+        """What a function answers that writes an int to its first argument."""
+        found = ctypes.c_int(0)
+        return self._told(getattr(self._library, name)(ctypes.byref(found), *arguments), found.value)
+
+    def _handle(self, name: str, *arguments: Any) -> tuple[Any, ...]:
+        """What a function answers that writes a pointer to its first argument; 0 for none."""
+        found = ctypes.c_void_p(None)
+        return self._told(getattr(self._library, name)(ctypes.byref(found), *arguments), found.value or 0)
+
+    def cuInit(self, flags: int) -> tuple[Any, ...]:
+        return self._told(self._library.cuInit(ctypes.c_uint(flags)))
+
+    def cuDriverGetVersion(self) -> tuple[Any, ...]:
+        return self._number("cuDriverGetVersion")
+
+    def cuDeviceGetCount(self) -> tuple[Any, ...]:
+        return self._number("cuDeviceGetCount")
+
+    def cuDeviceGet(self, ordinal: int) -> tuple[Any, ...]:
+        return self._number("cuDeviceGet", ctypes.c_int(ordinal))
+
+    def cuDeviceGetAttribute(self, attribute: Any, handle: Any) -> tuple[Any, ...]:
+        return self._number("cuDeviceGetAttribute", ctypes.c_int(int(attribute)), ctypes.c_int(int(handle)))
+
+    def cuCtxGetDevice(self) -> tuple[Any, ...]:
+        return self._number("cuCtxGetDevice")
+
+    def cuCtxGetCurrent(self) -> tuple[Any, ...]:
+        return self._handle("cuCtxGetCurrent")
+
+    def cuDevicePrimaryCtxRetain(self, handle: Any) -> tuple[Any, ...]:
+        return self._handle("cuDevicePrimaryCtxRetain", ctypes.c_int(int(handle)))
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[Any, ...]:
+        kept = ctypes.c_int(int(mode))
+        return self._told(self._library.cuThreadExchangeStreamCaptureMode(ctypes.byref(kept)), kept.value)
+
+    def cuModuleLoadData(self, code: bytes) -> tuple[Any, ...]:
+        return self._handle("cuModuleLoadData", ctypes.c_char_p(code))
+
+    def cuModuleGetFunction(self, module: Any, name: bytes) -> tuple[Any, ...]:
+        return self._handle("cuModuleGetFunction", ctypes.c_void_p(int(module)), ctypes.c_char_p(name))
+
+    def cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> tuple[Any, ...]:
+        handle = ctypes.c_void_p(int(function))
+        return self._told(self._library.cuFuncSetAttribute(handle, ctypes.c_int(int(attribute)), ctypes.c_int(value)))
+
+
 @cache
 def driver() -> Any:
-    """cuda-python's driver module after cuInit, or the reason why there is none."""
+    """The driver's functions after cuInit, as cuda-python's module has them, or the reason why there are none."""
     try:
         from cuda.bindings import driver as module
     except ImportError as error:
         return Unavailable(code="missing-package", reason=f"cuda-python is not installed ({error}): {INSTALL}")
+    if isinstance(module, ModuleType):
+        try:
+            module = Direct(module, library())
+        except OSError as error:
+            return Unavailable(code="no-driver", reason=f"the driver library cannot be loaded ({error})")
     try:
         status = module.cuInit(0)[0]
     except RuntimeError as error:
         return Unavailable(code="no-driver", reason=f"the driver library cannot be loaded ({str(error).splitlines()[0]})")
-    if status != module.CUresult.CUDA_SUCCESS:
+    if int(status) != 0:
         return Unavailable(code=_CODES.get(status.name, "no-device"), reason=_words(status.name))
     version = driver_version(module)
     if version < LEAST_DRIVER:
