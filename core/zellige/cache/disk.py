@@ -42,8 +42,12 @@ _TEMPORARY: Final = ".writing-"
 _STRAY_SECONDS: Final = 3600.0
 _ROOM: Final = 0.9
 """The share of the limit that is left filled when entries go."""
-_STORES_BETWEEN_COUNTS: Final = 16
-"""After so many stores the folder is counted anew, since other processes write too."""
+_STORES_BETWEEN_COUNTS: Final = 256
+"""After so many stores of all processes the folder is counted anew, and after _STRAY_SECONDS: notes of a store are lost where two
+processes count at once."""
+_FILLED: Final = "filled"
+"""The file that says how many bytes the entries take, since counting asks for each of them: what was counted, when, and a line a store
+since then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +73,6 @@ class DiskStore:
         self._secret: bytes | None = None
         self._is_readable = True
         self._is_writable = True
-        self._filled: int | None = None
-        self._stores = 0
         self._found = 0
         self._missed = 0
 
@@ -132,8 +134,7 @@ class DiskStore:
             removed += _remove(path)
         for path in (self.folder / TUNING).glob("*.jsonl"):
             removed += _remove(path)
-        with self._lock:
-            self._filled = None
+        _remove(self._root / _FILLED)
         return removed
 
     # ---- files
@@ -187,10 +188,8 @@ class DiskStore:
 
     def _make_room(self, added: int) -> None:
         with self._lock:
-            self._stores += 1
-            is_known = self._filled is not None and self._stores % _STORES_BETWEEN_COUNTS
-            self._filled = (self._filled or 0) + added if is_known else None
-            if self._filled is not None and self._filled <= self._limit:
+            filled = self._filled_with(added)
+            if filled is not None and filled <= self._limit:
                 return
             now = time.time()
             files = []
@@ -207,7 +206,24 @@ class DiskStore:
                         break
                     _remove(path)
                     total -= size
-            self._filled = total
+            _write_whole(self._root / _FILLED, f"{total} {int(now)}\n".encode())
+
+    def _filled_with(self, added: int) -> int | None:
+        """The bytes of all entries with the ``added`` ones, which are noted; None where they are to be counted (again)."""
+        path = str(self._root / _FILLED)
+        try:
+            lines = _content(path).split()
+            if not 2 <= len(lines) <= _STORES_BETWEEN_COUNTS or not all(line.isdigit() and len(line) <= 20 for line in lines):
+                return None
+            counted, when, *stored = map(int, lines)
+            if not 0 <= time.time() - when < _STRAY_SECONDS:
+                return None
+            descriptor = _open_no_link(path, os.O_WRONLY | os.O_APPEND)
+        except OSError:  # none yet, or a link
+            return None
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(b"%d\n" % added)
+        return counted + sum(stored) + added
 
     # ---- the secret
 
