@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import zellige.language as T
 from zellige.cache import memo
 from zellige.claims import examined
 from zellige.cli.new_backend import write_package
-from zellige.diagnostics import LaunchError, Unsupported
+from zellige.diagnostics import CompileError, LaunchError, Unsupported
 from zellige.plugin.registry import registry
 
 N = 96
@@ -194,3 +195,43 @@ def test_every_claim_is_tried_and_holds(target: str) -> None:
     found = list(examined(registry().backend(resolved), resolved))
     assert len(found) >= 50
     assert [one for one in found if one.verdict != "holds"] == []
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        *(({"lanes": n, "matmul": ()}, f"say {n} lanes, expected a power of two") for n in (0, 3, 7, 12, 24, 1000)),
+        ({"lanes": 64}, "the layout of operand a of its product product_16x16x16_float16_float32 is for warps of 32 lanes"),
+        ({"lanes": 2048, "block_lanes": 4096, "matmul": ()}, "its machine let a block have 1024 lanes, fewer than the 2048 of one warp"),
+        ({"block_lanes": 7}, "its capabilities let a block have 7 lanes, fewer than the 32 of one warp"),
+    ],
+)
+def test_lanes_that_cannot_be_are_said(target: str, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], reason: str) -> None:
+    machine = importlib.import_module(f"zellige_{target}.machine")
+    stated = machine.capabilities(target)
+    monkeypatch.setattr(machine, "capabilities", lambda _: replace(stated, **changes))
+    with pytest.raises(CompileError, match=f"'{target}' breaks the plugin contract: .*{reason}") as caught:
+        zl.compile(gemm, target=target)
+    assert caught.value.code == "E703"
+
+
+@pytest.mark.parametrize("lanes", [16, 64])
+def test_warps_of_other_powers_of_two_are_right(target: str, monkeypatch: pytest.MonkeyPatch, lanes: int) -> None:
+    machine = importlib.import_module(f"zellige_{target}.machine")
+    stated = machine.capabilities(target)
+    monkeypatch.setattr(machine, "capabilities", lambda _: replace(stated, lanes=lanes, matmul=()))
+    generator = np.random.default_rng(lanes)
+    x = generator.integers(-3, 4, (16, 40)).astype(np.float32)
+    y = np.full(16, 7, np.float32)
+    zl.compile(row_sum, target=target)(x, y)
+    assert np.array_equal(y, x.sum(1))
+
+
+@T.prim_func
+def row_sum(X: T.Tensor((16, 40), "float32"), Y: T.Tensor((16,), "float32")):
+    with T.Kernel(2, threads=64) as i:
+        rows = T.alloc_fragment((8, 40), "float32")
+        sums = T.alloc_fragment((8,), "float32")
+        T.copy(X[i * 8, 0], rows)
+        T.reduce_sum(rows, sums, dim=1)
+        T.copy(sums, Y[i * 8])

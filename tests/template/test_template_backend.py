@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.diagnostics import LaunchError, Unsupported
+from zellige.diagnostics import InternalError, LaunchError, Unsupported
 from zellige.driver import compile_kernel
 from zellige.generate import Program, check_program, generate_seeded
 from zellige.ir.expr import Cast
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.plugin.registry import registry
 from zellige_template import instructions
+from zellige_template.backend import TemplateBackend
 
 PACKAGE = Path(instructions.__file__).parent
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -228,3 +230,29 @@ def test_example_runs_unedited(name: str, tmp_path: Path) -> None:
 
 def test_every_example_is_here() -> None:
     assert sorted(SHAPES) == sorted(path.stem for path in EXAMPLES.glob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize("keeps", ["none", "global"])
+def test_tiles_of_spaces_that_are_not_stated_never_lie_on_each_other(monkeypatch: pytest.MonkeyPatch, keeps: str) -> None:
+    """Capabilities that name no space leave each space of the language its own memory; those that name some have no others (E413)."""
+    stated = TemplateBackend().describe(registry().resolve("template"))
+    spaces = tuple(space for space in stated.spaces if space.name == keeps)
+    described = replace(stated, spaces=spaces, copies=stated.copies[1:])
+    monkeypatch.setattr(registry().named("template"), "describe", lambda target: described)
+    a, b = integers(70, 90, dtype="float16"), integers(90, 50, dtype="float16")
+    kernel = gemm.get_tir(stages=1 + len(spaces))
+    if spaces:
+        with pytest.raises(Unsupported, match="the target template has no memory space 'shared', which .* is allocated in") as caught:
+            zl.compile(kernel, out_idx=[-1], target="template")
+        assert caught.value.code == "E413"
+        return
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.array_equal(zl.compile(kernel, out_idx=[-1], target="template")(a, b).astype(np.float64), expected)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.99])
+def test_a_program_that_was_cut_short_is_not_run(part: float) -> None:
+    code = instructions.assemble(zl.compile(gemm.get_tir(), out_idx=[-1], target="template").get_kernel_source())
+    assert instructions.decode(code)
+    with pytest.raises(InternalError, match="the program is cut short"):
+        instructions.decode(code[: int(part * len(code))])

@@ -24,10 +24,7 @@ LOCAL_BYTES: Final = 4 << 20
 """The memory beside the processor, which holds the tiles of a block."""
 
 BLOCKS: Final = frozenset(("launch", "map", "loop", "if"))
-OPCODES: Final = BLOCKS | {
-    "input", "tensor", "alloc", "view", "mov", "set", "op", "load", "change", "dma", "wait", "product",
-    "check", "same", "print", "else", "end", "leave",
-}  # fmt: skip
+OPCODES: Final = BLOCKS | set("input tensor alloc view mov set op load change dma wait product check same print else end leave".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +39,21 @@ class Instruction:
 
 
 def assemble(text: str) -> bytes:
-    """The program without comments. Raises InternalError for an unknown instruction: this backend wrote it, so it is its own fault."""
+    """The program without comments, with ``halt`` behind it. Raises InternalError for an unknown instruction: this backend wrote it, so it is its own fault."""
     lines = [code for line in text.splitlines() if (code := line.split(" ; ")[0].strip())]
     unknown = [line for line in lines if line.split(" ")[0].partition(".")[0] not in OPCODES]
     if unknown:
         raise InternalError(f"the program has an unknown instruction: {unknown[0]}")
-    return "\n".join(lines).encode()
+    return "\n".join((*lines, "halt")).encode()
 
 
 def decode(code: bytes) -> tuple[Instruction, ...]:
-    """The instructions of an assembled program, nested."""
+    """The instructions of an assembled program, nested. Raises InternalError for one that was cut short."""
     stack: list[tuple[list[str], list[list[Instruction]]]] = [([], [[]])]
-    for line in code.decode().splitlines():
+    lines = code.decode().split("\n")
+    if lines.pop() != "halt":
+        raise InternalError("the program is cut short: its last instruction is missing")
+    for line in lines:
         words = line.split(" ")
         opcode, *suffixes = words[0].split(".")
         if opcode == "else":

@@ -87,7 +87,7 @@ class _Processor:
 
     def __init__(self, pointers: Sequence[int], numbers: dict[str, Sequence[int | float]], source: Emitted) -> None:
         self._pointers, self._numbers, self._source = pointers, numbers, source
-        self._local = np.full(LOCAL_BYTES, 0xA5, np.uint8)
+        self._memory = lru_cache(None)(lambda space: np.full(LOCAL_BYTES, 0xA5, np.uint8))  # each space has its own
         self._queues: dict[str, list[Callable[[], None]]] = {}
 
     def run(self, body: Sequence[Instruction], frame: Frame) -> None:
@@ -109,7 +109,7 @@ class _Processor:
     def op_alloc(self, frame: Frame, it: Instruction, name: str, dtype: str, space: str, *where: str) -> None:
         """Tile, type, space with offset, bytes of a slot and slots (or "own": one a point), then the shape."""
         (offset, size, slots), shape = map(int, where[:3]), frame.integers(where[3:])
-        cells = self._local[offset : offset + size * slots].reshape(slots, size)
+        cells = self._memory(space)[offset : offset + size * slots].reshape(slots, size)
         is_own = space == "own"
         tile = Tile.of_points(frame.count, as_dtype(dtype), shape) if is_own else Tile.of_rows(cells, 0, as_dtype(dtype), shape)
         frame.tiles[name] = tile

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Alloc, Copy, Fill, Gemm
@@ -40,15 +40,7 @@ def choose_spaces(
     moved: dict[tuple[str, str], list[str]] = {}
     for buffer in buffers:
         if not machine.has_written_space(buffer.space):
-            names = [s.name for s in machine.capabilities.spaces]
-            raise catalogue.E413.error(
-                buffer.span,
-                target=machine.name,
-                space=buffer.space,
-                buffer=buffer.name,
-                known=f"it has {', '.join(names)}",
-                suggestion=closest(buffer.space, names),
-            )
+            raise _no_space(buffer, machine)
         engines = frozenset((machine.main_engine,)) if buffer in vector_used and machine.capabilities.engines else frozenset()
         space: Space | None = None
         for name in wishes.get(buffer, ()):
@@ -61,7 +53,7 @@ def choose_spaces(
         if space is None:
             space = machine.space_for(buffer.space, engines) or machine.space_for(buffer.space)
         if space is None:
-            space = Space(name=buffer.space)
+            raise _no_space(buffer, machine)
         chosen[buffer] = space
         if space.name != buffer.space:
             moved.setdefault((buffer.space, space.name), []).append(buffer.name)
@@ -69,6 +61,15 @@ def choose_spaces(
         why = "the target has no other space that stands for it" if machine.space(written) is None else "the product unit works there"
         decisions.take(f"where do {written} buffers live?", f"{', '.join(names)} in {space_name}", why)
     return chosen
+
+
+def _no_space(buffer: Buffer, machine: Machine) -> ZelligeError:
+    """E413: the target has neither the space that a buffer is written for nor one that can stand for it."""
+    names = [s.name for s in machine.capabilities.spaces]
+    return catalogue.E413.error(
+        buffer.span, target=machine.name, space=buffer.space, buffer=buffer.name, known=f"it has {', '.join(names)}",
+        suggestion=closest(buffer.space, names),
+    )  # fmt: skip
 
 
 def _unit_wishes(facts: LaunchFacts, products: dict[int, Product], machine: Machine) -> dict[Buffer, tuple[str, ...]]:

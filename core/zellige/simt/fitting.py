@@ -26,7 +26,7 @@ from zellige.plugin.fit import Asked, Fitted, Revision, capabilities_of
 from zellige.simt.engine_tiles import NotLowered
 from zellige.simt.ir import Function, Module
 from zellige.simt.lower import Overfull, lower_launch
-from zellige.simt.machine import LaneMachine
+from zellige.simt.machine import LaneMachine, refuse_odd_lanes
 
 ATTEMPTS: Final = 4
 """Plans that are tried of one launch with roles, and of one without: what one gives up in stages it may take in padding."""
@@ -56,7 +56,9 @@ class LaneFit:
     synchronises: bool = True
 
     def __call__(self, planned: PlannedKernel, asked: Sequence[Asked]) -> tuple[Revision, ...] | Fitted:
-        """What is to be planned again, else the module. Raises E301, and Unsupported (E410) for what the family does not lower."""
+        """What is to be planned again, else the module. Raises E301, E703 for lanes
+        that the family has no program for, and Unsupported (E410) for what it does not lower."""
+        refuse_odd_lanes(self.machine(self.capabilities))
         launches = [_Launch(self, planned, index, tuple(asked)) for index in range(len(planned.launches))]
         wanted = tuple(revision for launch in launches if (revision := launch.of_roles()) is not None)
         if wanted:

@@ -5,8 +5,10 @@ In: a target's capabilities and, from its backend, the products and mechanisms i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from zellige.diagnostics import catalogue
 from zellige.plugin.contract import Capabilities
 from zellige.simt.ir import ProductForm
 
@@ -62,3 +64,27 @@ class LaneMachine:
     def lanes(self) -> int:
         """Lanes of a warp."""
         return self.capabilities.lanes
+
+
+def refuse_odd_lanes(machine: LaneMachine) -> None:
+    """E703 where what a backend says of its lanes cannot be: lanes of a warp exchange values over distances that halve, a block consists of
+    whole warps, and a product is executed by all lanes of the warps that its layouts count."""
+    reason = next(_odd_lanes(machine), None)
+    if reason is not None:
+        raise catalogue.E703.error(name=machine.capabilities.target, reason=f"{reason} (lowering for machines with lanes)")
+
+
+def _odd_lanes(machine: LaneMachine) -> Iterator[str]:
+    lanes = machine.lanes
+    if lanes < 1 or lanes & (lanes - 1):
+        yield f"its capabilities say {lanes} lanes, expected a power of two: the lanes of a warp exchange values over distances that halve"
+        return
+    for where, most in (("capabilities", machine.capabilities.block_lanes), ("machine", machine.block_lanes)):
+        if most and most < lanes:
+            yield f"its {where} let a block have {most} lanes, fewer than the {lanes} of one warp"
+    offered = {unit.name for unit in machine.capabilities.matmul}
+    for name, form in machine.products.items():
+        for operand, layout in (("a", form.a_layout), ("b", form.b_layout), ("c", form.c_layout)):
+            held = layout.count("lane")
+            if name in offered and held != lanes:
+                yield f"the layout of operand {operand} of its product {name} is for warps of {held} lanes, and its warps have {lanes}"
