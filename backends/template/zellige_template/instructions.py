@@ -24,7 +24,7 @@ LOCAL_BYTES: Final = 4 << 20
 """The memory beside the processor, which holds the tiles of a block."""
 
 BLOCKS: Final = frozenset(("launch", "map", "loop", "if"))
-OPCODES: Final = BLOCKS | set("input tensor alloc view mov set op load change dma wait product check same print else end leave".split())
+OPCODES: Final = BLOCKS | set("input tensor alloc view mov set op load change dma wait product check same print else end leave".split())  # noqa: SIM905 - a list would take lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Instruction:
 
 
 def assemble(text: str) -> bytes:
-    """The program without comments, with ``halt`` behind it. Raises InternalError for an unknown instruction: this backend wrote it, so it is its own fault."""
+    """The program without comments, with ``halt`` behind it. InternalError for an unknown instruction, the fault of this backend."""
     lines = [code for line in text.splitlines() if (code := line.split(" ; ")[0].strip())]
     unknown = [line for line in lines if line.split(" ")[0].partition(".")[0] not in OPCODES]
     if unknown:
