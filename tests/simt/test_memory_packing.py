@@ -15,6 +15,7 @@ from simulated import TARGET, agree, lowered, run_module, whole_numbers  # noqa:
 import zellige  # noqa: E402
 import zellige.language as T  # noqa: E402
 from zellige.diagnostics import CompileError, LaunchError  # noqa: E402
+from zellige.explain import explain  # noqa: E402
 from zellige.simt import lower as lowering  # noqa: E402
 
 
@@ -179,3 +180,122 @@ def test_a_plan_with_fewer_stages_is_made_where_padded_rows_do_not_fit(stages: i
     assert f"shared + {kept * 64 * 88 * 2})" in source  # b begins behind the slots of a
     a, b = whole_numbers((64, 640), np.float16), whole_numbers((640, 64), np.float16, seed=1)
     agree(function, a, b, np.zeros((64, 64), np.float32))
+
+
+def beside_a_fragment(first: int, second: int, *, columns: int = 128, threads: int = 128) -> Any:
+    """Two pipelined loops with tiles of different sizes; between them a fragment that lies in shared memory, since it is seen in another
+    shape, and that no plan counts there."""
+
+    @T.prim_func
+    def beside_a_fragment(
+        A: T.Tensor((512, 64), "float16"), B: T.Tensor((512, 64), "float16"), S: T.Tensor((128, columns), "float32"),
+        C: T.Tensor((64, 64), "float32"), D: T.Tensor((64, 32), "float32"), R: T.Tensor((128, columns), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=threads):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            whole = T.alloc_shared((64, 64), "float16")
+            seen = T.alloc_fragment((128, columns), "float32")
+            other = T.reshape(seen, (64, 2, columns))
+            c = T.alloc_fragment((64, 64), "float32")
+            d = T.alloc_fragment((64, 32), "float32")
+            T.copy(S, seen)
+            T.copy(A[0, 0], whole)
+            T.clear(c)
+            T.clear(d)
+            for k in T.Pipelined(8, num_stages=first):
+                T.copy(A[k * 64, 0], a)
+                T.gemm(whole, a, c)
+            for i, j, l in T.Parallel(64, 2, columns):
+                other[i, j, l] = other[i, j, l] + 1.0
+            for k in T.Pipelined(16, num_stages=second):
+                T.copy(B[k * 32, 0], b)
+                T.gemm(whole, b, d, transpose_B=True)
+            T.copy(seen, R)
+            T.copy(c, C)
+            T.copy(d, D)
+
+    return beside_a_fragment
+
+
+LIMITS = {"sm_80": 166912, "sm_90a": 232448}
+
+
+@pytest.mark.parametrize(
+    "arch,asked,kept",
+    [
+        ("sm_80", (5, 5), (5, 5)),
+        ("sm_80", (8, 8), (7, 8)),
+        ("sm_80", (3, 20), (3, 16)),
+        ("sm_80", (12, 2), (10, 2)),
+        ("sm_80", (60, 60), (7, 8)),
+        ("sm_90a", (14, 2), (14, 2)),
+        ("sm_90a", (16, 8), (15, 8)),
+        ("sm_90a", (2, 60), (2, 34)),
+    ],
+)
+def test_as_many_stages_as_leave_room_for_a_fragment_in_shared_memory(arch: str, asked: tuple[int, int], kept: tuple[int, int]) -> None:
+    """The plan counts the tiles only: but for 60 and 60 it has room for all of them. The deepest loop gives up first."""
+    target = f"cuda:{arch},simulate"
+    compiled = zellige.compile(beside_a_fragment(*asked), target=target)
+    (program,) = explain(compiled).fitted.program.functions
+    (launch,) = explain(compiled).fitted.planned.launches
+    slots = {placement.buffer.name: placement.slots for placement in launch.placements}
+    assert (slots["a"], slots["b"]) == kept
+    fewer = {d.question: d.chosen for d in launch.decisions if "instead of" in d.chosen}
+    wanted = {f"how many versions of {name} are there?": (n, of) for name, n, of in zip("ab", kept, asked) if n != of}
+    assert fewer == {question: f"{n} instead of {of}" for question, (n, of) in wanted.items()}
+    sizes = {"a": 64 * 64 * 2, "b": 32 * 64 * 2}
+    assert program.shared_bytes <= LIMITS[arch]
+    given_up = [sizes[name] for name, n, of in zip("ab", kept, asked) if n != of]
+    assert all(program.shared_bytes + size > LIMITS[arch] for size in given_up)
+    assert any(d.topic == "memory" for d in launch.decisions) == bool(given_up)
+
+
+@pytest.mark.parametrize("target", [TARGET, "cuda:sm_90a,simulate"])
+def test_fewer_stages_beside_a_fragment_compute_the_same(target: str) -> None:
+    a, b = whole_numbers((512, 64), np.float16), whole_numbers((512, 64), np.float16, seed=1)
+    s = whole_numbers((128, 128), np.float32, seed=2)
+    results = [np.zeros((64, 64), np.float32), np.zeros((64, 32), np.float32), np.zeros_like(s)]
+    agree(beside_a_fragment(16, 20), a, b, s, *results, target=target)
+
+
+def test_a_fragment_that_leaves_no_room_is_refused_with_the_stages_asked_for() -> None:
+    with pytest.raises(CompileError, match="E301") as caught:
+        zellige.compile(beside_a_fragment(6, 4, columns=320), target=TARGET)
+    text = str(caught.value)
+    assert "a 6 x 8192 bytes" in text and "b 4 x 4096 bytes" in text and f"seen {128 * 320 * 4} bytes" in text
+
+
+@pytest.mark.parametrize("spare,stages", [(21504, 2), (21503 - 80, 1), (512, 1), (0, 1), (-16, 0)])
+def test_one_version_of_each_tile_is_tried_before_a_kernel_is_refused(spare: int, stages: int) -> None:
+    """Each version that is given up takes its padding along, so that less than the excess is enough. ``spare`` bytes are left beside one
+    version of each tile as they are stored."""
+    one = (64 * 88 + 80 * 64) * 2
+    held = (LIMITS["sm_80"] - one - spare) // 16 * 16
+
+    @T.prim_func
+    def beside_bytes(
+        A: T.Tensor((64, 640), "float16"), B: T.Tensor((640, 64), "float16"), H: T.Tensor((held,), "uint8"),
+        C: T.Tensor((64, 64), "float32"), G: T.Tensor((held,), "uint8"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 80), "float16")
+            b = T.alloc_shared((80, 64), "float16")
+            h = T.alloc_shared((held,), "uint8")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(H, h)
+            T.clear(c)
+            for k in T.Pipelined(8, num_stages=2):
+                T.copy(A[0, k * 80], a)
+                T.copy(B[k * 80, 0], b)
+                T.gemm(a, b, c)
+            T.copy(h, G)
+            T.copy(c, C)
+
+    if not stages:
+        with pytest.raises(CompileError, match="E301"):
+            zellige.compile(beside_bytes, target=TARGET)
+        return
+    (launch,) = explain(zellige.compile(beside_bytes, target=TARGET)).fitted.planned.launches
+    assert {p.buffer.name: p.slots for p in launch.placements if p.buffer.name in "ab"} == {"a": stages, "b": stages}

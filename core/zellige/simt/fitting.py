@@ -6,9 +6,10 @@ In: a verified plan, what was asked for before, the machine for given capabiliti
 A launch is planned without roles first. On a machine that can do more in blocks whose warps run programs of their own, launches with
 products are planned for that; where the family does not lower what comes out, they get their plan of one role back, with the reason.
 
-Planning counts the elements of tiles; rows padded against conflicts of banks, barriers and the memory of single operations come on top.
-Where those do not fit, a launch is planned for that much less, so that it gets fewer stages. Where that does not help, a launch of roles
-gets one role, and E301 is raised for one role: of the plan that was made first, since its tiles are the author's.
+Planning counts the elements of tiles; rows padded against conflicts of banks, fragments that cannot stay in registers, barriers and the
+memory of single operations come on top. Where those do not fit, a launch is planned for that much less than its tiles take, so that it gets
+fewer stages, in the end one version of each tile. Where that does not help, a launch of roles gets one role, and E301 is raised for one
+role: of the plan that was made first, since its tiles are the author's.
 """
 
 from __future__ import annotations
@@ -165,20 +166,30 @@ class _Launch:
         return lower_launch(self.kernel.kernel, planned, machine, self.index, synchronises=self.fit.synchronises)
 
     def _for_less(self, excess: int) -> Revision | None:
-        """The launch planned for so many bytes less; None where that has been tried enough, or found not to fit."""
+        """The launch planned for so many bytes less than its plan takes; None where that has been tried enough, or found not to fit.
+
+        What is left is counted from the plan's own tiles, not from what they could have had: where the memory beside them is large, a plan
+        has room to spare and would stay as it is. While tiles have versions to give up, it is never less than one of each takes; the last
+        attempt leaves just that.
+        """
         tried = [a for a in self.mine if _is_about_memory(a.revision) and self._decided_on(a.revision) == self._of_now]
         if len(tried) >= ATTEMPTS - 1 or (tried and tried[-1].error is not None):
             return None
-        stated = self.fit.richer if self._is_tried and self.fit.richer is not None else self.fit.capabilities
-        less = with_less(self.given, excess)
-        left, all_of_it = _shared_bytes(less), _shared_bytes(stated)
-        if left is None or all_of_it is None or left <= 0:
+        given = _shared_bytes(self.given)
+        if given is None:
             return None
-        because = f"padded rows and the memory of operations need {all_of_it - left} bytes more than the plan for all of it left"
+        taken, least = _planned_bytes(self.planned, self.given)
+        left = min(given, taken) - excess
+        if least < taken:
+            left = least if len(tried) == ATTEMPTS - 2 else max(left, least)
+        if left <= 0:
+            return None
+        beside = "padded rows, fragments that are not kept in registers and the memory of operations"
+        because = f"with {beside}, a plan of {taken} bytes of tiles takes {excess} bytes too many"
         kept = self.mine[-1].revision.decisions if self.mine else ()
         memory = Decision(question="how much shared memory do tiles get?", chosen=f"{left} bytes", because=because, topic="memory")
         decisions = (*(d for d in kept if d.topic != "memory"), memory)
-        return Revision(launch=self.index, decisions=decisions, capabilities=less)
+        return Revision(launch=self.index, decisions=decisions, capabilities=with_less(self.given, given - left))
 
     @property
     def _of_now(self) -> str:
@@ -201,6 +212,14 @@ def is_shared(space: Space) -> bool:
 
 def _shared_bytes(capabilities: Capabilities) -> int | None:
     return next((space.bytes for space in capabilities.spaces if is_shared(space)), None)
+
+
+def _planned_bytes(planned: PlannedLaunch, capabilities: Capabilities) -> tuple[int, int]:
+    """The bytes of shared memory that the tiles of a plan take, and what they would take with one version of each."""
+    shared = {space.name for space in capabilities.spaces if is_shared(space)}
+    tiles = [placement for placement in planned.placements if placement.space in shared]
+    taken = max((tile.offset + tile.bytes * tile.slots for tile in tiles), default=0)
+    return taken, taken - sum(tile.bytes * (tile.slots - 1) for tile in tiles)
 
 
 def _is_about_memory(revision: Revision) -> bool:
