@@ -1,8 +1,9 @@
 """Hardware instructions as data: products, copies, synchronisation and mathematics, shared by the backends that have them.
 
-In: nothing; the facts stand in one module a device family. Out: :func:`find`, which says which instructions serve a request and why the
-others do not, and the specifications themselves (:mod:`zellige_intrinsics.specification`). :func:`add`, :func:`remove` and :func:`changed`
-change the tables that backends choose from. Importing this loads no family.
+In: nothing; the facts stand in one module a device family, and a vendor brings a family of its own (:func:`add_family`). Out:
+:func:`find`, which says which instructions serve a request and why the others do not, and the specifications themselves
+(:mod:`zellige_intrinsics.specification`). :func:`add`, :func:`remove` and :func:`changed` change the tables that backends choose from.
+Importing this loads no family.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from zellige_intrinsics.execution import Pointers, gather, run, scatter
+    from zellige_intrinsics.homes import FAMILIES, add_family, families
     from zellige_intrinsics.lookup import Candidates, Request, all_intrinsics, family, find, intrinsic
     from zellige_intrinsics.rows import ProductRow
     from zellige_intrinsics.specification import (
@@ -25,14 +27,15 @@ if TYPE_CHECKING:
         Source,
         Synchronisation,
     )
-    from zellige_intrinsics.tables import FAMILIES, add, changed, product_rows, remove
+    from zellige_intrinsics.tables import add, changed, product_rows, remove
 
 _HOMES: Final = {
     "execution": ("Pointers", "gather", "run", "scatter"),
+    "homes": ("FAMILIES", "add_family", "families"),
     "lookup": ("Candidates", "Request", "all_intrinsics", "family", "find", "intrinsic"),
     "rows": ("ProductRow",),
     "specification": ("Completion", "Copy", "Function", "Intrinsic", "Operand", "Product", "Source", "Synchronisation"),
-    "tables": ("FAMILIES", "add", "changed", "product_rows", "remove"),
+    "tables": ("add", "changed", "product_rows", "remove"),
 }
 """The names of this package by the module they are from, loaded when one is asked for: a warm start reads rows only."""
 
@@ -65,8 +68,10 @@ __all__ = [
     "Source",
     "Synchronisation",
     "add",
+    "add_family",
     "all_intrinsics",
     "changed",
+    "families",
     "family",
     "find",
     "gather",

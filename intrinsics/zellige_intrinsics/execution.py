@@ -66,7 +66,7 @@ def run(intrinsic: Intrinsic, held: Mapping[str, Held]) -> dict[str, Held]:
         raise catalogue.E331.error(name=intrinsic.name, reason="it has no meaning on elements: drive its model instead")
     for operand in intrinsic.operands:
         if operand.name not in held and operand.holder != "immediate":
-            raise catalogue.E330.error(name=f"{intrinsic.name}.{operand.name}", known=", ".join(held))
+            raise catalogue.E330.error(kind="value of the operand", name=f"{intrinsic.name}.{operand.name}", known=", ".join(held))
     inputs = {o.name: gather(o, held[o.name]) for o in intrinsic.operands if not o.is_result and o.holder != "immediate"}
     results: Mapping[str, Any] = intrinsic.meaning(inputs)
     return {o.name: scatter(o, results[o.name], held[o.name]) for o in intrinsic.operands if o.is_result}

@@ -1,22 +1,21 @@
 """Which instructions serve a request, and why the others do not.
 
 In: a :class:`Request` (kind, element types, extents, spaces, what the device can do). Out: :class:`Candidates`: those that fit, best first,
-and a reason for each that does not. Families are modules of this package; one is loaded when it is first asked for.
+and a reason for each that does not. Families are modules; one is loaded when it is first asked for.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype
+from zellige_intrinsics.homes import families, own_family
 from zellige_intrinsics.specification import Copy, Function, Intrinsic, Product, Synchronisation
-from zellige_intrinsics.tables import FAMILIES, added, removed
+from zellige_intrinsics.tables import added, removed
 
 KINDS: Final[Mapping[str, type[Intrinsic]]] = {"product": Product, "copy": Copy, "synchronisation": Synchronisation, "function": Function}
 
@@ -58,18 +57,9 @@ def family(name: str) -> tuple[Intrinsic, ...]:
     return (*(value for value in own if value.name not in out), *added(name)) if out or added(name) else own
 
 
-@cache
-def own_family(name: str) -> tuple[Intrinsic, ...]:
-    """The instructions that a device family has by itself. E330 for an unknown one."""
-    if name not in FAMILIES:
-        raise catalogue.E330.error(name=name, known=", ".join(FAMILIES))
-    found: tuple[Intrinsic, ...] = importlib.import_module(f"zellige_intrinsics.{name}").INTRINSICS
-    return found
-
-
 def all_intrinsics() -> Iterator[Intrinsic]:
-    """Every instruction of every family."""
-    for name in FAMILIES:
+    """Every instruction of every family, those of other packages last (:mod:`zellige_intrinsics.homes`)."""
+    for name in families():
         yield from family(name)
 
 
@@ -77,14 +67,15 @@ def intrinsic(name: str, *, among: Iterable[Intrinsic] | None = None) -> Intrins
     """The instruction of that name. E330, with similar names, where there is none."""
     known = {value.name: value for value in (all_intrinsics() if among is None else among)}
     if name not in known:
-        raise catalogue.E330.error(name=name, known=", ".join(difflib.get_close_matches(name, known, 5, 0.4)) or "no similar one")
+        similar = ", ".join(difflib.get_close_matches(name, known, 5, 0.4))
+        raise catalogue.E330.error(kind="intrinsic", name=name, known=similar or "no similar one")
     return known[name]
 
 
 def find(request: Request, *, among: Iterable[Intrinsic]) -> Candidates:
     """Candidates for a request. E330 for an unknown kind."""
     if request.kind not in KINDS:
-        raise catalogue.E330.error(name=request.kind, known=", ".join(KINDS))
+        raise catalogue.E330.error(kind="kind of intrinsics", name=request.kind, known=", ".join(KINDS))
     fitting, rejected = [], []
     for value in among:
         if not isinstance(value, KINDS[request.kind]):

@@ -134,7 +134,7 @@ class Intrinsic:
         for operand in self.operands:
             if operand.name == name:
                 return operand
-        raise catalogue.E330.error(name=f"{self.name}.{name}", known=", ".join(operand.name for operand in self.operands))
+        raise catalogue.E330.error(kind="operand", name=f"{self.name}.{name}", known=", ".join(operand.name for operand in self.operands))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige_intrinsics.homes import PACKAGE, own_family
 from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, Form, ProductRow, WaitRow
 
 if TYPE_CHECKING:
-    from zellige_intrinsics.specification import Copy, Intrinsic, Product
-
-FAMILIES: Final = ("cpu_x86", "cpu_arm", "nvidia", "amd", "cube", "systolic")
+    from zellige_intrinsics.specification import Copy, Intrinsic, Product, Synchronisation
 
 ROWS: Final = {"cpu_x86": "x86_rows", "cpu_arm": "arm_rows", "nvidia": "nvidia_rows"}
-"""Modules of products and copies as rows, by family."""
+"""Modules of products and copies as rows, by family. The rows of the others are made from their specifications."""
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _lock: Final = threading.Lock()
@@ -58,7 +57,7 @@ def remove(family: str, *names: str) -> None:
     known = _names(family)
     for name in names:
         if name not in known or name in removed(family):
-            raise catalogue.E330.error(name=name, known=", ".join(known))
+            raise catalogue.E330.error(kind="intrinsic", name=name, known=", ".join(known))
     with _lock:
         own = {value.name for value in added(family)}
         _added[family] = tuple(value for value in added(family) if value.name not in names)
@@ -86,7 +85,7 @@ def changed(family: str, *, without: tuple[str, ...] = (), with_these: tuple[Int
 
 
 def product_rows(family: str) -> tuple[ProductRow, ...]:
-    """The products of a family as they are now, those with the most multiplications first. E330 for a family without rows."""
+    """The products of a family as they are now, those with the most multiplications first. E330 for an unknown family."""
     own = [row for row in _own_rows(family) if row.name not in removed(family)]
     if added(family):
         from zellige_intrinsics.specification import Product
@@ -96,8 +95,8 @@ def product_rows(family: str) -> tuple[ProductRow, ...]:
 
 
 def copy_rows(family: str) -> tuple[CopyRow, ...]:
-    """The copies of a family as they are now that it has as rows, and those that were added, in the order of the table."""
-    own = [row for row in _module(family).COPIES if row.name not in removed(family)] if family in ROWS else []
+    """The copies of a family as they are now that a planner chooses among, and those that were added, in the order of the table."""
+    own = [row for row in _own_copies(family) if row.name not in removed(family)]
     if added(family):
         from zellige_intrinsics.specification import Copy
 
@@ -121,17 +120,22 @@ def taken_out(family: str) -> tuple[ProductRow, ...]:
 
 def copies_taken_out(family: str) -> tuple[CopyRow, ...]:
     """The same of copies."""
-    return tuple(row for row in _module(family).COPIES if row.name in removed(family))
+    return tuple(row for row in _own_copies(family) if row.name in removed(family))
 
 
 def wait_rows(family: str) -> tuple[WaitRow, ...]:
-    """What gathers copies in flight or waits for them, of a family that has it as rows, as its table is now."""
-    return tuple(row for row in _module(family).WAITS if row.name not in removed(family))
+    """What gathers copies in flight or waits for them, as the family's table is now."""
+    return tuple(row for row in _own_waits(family) if row.name not in removed(family))
 
 
 def waits_taken_out(family: str) -> tuple[WaitRow, ...]:
     """What the family has of that by itself and was taken out of it."""
-    return tuple(row for row in _module(family).WAITS if row.name in removed(family))
+    return tuple(row for row in _own_waits(family) if row.name in removed(family))
+
+
+def wait_row_of(value: Synchronisation) -> WaitRow:
+    """The row that a specification of what waits stands for."""
+    return WaitRow(name=value.name, spelling=value.spelling, section=value.sources[0].section, requires=value.requires)
 
 
 def row_of(value: Product) -> ProductRow:
@@ -172,18 +176,37 @@ def _text(value: Intrinsic) -> str:
 
 
 def _own_rows(family: str) -> tuple[ProductRow, ...]:
-    found: tuple[ProductRow, ...] = _module(family).PRODUCTS
-    return found
+    found: tuple[ProductRow, ...] | None = _stated(family, "PRODUCTS")
+    if found is not None:
+        return found
+    from zellige_intrinsics.specification import Product
+
+    return tuple(row_of(value) for value in own_family(family) if isinstance(value, Product))
 
 
-def _module(family: str) -> Any:
-    if family not in ROWS:
-        raise catalogue.E330.error(name=family, known=", ".join(ROWS))
-    return importlib.import_module(f"zellige_intrinsics.{ROWS[family]}")
+def _own_copies(family: str) -> tuple[CopyRow, ...]:
+    found: tuple[CopyRow, ...] | None = _stated(family, "COPIES")
+    if found is not None:
+        return found
+    from zellige_intrinsics.specification import Copy
+
+    return tuple(copy_row_of(value) for value in own_family(family) if isinstance(value, Copy))
+
+
+def _own_waits(family: str) -> tuple[WaitRow, ...]:
+    found: tuple[WaitRow, ...] | None = _stated(family, "WAITS")
+    if found is not None:
+        return found
+    from zellige_intrinsics.specification import Synchronisation
+
+    return tuple(wait_row_of(value) for value in own_family(family) if isinstance(value, Synchronisation))
+
+
+def _stated(family: str, kind: str) -> Any:
+    """The rows of a kind that a family of this package states; None where they are made from its specifications."""
+    return getattr(importlib.import_module(f"{PACKAGE}.{ROWS[family]}"), kind) if family in ROWS else None
 
 
 def _names(family: str) -> list[str]:
     """The names of a family's own entries and of those that were added."""
-    from zellige_intrinsics.lookup import own_family
-
     return [*(value.name for value in own_family(family)), *(value.name for value in added(family))]

@@ -95,7 +95,7 @@ def test_products_are_exact_on_integers(dtype: str, accumulator: str, stages: in
 def test_products_copies_and_pipeline_are_its_own_instructions() -> None:
     text = zl.compile(gemm.get_tir(), out_idx=[-1], target="template").get_kernel_source()
     m, n, k = instructions.PRODUCT
-    assert re.search(r"product\.float16\.float32\.nn ", text)
+    assert re.search(rf"product\.float16\.float16\.float32\.nn {m}x{n}x{k} ", text)
     assert f"32:int32 {m}:int64" in text
     steady = text[text.index("dma copies") :]
     assert re.search(r"wait copies [1-9]", steady), "copies are waited for one by one"

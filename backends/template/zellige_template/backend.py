@@ -84,7 +84,7 @@ class TemplateBackend:
     def emit(self, planned: PlannedKernel, ctx: contract.CompileContext) -> contract.Emitted:
         from zellige_template.lower import lower
 
-        text, spans = lower(planned, str(ctx.target))
+        text, spans = lower(planned, ctx.capabilities)
         return contract.Emitted(text=text, format=f"{NAME} instructions", spans=spans)
 
     @hookimpl

@@ -22,13 +22,14 @@ from zellige.passes import tile_operations as tiles
 from zellige.passes.tile_blocks import as_change, as_maps, gemm_in_blocks, map_as_loops, private_changes
 from zellige.plan import nodes as plan
 from zellige.plan.single_stream import single_stream
+from zellige.plugin.contract import Capabilities, MatmulUnit
 from zellige_template.expressions import Writer
-from zellige_template.instructions import PRODUCT
 
 
-def lower(planned: plan.PlannedKernel, target: str) -> tuple[str, tuple[Span | None, ...]]:
+def lower(planned: plan.PlannedKernel, stated: Capabilities) -> tuple[str, tuple[Span | None, ...]]:
     """The text of the program, and the places of the kernel that it names by number."""
-    write, kernel = Writer(target), planned.kernel
+    write, kernel = Writer(stated.target), planned.kernel
+    units = {unit.name: unit for unit in stated.matmul}
     scalars = [param.var for param in kernel.params if isinstance(param, ir.ScalarParam)]
     for kind, variables in (("scalar", scalars), ("size", size_vars(kernel))):
         for index, var in enumerate(variables):
@@ -38,20 +39,20 @@ def lower(planned: plan.PlannedKernel, target: str) -> tuple[str, tuple[Span | N
         numbers = write.values(buffer.shape) + write.values(buffer.strides or ())
         write.line("tensor", write.tile(buffer), buffer.dtype, index, buffer.rank, *numbers)
     for launch in planned.launches:
-        _Launch(write, launch).lower()
+        _Launch(write, launch, units).lower()
     return "\n".join(write.lines) + "\n", tuple(write.spans)
 
 
 class _Launch:
     """One launch: what the plan says of its operations and buffers, and the writer."""
 
-    def __init__(self, write: Writer, planned: plan.PlannedLaunch) -> None:
+    def __init__(self, write: Writer, planned: plan.PlannedLaunch, stated: dict[str, MatmulUnit]) -> None:
         if has_lane_code(planned.launch) or len(planned.roles) != 1:  # `describe` says that the machine has neither
             raise write.refuse("lanes or roles of a block", planned.launch.span)
         self.write, (self.planned, self.slots) = write, single_stream(planned)
         self.choices = {id(choice.operation): choice for choice in self.planned.choices}
         self.placements = {placement.buffer.root: placement for placement in planned.placements}
-        self.units: dict[int, str] = {}  # of blocks of products
+        self.stated, self.blocks = stated, dict[int, str]()  # units by name; instructions of blocks of products
         self.in_map = False
 
     def lower(self) -> None:
@@ -137,20 +138,22 @@ class _Launch:
         """By the instruction that the plan chose, else as a map over the elements."""
         choice = None if self.in_map else self.choices.get(id(statement))
         match statement:
-            case ir.Gemm() if id(statement) in self.units:  # one block
+            case ir.Gemm() if id(statement) in self.blocks:  # one block
                 flags = "".join("t" if is_transposed else "n" for is_transposed in (statement.transpose_a, statement.transpose_b))
                 boxes = (self._box(region) for region in (statement.a, statement.b, statement.c))
-                self.write.line(f"{self.units[id(statement)]}.{flags}", *(word for box in boxes for word in box))
+                self.write.line(*self.blocks[id(statement)].format(flags).split(" "), *(word for box in boxes for word in box))
                 return
             case ir.Copy() if choice is not None and choice.executor == "dma":
                 self._transfer(statement, "at_once")
                 self.write.line("wait", "at_once", 0)
                 return
             case ir.Gemm() if choice is not None and choice.unit:
-                body, block = gemm_in_blocks(statement, PRODUCT, as_dtype(choice.unit.split(".")[2]))
-                self.units[id(block)] = choice.unit
+                unit, cut = self.stated[choice.unit], choice.tiling
+                assert cut is not None, "`describe` says how many registers there are"
+                body, block = gemm_in_blocks(statement, (cut.m, cut.n, cut.k), as_dtype(unit.c))
+                self.blocks[id(block)] = f"product.{unit.a}.{unit.b}.{unit.c}.{{}} {cut.m}x{cut.n}x{cut.k}"
                 self.body(body)
-                del self.units[id(block)]
+                del self.blocks[id(block)]
                 return
             case ir.Copy() | ir.Transpose() | ir.AtomicTile():
                 for left, right in tiles.agreeing_extents(statement):

@@ -28,7 +28,7 @@ from zellige.ir.stmt import Kernel
 from zellige.plugin.contract import Binary, CompiledKernel, Emitted
 from zellige.runtime.failures import differing_regions, failed_assertion
 from zellige.runtime.printing import print_line
-from zellige_template.instructions import LOCAL_BYTES, PRODUCT, Instruction, decode
+from zellige_template.instructions import LOCAL_BYTES, Instruction, decode
 
 
 class Machine:
@@ -152,17 +152,15 @@ class _Processor:
         while len(self._queues.get(name, ())) > int(left):
             self._queues[name].pop(0)()
 
-    def op_product(self, frame: Frame, it: Instruction, *operands: str) -> None:
-        """Boxes of a, b and c, no larger than PRODUCT. The suffixes say what is added up in, and which of a and b are transposed."""
-        (_, total, flags), boxes = it.suffixes, list(self._boxes(frame, operands))
+    def op_product(self, frame: Frame, it: Instruction, shape: str, *operands: str) -> None:
+        """Boxes of a, b and c, no larger than the shape. The suffixes say the types of a, b and c, and what is transposed."""
+        (*_, total, flags), boxes = it.suffixes, list(self._boxes(frame, operands))
         held = np.dtype(np.int64) if as_dtype(total).is_integer else as_dtype(total).numpy
         a, b, c = (box.read().reshape(box.extents[-2:]).astype(held) for box in boxes)
         a, b = a.T if flags[0] == "t" else a, b.T if flags[1] == "t" else b
-        if any(given > most for given, most in zip((*c.shape, len(b)), PRODUCT)):
+        if any(given > most for given, most in zip((*c.shape, len(b)), map(int, shape.split("x")))):
             raise InternalError(f"a product of {c.shape} in {len(b)} steps is more than the instruction takes")
         boxes[2].write((c + a @ b).astype(as_dtype(total).numpy))
-
-    # -- values, control --------------------------------------------------------------------------------------------------
 
     def op_mov(self, frame: Frame, it: Instruction, name: str, value: str) -> None:
         frame.registers[name] = frame[value]
@@ -211,8 +209,6 @@ class _Processor:
                 frame.tiles[name].take_changes(inner.tiles[name], before[name])
             else:
                 frame.registers[name] = last_change(inner.each(inner[name]), frame[name])
-
-    # -- what a user sees -------------------------------------------------------------------------------------------------
 
     def op_check(self, frame: Frame, it: Instruction, condition: str, site: str, message: str) -> None:
         if not all(frame.chosen(frame[condition])):

@@ -111,6 +111,9 @@ def _unfit(name: str) -> str:
     taken = {*registry().target_names(), *(report.name for report in registry().reports())}
     if name in taken:
         return "is taken by a backend that is installed here"
+    found = find_spec(name)
+    if found is not None and found.origin is not None:  # a folder without a file __init__ has none
+        return f"is that of a module which is installed here, and would be taken for it: {found.origin}"
     return f"is taken: a package zellige_{name} is installed here" if find_spec(f"zellige_{name}") is not None else ""
 
 

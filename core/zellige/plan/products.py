@@ -38,6 +38,8 @@ BLOCK_PANEL_BYTES: Final = 65536
 """The same of a unit that multiplies whole blocks: it takes each line for several rows at once, so that the second level is near enough,
 and is through with a panel so fast that loading and storing sums costs more."""
 
+_WIDENED: Final = "operands are widened to"
+
 PRODUCT_REGISTERS: Final = 1
 """Vector registers in which a vector engine that emulates a unit keeps a product until it is added."""
 
@@ -92,20 +94,21 @@ def choose_product(gemm: Gemm, machine: Machine, launch: Launch | None = None) -
     if answers is None:
         taken = best(operation, _from_capabilities(gemm, accumulator, sizes, machine), machine)
     else:
+        for answer in answers:
+            unit = answer.unit if isinstance(answer, Candidate) else None
+            wrong = None if unit is None else _wrong_unit(gemm, unit, accumulator, sizes, machine)
+            if wrong is not None:
+                reason = f"its candidate {answer.name} of the hook candidates cannot execute the {operation.text}: {wrong}"
+                raise catalogue.E703.error(name=machine.name, reason=reason)
         taken = best(operation, answers, machine)
-        unit = taken.candidate.unit
-        wrong = None if unit is None else _unfit(gemm, unit, accumulator, sizes, machine)
-        if wrong is not None:
-            reason = f"its candidate {taken.candidate.name} cannot execute the {operation.text}: {wrong}"
-            raise catalogue.E703.error(name=machine.name, reason=reason)
     return _product(gemm, taken, accumulator, sizes, machine)
 
 
-def _product(
-    gemm: Gemm, taken: Best, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine
-) -> Product:
+def _product(gemm: Gemm, taken: Best, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine) -> Product:
     a, b, unit = gemm.a.buffer.dtype, gemm.b.buffer.dtype, taken.candidate.unit
     because = taken.candidate.because + emulation_note(taken.candidate)
+    if unit is not None and _WIDENED not in because and (unit.a, unit.b) != (a.name, b.name):
+        because += f"; {_both(a, b)} {_WIDENED} {unit.a}, which holds all their values"
     if unit is None:
         tiling = register_block(sizes, accumulator, machine)
         return Product(gemm=gemm, unit=None, operand=_widest(a, b, accumulator), accumulator=accumulator, tiling=tiling, sizes=sizes,
@@ -130,12 +133,10 @@ def offers(gemm: Gemm, capabilities: Capabilities, refused: Sequence[tuple[str, 
     return with_refused(_from_capabilities(gemm, accumulator_of(gemm), sizes_of(gemm), machine), refused)
 
 
-def _from_capabilities(
-    gemm: Gemm, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine
-) -> list[Answer]:
+def _from_capabilities(gemm: Gemm, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine) -> list[Answer]:
     """Every unit of the target as a candidate, by how little it converts, or as a rejection; last the loop that emulates them."""
     a, b = gemm.a.buffer.dtype, gemm.b.buffer.dtype
-    both = f"{a}" if a == b else f"{a} and {b}"
+    both = _both(a, b)
     answers: list[Answer] = []
     for unit in machine.units():
         name, reason = _unit_name(unit), _unfit(gemm, unit, accumulator, sizes, machine)
@@ -143,7 +144,7 @@ def _from_capabilities(
             answers.append(Rejection(name=name, reason=reason))
             continue
         is_exact = (unit.a, unit.b) == (a.name, b.name)
-        widened = f"{both} operands are widened to {unit.a}, which holds all their values"
+        widened = f"{both} {_WIDENED} {unit.a}, which holds all their values"
         because = f"takes {both} operands as they are" if is_exact else widened
         cost = 0.0 if is_exact else float(as_dtype(unit.a).bits)
         answers.append(Candidate(name=name, because=because, cost=cost, is_native=unit.is_native, unit=unit))
@@ -180,6 +181,20 @@ def _unit_name(unit: MatmulUnit) -> str:
     name = unit.name or "product unit"
     shape = "" if unit.m == unit.n == 1 else f" {unit.m}x{unit.n}x{unit.k}"
     return f"{name}{shape} of {unit.a}"
+
+
+def _both(a: DType, b: DType) -> str:
+    return f"{a}" if a == b else f"{a} and {b}"
+
+
+def _wrong_unit(
+    gemm: Gemm, unit: MatmulUnit, accumulator: DType, sizes: tuple[int | None, int | None, int | None], machine: Machine
+) -> str | None:
+    """Why a backend's own answer cannot name a unit: the target has none such, or it does not fit."""
+    if unit not in machine.units():
+        known = ", ".join(_unit_name(one) for one in machine.units()) or "none"
+        return f"the capabilities that hook describe answered have no unit {_unit_name(unit)} ({known})"
+    return _unfit(gemm, unit, accumulator, sizes, machine)
 
 
 def _widest(a: DType, b: DType, accumulator: DType) -> DType:

@@ -208,6 +208,10 @@ def _rule_numbers(c: Capabilities, _: str) -> Iterator[str]:
             yield f"matmul[{i}].largest is {unit.largest}, not multiples of {unit.m}x{unit.n}x{unit.k}"
         elif unit.vector_bytes < 0 or (c.vector_bytes and unit.vector_bytes > c.vector_bytes):
             yield f"matmul[{i}].vector_bytes is {unit.vector_bytes}, the target's vectors are of {c.vector_bytes}"
+    units = [unit.name for unit in c.matmul]
+    for name in dict.fromkeys(name for name in units if name and units.count(name) > 1):
+        places = " and ".join(f"matmul[{i}]" for i, one in enumerate(units) if one == name)
+        yield f"{places} are both named {name}: a plan says by the name which unit it means"
     for i, engine in enumerate(c.engines):
         if engine.count < 1:
             yield f"engines[{i}] ({engine.name}) has a count of {engine.count}"

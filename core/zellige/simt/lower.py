@@ -209,7 +209,7 @@ class LaunchLowering:
             return None  # a lane's own tile, or a tensor: each element is read where it is
         if any(s is None for s in sizes_of(gemm)) or gemm.metadata or gemm.scale_a or gemm.scale_b:
             return None
-        form = self.machine.products.get(choice.unit) if choice is not None else None
+        form = self.machine.form_of(choice.unit) if choice is not None else None
         if form is None:
             return tile_lanes(gemm, self.machine.lanes, warps)
         m, n, _ = sizes(gemm)

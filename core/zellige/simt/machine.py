@@ -60,6 +60,23 @@ class LaneMachine:
     block_registers: int = 65536
     hoists: bool = False
 
+    def form_of(self, name: str) -> ProductForm | None:
+        """The product that a unit of the capabilities stands for; None for the name of no unit (""). E703 where the backend describes a
+        unit that it has no product for, or one of another shape or of other types: what is said of a plan would not be what runs."""
+        if not name:
+            return None
+        form, unit = self.products.get(name), next((one for one in self.capabilities.matmul if one.name == name), None)
+        wrong = ""
+        if form is None:
+            wrong = f"and has no product of that name ({', '.join(self.products) or 'it has none'})"
+        elif unit is not None:
+            said = f"{unit.m}x{unit.n}x{unit.k} of {unit.a}, {unit.b} to {unit.c}"
+            has = f"{form.m}x{form.n}x{form.k} of {form.a}, {form.b} to {form.accumulates_in}"
+            wrong = "" if said == has else f"of {said}, and its product of that name is {has}"
+        if form is None or wrong:
+            raise catalogue.E703.error(name=self.capabilities.target, reason=f"its hook describe names the unit {name} {wrong}")
+        return form
+
     @property
     def lanes(self) -> int:
         """Lanes of a warp."""

@@ -14,7 +14,7 @@ E401 = code(
 E402 = code("E402", "not available yet", "{name} is not available yet", hint="{hint}")
 E410 = code(
     "E410", "operation unknown to the target", "the target {target} has no meaning for {operation}",
-    hint="choose the target that it belongs to",
+    hint="choose the target that it belongs to; where it is this target's own, the lowering of its backend lacks it",
 )
 E411 = code(
     "E411", "allocation of a size not known while compiling", "{name} is allocated with a size that is known only at run time",

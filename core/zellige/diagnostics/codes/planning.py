@@ -44,7 +44,7 @@ E325 = code(
     "E325", "no memory layout without conflicts", "no storage serves these accesses: {reason}",
     hint="use padding, a narrower vector, or let the compiler choose the conversion",
 )
-E330 = code("E330", "no such intrinsic", "there is no intrinsic {name}", hint="known are: {known}")
+E330 = code("E330", "no such intrinsic", "there is no {kind} {name}", hint="known are: {known}")
 E331 = code(
     "E331", "intrinsic that contradicts itself", "the specification of {name} is wrong: {reason}",
     hint="compare the entry with the manual that it names; docs/add-an-intrinsic.md says what is checked",
@@ -52,4 +52,8 @@ E331 = code(
 E332 = code(
     "E332", "use that the hardware leaves undefined", "{mechanism} is used wrongly: {reason}",
     hint="the order of the operations is wrong where they were generated; look at the plan's channels and tokens",
+)
+E333 = code(
+    "E333", "family of intrinsics refused", "{module!r} is no family of intrinsics {name!r}: {reason}",
+    hint="begin the names of a family and of its instructions with those of your backend; docs/add-an-intrinsic.md has an example",
 )

@@ -24,9 +24,10 @@ from zellige.simt.arguments import require
 from zellige.simt.homes import TENSOR_ALIGNMENT
 from zellige.simt.ir import Module, Pointer
 from zellige.simt.simulate.run import simulate
-from zellige.target import SIMULATE, UNSIMULATED
 
 FORMAT: Final = "thread-level program"
+
+NO_COMPILER: Final = "its backend has no compiler, programs are simulated: get_kernel_source() gives the text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +88,8 @@ class SimulatedKernel:
         return self._text
 
     def assembly(self) -> str:
-        """Refused: there is no machine code."""
-        raise catalogue.E440.error(self._kernel.span, target=f"with the flag {SIMULATE!r}", what="machine code", known=UNSIMULATED)
+        """Refused: there is no machine code. Where the target's flag asked for the simulator, that is said before."""
+        raise catalogue.E440.error(self._kernel.span, target="of this kernel", what="machine code", known=NO_COMPILER)
 
 
 def _wider(left: dict[Buffer, int], right: dict[Buffer, int]) -> dict[Buffer, int]:
