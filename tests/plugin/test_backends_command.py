@@ -15,6 +15,8 @@ from broken_sources import backend
 from click.testing import CliRunner
 
 from zellige.cli.main import group
+from zellige.diagnostics import CompileError
+from zellige.diagnostics.printable import visible
 from zellige.plugin.registry import Registry
 from zellige_cpu.host import running_host
 from zellige_cpu.leaf.units import units
@@ -167,3 +169,43 @@ def test_an_unknown_backend_names_the_known(install: Install) -> None:
     for command in ("describe", "doctor"):
         with pytest.raises(CompileError, match="no backend has a target 'nobody'"):
             run(command, "nobody")
+
+
+ORDERS = {
+    "red_card": ("probe(self): return (contract.Device(name='\\x1b[31mcard', index=0, target=self.name),)", "probe[0].name is '\\x1b[31m"),
+    "below": ("probe(self): return (contract.Device(name='x', index=-5, target=self.name),)", "probe[0].index is -5, less than 0"),
+    "owes": ("probe(self): return (contract.Device(name='x', index=0, target=self.name, memory_bytes=-7),)", "memory_bytes is -7, less"),
+    "no_instructions": (
+        "probe(self): return (contract.Device(name='x', index=0, target=self.name, compute_version=(-1, 0)),)", "compute_version[0] is -1"
+    ),
+    "of_cpu": ("probe(self): return (contract.Device(name='x', index=0, target='cpu'),)", "'cpu', which is none of its targets"),
+    "twins": ("probe(self): return (contract.Device(name='x', index=0, target=self.name),) * 2", "probe has 2 devices 0 of twins"),
+    "two_words": ("probe(self): return contract.Unavailable(code='A\\nb', reason='no')", "probe.code is 'A\\nb', expected a name"),
+    "red_reason": ("probe(self): return contract.Unavailable(code='no', reason='\\x1b[31mred')", "\\x1b[31mred"),
+    "red_failure": ("probe(self): raise OSError('\\x1b]0;title\\x07')", "OSError: \\x1b]0;title\\x07"),
+    "red_tool": ("tools(self): return (contract.Tool(name='\\x1b[31mtool', purpose='x'),)", "Tool.name is '\\x1b[31mtool'"),
+    "red_problem": ("tools(self): return (contract.Tool(name='tool', purpose='x', problem='\\x1b[31mold\\r'),)", "\\x1b[31mold\\r"),
+}  # fmt: skip
+"""Name to the hook of a backend and what ``doctor`` says of it."""
+
+
+def test_no_text_of_a_backend_gives_the_terminal_an_order(install: Install) -> None:
+    found = install({name: backend(f"@hookimpl\ndef {hook}") for name, (hook, _) in ORDERS.items()})
+    reports = {one.name: one for one in found.reports(with_tools=True)}
+    for name, (_, words) in ORDERS.items():
+        one = reports[name]
+        said = [*(part for tool in one.tools for part in (tool.name, tool.problem)), one.unavailable.reason if one.unavailable else ""]
+        assert any(words in visible(text) for text in said), (name, said)
+    for command in (["doctor"], ["backends", "list", "--verbose"]):
+        printed = CliRunner().invoke(group, command).output
+        assert "\\x1b" in printed
+        assert re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f]", printed) == [], command
+
+
+def test_what_an_error_says_gives_the_terminal_no_order(install: Install) -> None:
+    install({"raises": backend("@hookimpl\ndef describe(self, target): raise OSError('\\x1b[31m\\u202eno')")})
+    with pytest.raises(CompileError) as caught:
+        run("describe", "raises")
+    printed = str(caught.value)
+    assert "OSError: \\x1b[31m\\u202eno" in printed
+    assert re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", printed) == []

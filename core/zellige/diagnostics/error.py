@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, NoReturn
 
+from zellige.diagnostics.printable import visible
 from zellige.diagnostics.span import Span, calling_place
 
 Severity = Literal["error", "warning"]
@@ -82,7 +83,7 @@ class Diagnostic:
     is_place_of_call: bool = False  # nobody said where: ``span`` is the line of the user's program that was running
 
     def render(self) -> str:
-        """The text a user reads: headline, place with a caret, notes, hint."""
+        """The text a user reads: headline, place with a caret, notes, hint. It holds no orders for a terminal, whoever wrote its parts."""
         lines = [f"{self.severity} {self.code}: {self.message}"]
         if self.span is not None:
             lines.append(f"  --> {self.span}")
@@ -93,7 +94,7 @@ class Diagnostic:
                 lines.extend(filter(None, [note.span.excerpt()]))
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
 
 class ZelligeError(Exception):

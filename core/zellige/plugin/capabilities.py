@@ -4,15 +4,19 @@ In: nothing (pure declarations). Out: :class:`Capabilities` and its parts. Every
 those that name a thing has a default, which means "not said" or "none", so that a backend written for an earlier minor version stays
 right. :mod:`zellige.plugin.schema` makes the JSON Schema from these declarations, checks answers against it and against each other.
 
-Each field says in its metadata what checks it: ``contract`` is the check of consistency that every answer goes through, ``probe NAME`` a
-program of :mod:`zellige.claims` that tries it on the device (``zellige backends doctor BACKEND --probe``), and ``declared only`` is taken
-on trust.
+Each field says in its metadata what its numbers and texts may be (:mod:`zellige.plugin.limits`; by itself numbers from 0 on and lines of
+text), which every answer is held to, and what checks it besides: ``contract`` is the check of consistency that every answer goes through,
+``probe NAME`` a program of :mod:`zellige.claims` that tries it on the device (``zellige backends doctor BACKEND --probe``), and ``declared
+only`` is taken on trust.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from zellige.plugin.limits import line, whole
 
 if TYPE_CHECKING:
     from zellige.dtypes import DType
@@ -27,21 +31,26 @@ SynchronisationScope = Literal["token", "block", "cluster", "turn"]
 Determinism = Literal["none", "run", "device"]
 Rounding = Literal["", "nearest-even", "toward-zero", "stochastic"]
 
-_BY_CONTRACT: Final = {"checked by": "contract"}
+_AT_LEAST_ONE: Final = whole(1)
+_NAME: Final = line(may_be_empty=False)
+_ALIGNMENT: Final = whole(1, is_power_of_two=True)
+_ANYTHING: Final = line()
+"""Numbers from 0 on, and lines of text."""
 
 
-def _consistent(default: Any = ()) -> Any:
-    return field(default=default, metadata=_BY_CONTRACT)
-
-
-def _tried(probe: str, default: Any = MISSING) -> Any:
-    """A field that is consistent with the others, and that a probe tries on the device."""
-    metadata = {"checked by": f"contract, probe {probe}"}
+def _consistent(default: Any = (), limits: Mapping[str, Any] = _ANYTHING) -> Any:
+    metadata = {"checked by": "contract", **limits}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
-def _declared(default: Any) -> Any:
-    return field(default=default, metadata={"checked by": "declared only"})
+def _tried(probe: str, default: Any = MISSING, limits: Mapping[str, Any] = _ANYTHING) -> Any:
+    """A field that is consistent with the others, and that a probe tries on the device."""
+    metadata = {"checked by": f"contract, probe {probe}", **limits}
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+def _declared(default: Any, limits: Mapping[str, Any] = _ANYTHING) -> Any:
+    return field(default=default, metadata={"checked by": "declared only", **limits})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +76,15 @@ class Space:
     divided by (0: it is not). ``quantum`` is the tile that storage comes in. ``dtypes`` are the element types it holds (none named: all).
     """
 
-    name: str = field(metadata=_BY_CONTRACT)
-    bytes: int | None = _tried("spaces", None)
-    alignment: int = _consistent(1)
+    name: str = _consistent(MISSING, _NAME)
+    bytes: int | None = _tried("spaces", None, _AT_LEAST_ONE)
+    alignment: int = _consistent(1, _ALIGNMENT)
     role: SpaceRole = _consistent("")
-    engines: tuple[str, ...] = _consistent()
+    engines: tuple[str, ...] = _consistent((), _NAME)
     banks: int = _declared(0)
     bank_bytes: int = _declared(0)
     partitions: int = _declared(0)
-    quantum: tuple[int, ...] = _declared(())
+    quantum: tuple[int, ...] = _declared((), _AT_LEAST_ONE)
     dtypes: tuple[str, ...] = _consistent()
 
 
@@ -99,18 +108,18 @@ class MatmulUnit:
     a: str = _tried("products")
     b: str = _tried("products")
     c: str = _tried("products")
-    m: int = _tried("products", 1)
-    n: int = _tried("products", 1)
-    k: int = _tried("products", 1)
+    m: int = _tried("products", 1, _AT_LEAST_ONE)
+    n: int = _tried("products", 1, _AT_LEAST_ONE)
+    k: int = _tried("products", 1, _AT_LEAST_ONE)
     is_native: bool = _tried("products", True)
     name: str = _declared("")
     engine: str = _consistent("")
     shape: Literal["fixed", "multiple"] = _consistent("fixed")
-    largest: tuple[int, int, int] | None = _consistent(None)
-    a_spaces: tuple[str, ...] = _consistent()
-    b_spaces: tuple[str, ...] = _consistent()
+    largest: tuple[int, int, int] | None = _consistent(None, _AT_LEAST_ONE)
+    a_spaces: tuple[str, ...] = _consistent((), _NAME)
+    b_spaces: tuple[str, ...] = _consistent((), _NAME)
     c_space: str = _consistent("")
-    interleave: int = _tried("products", 1)
+    interleave: int = _tried("products", 1, _AT_LEAST_ONE)
     vector_bytes: int = _consistent(0)
     step_registers: int = _declared(0)
     is_asynchronous: bool = _declared(False)
@@ -129,9 +138,9 @@ class Engine:
     """What executes operations: ``count`` of a kind in one block. ``is_asynchronous``: it runs beside the instruction stream that starts
     it."""
 
-    name: str = field(metadata=_BY_CONTRACT)
-    kind: EngineKind = field(metadata=_BY_CONTRACT)
-    count: int = _consistent(1)
+    name: str = _consistent(MISSING, _NAME)
+    kind: EngineKind = _consistent(MISSING)
+    count: int = _consistent(1, _AT_LEAST_ONE)
     is_asynchronous: bool = _declared(False)
 
 
@@ -144,18 +153,18 @@ class CopyPath:
     dimensions. ``ranks`` is the least and most rank of a region, ``largest_stride`` the widest pitch in bytes (None: no limit).
     """
 
-    source: str = _tried("copies")
-    destination: str = _tried("copies")
-    mechanism: str = _tried("copies")
+    source: str = _tried("copies", limits=_NAME)
+    destination: str = _tried("copies", limits=_NAME)
+    mechanism: str = _tried("copies", limits=_NAME)
     engine: str = _consistent("")
     is_asynchronous: bool = _tried("copies", False)
-    alignment: int = _consistent(1)
-    granule: int = _consistent(1)
+    alignment: int = _consistent(1, _ALIGNMENT)
+    granule: int = _consistent(1, _AT_LEAST_ONE)
     fills_out_of_bounds: bool = _tried("copies", False)
     casts: bool = _declared(True)
     transposes: bool = _declared(False)
     ranks: tuple[int, int] | None = _consistent(None)
-    largest_stride: int | None = _declared(None)
+    largest_stride: int | None = _declared(None, _AT_LEAST_ONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +176,11 @@ class Synchronisation:
     are the target's words for its variants.
     """
 
-    mechanism: str = field(metadata=_BY_CONTRACT)
-    scope: SynchronisationScope = field(metadata=_BY_CONTRACT)
-    count: int | None = _consistent(None)
+    mechanism: str = _consistent(MISSING, _NAME)
+    scope: SynchronisationScope = _consistent(MISSING)
+    count: int | None = _consistent(None, _AT_LEAST_ONE)
     counts_bytes: bool = _declared(False)
-    modes: tuple[str, ...] = _declared(())
+    modes: tuple[str, ...] = _declared((), _NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +193,7 @@ class RegisterFile:
     vector_bytes: int = _consistent(0)
     per_lane: int = _consistent(0)
     per_block: int = _consistent(0)
-    step: int = _consistent(1)
+    step: int = _consistent(1, _AT_LEAST_ONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +213,7 @@ class MathAccuracy:
 
     ``function`` is the name in the language (``T.exp``)."""
 
-    function: str = _tried("mathematics")
+    function: str = _tried("mathematics", limits=_NAME)
     dtype: str = _tried("mathematics", "")
     strict_ulp: float = _tried("mathematics", 0.5)
     fast_ulp: float = _tried("mathematics", 0.5)
@@ -215,9 +224,9 @@ class MathAccuracy:
 class AtomicSupport:
     """Atomic operation ``op`` on elements of ``dtypes`` in ``spaces``. ``is_native`` is False where a loop of exchanges plays it."""
 
-    op: str = _tried("atomics")
+    op: str = _tried("atomics", limits=_NAME)
     dtypes: tuple[str, ...] = _tried("atomics", ())
-    spaces: tuple[str, ...] = _consistent()
+    spaces: tuple[str, ...] = _consistent((), _NAME)
     is_native: bool = _declared(True)
 
 
@@ -226,9 +235,9 @@ class Bounds:
     """Limits of one launch: blocks in each dimension of the grid, bytes of arguments (words of 64 bits: one a tensor, a number, a symbolic
     size), bytes of a tensor. None: no limit that matters. A kernel that asks for more is refused (E448), a call too (E645)."""
 
-    grid: tuple[int, ...] = _consistent()
-    argument_bytes: int | None = _consistent(None)
-    tensor_bytes: int | None = _consistent(None)
+    grid: tuple[int, ...] = _consistent((), _AT_LEAST_ONE)
+    argument_bytes: int | None = _consistent(None, whole(8))
+    tensor_bytes: int | None = _consistent(None, _AT_LEAST_ONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +271,7 @@ class Capabilities:
     launch, ``peaks`` and ``bytes_per_second``.
     """
 
-    target: str = field(metadata=_BY_CONTRACT)
+    target: str = _consistent(MISSING, _NAME)
     lanes: int = _tried("lanes", 0)
     are_lanes_emulated: bool = _declared(False)
     threads: int = _consistent(0)
@@ -272,7 +281,7 @@ class Capabilities:
     dtypes: tuple[str, ...] = _tried("element types", ())
     compute_dtypes: tuple[str, ...] = _tried("arithmetic", ())
     matmul: tuple[MatmulUnit, ...] = _tried("products", ())
-    features: tuple[str, ...] = _declared(())
+    features: tuple[str, ...] = _declared((), _NAME)
     engines: tuple[Engine, ...] = _consistent()
     copies: tuple[CopyPath, ...] = _tried("copies", ())
     synchronisation: tuple[Synchronisation, ...] = _consistent()
@@ -280,7 +289,7 @@ class Capabilities:
     can_specialise_roles: bool = _declared(False)
     block_lanes: int = _tried("lanes", 0)
     cache_bytes: tuple[int, ...] = _consistent()
-    identity: Identity = field(default_factory=Identity, metadata={"checked by": "declared only"})
+    identity: Identity = field(default_factory=Identity, metadata={"checked by": "declared only", **_ANYTHING})
     execution: ExecutionModel = _declared("")
     is_persistent: bool = _declared(False)
     conversions: tuple[Conversion, ...] = _tried("conversions", ())
@@ -288,11 +297,11 @@ class Capabilities:
     contracts: bool = _declared(False)
     atomics: tuple[AtomicSupport, ...] = _tried("atomics", ())
     memory_model: str = _declared("")
-    reductions: tuple[str, ...] = _declared(())
-    scans: tuple[str, ...] = _declared(())
+    reductions: tuple[str, ...] = _declared((), _NAME)
+    scans: tuple[str, ...] = _declared((), _NAME)
     determinism: Determinism = _tried("repetition", "none")
     dynamic_shapes: bool = _tried("sizes", True)
-    bounds: Bounds = field(default_factory=Bounds, metadata=_BY_CONTRACT)
+    bounds: Bounds = field(default_factory=Bounds, metadata={"checked by": "contract", **_ANYTHING})
     peaks: tuple[Peak, ...] = _consistent()
     bytes_per_second: float = _consistent(0.0)
 

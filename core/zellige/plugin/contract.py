@@ -11,7 +11,7 @@ targets are listed. Every dataclass here is keyword-only; new fields come with d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 from zellige.plugin.capabilities import (
@@ -44,6 +44,7 @@ from zellige.plugin.choices import (
     Veto,
 )
 from zellige.plugin.fit import Asked, Fitted, FittedKernel, Revision
+from zellige.plugin.limits import line, whole
 from zellige.plugin.native import DriverFunctions, LoadedCode, NativeKernel, NativeLaunch, NativeMade, NativeStep
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ BackendKind = Literal["accelerator", "host", "reference"]
 class Unavailable:
     """Why a backend cannot serve here: ``code`` is one lower-case word for programs, ``reason`` a sentence for people."""
 
-    code: str
+    code: str = field(metadata=line(may_be_empty=False))
     reason: str
 
 
@@ -212,11 +213,11 @@ class Device:
     ``compute_version`` is (major, minor) of the instruction set where the vendor counts it so.
     """
 
-    name: str
-    index: int
-    target: str
-    memory_bytes: int = 0
-    compute_version: tuple[int, int] | None = None
+    name: str = field(metadata=line(may_be_empty=False))
+    index: int = field(metadata=whole())
+    target: str = field(metadata=line(may_be_empty=False))
+    memory_bytes: int = field(default=0, metadata=whole())
+    compute_version: tuple[int, int] | None = field(default=None, metadata=whole())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,10 +404,10 @@ class Tool:
     ``problem`` what is wrong with it in a sentence (empty: nothing). What ``is_optional`` is missed by nothing that compiles or
     launches."""
 
-    name: str
-    purpose: str
-    version: str = ""
-    place: str = ""
+    name: str = field(metadata=line(may_be_empty=False))
+    purpose: str = field(metadata=line())
+    version: str = field(default="", metadata=line())
+    place: str = field(default="", metadata=line())
     problem: str = ""
     is_optional: bool = False
 

@@ -1,28 +1,25 @@
-"""Whether a dataclass of the contract holds what its annotations say, however deep.
+"""Whether a dataclass of the contract holds what its annotations say, however deep, and within the limits of its fields.
 
-In: a type and a value that a stranger's code made. Out: :func:`type_problems`, one sentence for each field of a wrong type. Python checks
-nothing of the kind, and what is wrong deep inside an answer shows far away otherwise.
+In: a type and a value that a stranger's code made. Out: :func:`type_problems`, one sentence for each field of a wrong type, and
+:func:`limit_problems`, one for each number or text that breaks a limit. Python checks nothing of the kind, and what is wrong deep inside an
+answer shows far away otherwise.
 """
 
 from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import re
 import reprlib
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
 from zellige.diagnostics import Span
 from zellige.plugin.fit import Revision
 from zellige.plugin.interruption import is_from_outside
-
-LARGEST: Final = 1 << 63
-"""Numbers of an answer are smaller: they are sizes and counts."""
-
-LONGEST_LINE: Final = 10_000
-"""Characters of a line that reports print."""
+from zellige.plugin.limits import EXPECTED, LARGEST, LONGEST_LINE, keywords
 
 MOST_OF_A_TEXT: Final = 2000
 """Characters of what a stranger's exception says."""
@@ -105,6 +102,44 @@ def _tuple_problems(parts: tuple[Any, ...], value: Any, where: str) -> Iterator[
         return
     for at, (one, item) in enumerate(zip(kinds, items)):
         yield from type_problems(one, item, f"{where}[{at}]")
+
+
+def limit_problems(value: Any, where: str, metadata: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """What of ``value``, which stands at ``where``, breaks a limit. ``metadata`` is that of the field that holds it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from limit_problems(getattr(value, field.name), f"{where}.{field.name}" if where else field.name, field.metadata)
+    elif isinstance(value, tuple):
+        wrong = tuple(too_many(value, where, metadata or {}))
+        yield from wrong
+        for at, item in enumerate(() if wrong else items_of(value)):
+            yield from limit_problems(item, f"{where}[{at}]", metadata)
+    elif isinstance(value, (str, int, float)) and metadata is not None:
+        kind = bool if isinstance(value, bool) else str if isinstance(value, str) else int
+        yield from _broken(value, where, keywords(metadata, kind))
+
+
+def too_many(value: object, where: str, metadata: Mapping[str, Any]) -> Iterator[str]:
+    """What of a tuple says that it has more items than its field takes, whatever they are."""
+    most = keywords(metadata, tuple).get("maxItems")
+    if most is not None and isinstance(value, tuple) and tuple.__len__(value) > most:
+        yield f"{where} has {tuple.__len__(value)} items, more than {most}"
+
+
+def _broken(value: Any, where: str, limits: Mapping[str, Any]) -> Iterator[str]:
+    if "maxLength" in limits and len(value) > limits["maxLength"]:
+        yield f"{where} has {len(value)} characters, more than {limits['maxLength']}"
+    elif "pattern" in limits and not _compiled(limits["pattern"]).fullmatch(value):
+        yield f"{where} is {shortened(value)}, expected {EXPECTED[limits['pattern']]}"
+    if "minimum" in limits and not value >= limits["minimum"]:
+        yield f"{where} is {value:g}, less than {limits['minimum']}"
+    elif "x-power-of-two" in limits and value & (value - 1):
+        yield f"{where} is {value}, which is no power of two"
+
+
+@lru_cache(maxsize=8)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 def items_of(value: tuple[Any, ...] | list[Any]) -> list[Any]:

@@ -7,7 +7,8 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -55,7 +56,7 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
-from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, said, shortened, type_problems
+from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, limit_problems, said, shortened, type_problems
 from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import Origin
@@ -117,10 +118,20 @@ class BackendHandle:
         items = items_of(answer) if isinstance(answer, tuple) else []
         if isinstance(answer, Unavailable) or (isinstance(answer, tuple) and all(isinstance(device, Device) for device in items)):
             wrong = self._type_problems(tuple[Device, ...] if isinstance(answer, tuple) else Unavailable, answer, "probe")
+            wrong = wrong or "; ".join(islice(self._odd_devices(answer if isinstance(answer, tuple) else ()), MOST_PROBLEMS))
             return Unavailable(code="contract", reason=f"probe answered what cannot be: {wrong}") if wrong else answer
         kinds = ", ".join(sorted({type(d).__name__ for d in items}))
         given = f"a tuple of {kinds}" if kinds else type(answer).__name__
         return Unavailable(code="contract", reason=f"probe answered {given}, not a tuple of Device or Unavailable")
+
+    def _odd_devices(self, devices: tuple[Device, ...]) -> Iterator[str]:
+        """Devices that are somebody else's, or one of them twice."""
+        known = self.manifest.targets
+        for at, device in enumerate(devices):
+            if device.target.partition(":")[0] not in known:
+                yield f"probe[{at}].target is {shortened(device.target)}, which is none of its targets ({', '.join(known)})"
+        counts = Counter((device.target, device.index) for device in devices)
+        yield from (f"probe has {count} devices {index} of {target}" for (target, index), count in counts.items() if count > 1)
 
     @property
     def works(self) -> bool:
@@ -504,8 +515,12 @@ class BackendHandle:
             raise catalogue.E703.error(name=self.origin.name, reason=f"its hook {hook} answered what cannot be: {wrong}")
 
     def _type_problems(self, kind: Any, value: object, where: str) -> str:
-        """What is of a wrong type; empty where nothing is, or where the backend is one of zellige's own, which its tests check."""
-        return "" if self.origin.is_own else "; ".join(islice(type_problems(kind, value, where), MOST_PROBLEMS))
+        """What is of a wrong type or beyond a limit; empty where nothing is, or where the backend is one of zellige's own, which its tests
+        check."""
+        if self.origin.is_own:
+            return ""
+        wrong = tuple(islice(type_problems(kind, value, where), MOST_PROBLEMS))
+        return "; ".join(wrong or islice(limit_problems(value, where), MOST_PROBLEMS))
 
 
 def _unreadable(answer: object) -> str:

@@ -2,19 +2,22 @@
 
 In: :class:`~zellige.plugin.capabilities.Capabilities`. Out: the JSON Schema made from the dataclasses (:func:`capabilities_schema`), a
 value as JSON and back (:func:`to_json`, :func:`from_json`, which ignores fields it does not know), and what is wrong with a value
-(:func:`problems`): a field of a wrong type, or two that contradict each other.
+(:func:`problems`): a field of a wrong type or beyond its limits, which the schema states, or two that contradict each other.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
+from zellige.diagnostics.suggest import closest
 from zellige.dtypes import UnknownDType, dtype
 from zellige.plugin.capabilities import SCHEMA_VERSION, Capabilities
-from zellige.plugin.fields import hints_of, type_problems
+from zellige.plugin.fields import hints_of, limit_problems, shortened, too_many, type_problems
+from zellige.plugin.limits import keywords
 
 _JSON_TYPES: Final[dict[type, str]] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _ANY: Final = "*"
@@ -23,7 +26,7 @@ _ANY: Final = "*"
 def capabilities_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of capabilities. ``x-checked-by`` names what checks a field."""
     definitions: dict[str, Any] = {}
-    root = _schema_of(Capabilities, definitions)
+    root = _schema_of(Capabilities, definitions, {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Capabilities of a target",
@@ -33,7 +36,8 @@ def capabilities_schema() -> dict[str, Any]:
     }
 
 
-def _schema_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+def _schema_of(kind: Any, definitions: dict[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of one type; ``metadata`` is that of the field which holds it."""
     if dataclasses.is_dataclass(kind):
         assert isinstance(kind, type)
         if kind.__name__ not in definitions:
@@ -44,21 +48,21 @@ def _schema_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(get_args(kind))}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [{"type": "null"} if part is type(None) else _schema_of(part, definitions) for part in get_args(kind)]}
+        return {"anyOf": [{"type": "null"} if part is type(None) else _schema_of(part, definitions, metadata) for part in get_args(kind)]}
     if origin is tuple:
         parts = get_args(kind)
         if len(parts) == 2 and parts[1] is Ellipsis:
-            return {"type": "array", "items": _schema_of(parts[0], definitions)}
-        items = [_schema_of(part, definitions) for part in parts]
+            return {"type": "array", "items": _schema_of(parts[0], definitions, metadata), **keywords(metadata, tuple)}
+        items = [_schema_of(part, definitions, metadata) for part in parts]
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
-    return {"type": _JSON_TYPES[kind]}
+    return {"type": _JSON_TYPES[kind], **keywords(metadata, kind)}
 
 
 def _object_schema(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = hints_of(kind)
     properties: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
-        entry = _schema_of(hints[field.name], definitions)
+        entry = _schema_of(hints[field.name], definitions, field.metadata)
         if field.default is not dataclasses.MISSING:
             entry["default"] = _plain(field.default)
         properties[field.name] = {**entry, "x-checked-by": field.metadata["checked by"]}
@@ -127,8 +131,17 @@ def _read(kind: Any, data: Any, where: str) -> Any:
 
 def problems(capabilities: Capabilities, target: str) -> tuple[str, ...]:
     """What is wrong with what a backend answered for ``target``; empty where nothing is."""
-    wrong = tuple(type_problems(Capabilities, capabilities, "capabilities"))
-    return wrong or tuple(problem for rule in _RULES for problem in rule(capabilities, target))
+    for looked in (_too_many(capabilities), type_problems(Capabilities, capabilities, "capabilities"), limit_problems(capabilities, "")):
+        wrong = tuple(looked)
+        if wrong:
+            return wrong
+    return tuple(problem for rule in _RULES for problem in rule(capabilities, target))
+
+
+def _too_many(capabilities: Capabilities) -> Iterator[str]:
+    """Parts so many that looking at each would take long."""
+    for field in dataclasses.fields(Capabilities):
+        yield from too_many(getattr(capabilities, field.name, None), field.name, field.metadata)
 
 
 def _rule_target(c: Capabilities, target: str) -> Iterator[str]:
@@ -191,54 +204,47 @@ def _rule_spaces(c: Capabilities, _: str) -> Iterator[str]:
 
 
 def _rule_numbers(c: Capabilities, _: str) -> Iterator[str]:
-    """Counts that are negative, and units of sizes that cannot be."""
-    for name in ("lanes", "threads", "vector_bytes", "cache_line_bytes", "block_lanes"):
-        if getattr(c, name) < 0:
-            yield f"{name} is {getattr(c, name)}"
-    for i, space in enumerate(c.spaces):
-        if space.alignment < 1 or (space.bytes is not None and space.bytes < 1):
-            yield f"spaces[{i}] ({space.name}) has {space.bytes} bytes aligned to {space.alignment}"
+    """Numbers that contradict each other."""
+    if c.block_lanes and c.lanes > c.block_lanes:
+        yield f"lanes is {c.lanes}, more than the {c.block_lanes} of block_lanes"
     for i, path in enumerate(c.copies):
-        if path.alignment < 1 or path.granule < 1:
-            yield f"copies[{i}] ({path.mechanism}) has alignment {path.alignment} and granule {path.granule}"
+        if path.ranks is not None and path.ranks[0] > path.ranks[1]:
+            yield f"copies[{i}].ranks is {path.ranks}, the least above the most"
     for i, unit in enumerate(c.matmul):
-        if min(unit.m, unit.n, unit.k, unit.interleave) < 1:
-            yield f"matmul[{i}] is {unit.m}x{unit.n}x{unit.k}, interleaved by {unit.interleave}"
-        elif unit.largest is not None and any(most % one for most, one in zip(unit.largest, (unit.m, unit.n, unit.k))):
+        if unit.largest is not None and any(most % one for most, one in zip(unit.largest, (unit.m, unit.n, unit.k))):
             yield f"matmul[{i}].largest is {unit.largest}, not multiples of {unit.m}x{unit.n}x{unit.k}"
-        elif unit.vector_bytes < 0 or (c.vector_bytes and unit.vector_bytes > c.vector_bytes):
+        elif c.vector_bytes and unit.vector_bytes > c.vector_bytes:
             yield f"matmul[{i}].vector_bytes is {unit.vector_bytes}, the target's vectors are of {c.vector_bytes}"
-    units = [unit.name for unit in c.matmul]
-    for name in dict.fromkeys(name for name in units if name and units.count(name) > 1):
-        places = " and ".join(f"matmul[{i}]" for i, one in enumerate(units) if one == name)
-        yield f"{places} are both named {name}: a plan says by the name which unit it means"
-    for i, engine in enumerate(c.engines):
-        if engine.count < 1:
-            yield f"engines[{i}] ({engine.name}) has a count of {engine.count}"
+    named: dict[str, list[str]] = {}
+    for i, unit in enumerate(c.matmul):
+        named.setdefault(unit.name, []).append(f"matmul[{i}]")
+    for name, places in named.items():
+        if name and len(places) > 1:
+            yield f"{' and '.join(places)} are both named {name}: a plan says by the name which unit it means"
 
 
-def _rule_figures(c: Capabilities, _: str) -> Iterator[str]:
-    """Limits, accuracies and rates that cannot be."""
-    least = [
-        *((f"bounds.grid[{i}]", extent, 1) for i, extent in enumerate(c.bounds.grid)),
-        ("bounds.argument_bytes", c.bounds.argument_bytes, 8),
-        ("bounds.tensor_bytes", c.bounds.tensor_bytes, 1),
-        *((f"math[{i}].strict_ulp", m.strict_ulp, 0) for i, m in enumerate(c.math)),
-        *((f"math[{i}].fast_ulp", m.fast_ulp, 0) for i, m in enumerate(c.math)),
-        *((f"peaks[{i}].operations_per_second", p.operations_per_second, 0) for i, p in enumerate(c.peaks)),
-        ("bytes_per_second", c.bytes_per_second, 0),
+def _rule_words(c: Capabilities, _: str) -> Iterator[str]:
+    """Operations that the language does not have: nobody could ever ask for them."""
+    if not c.math and not c.atomics:
+        return
+    from zellige.ir.functions import FUNCTIONS  # most targets state neither
+    from zellige.ir.stmt import AtomicOp
+
+    named = [
+        *((f"math[{i}].function", m.function, "function", tuple(FUNCTIONS)) for i, m in enumerate(c.math)),
+        *((f"atomics[{i}].op", a.op, "atomic operation", get_args(AtomicOp)) for i, a in enumerate(c.atomics)),
     ]
-    for where, value, smallest in least:
-        if value is not None and value < smallest:
-            yield f"{where} is {value:g}, less than {smallest}"
+    for where, name, kind, known in named:
+        if name not in known:
+            yield f"{where} is {shortened(name)}, which is no {kind} of the language{closest(name, known)}"
     yield from _duplicates("math", [f"{m.function} of {m.dtype}" for m in c.math])
 
 
 def _duplicates(where: str, names: list[str]) -> Iterator[str]:
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, count in Counter(names).items() if count > 1):
         yield f"{where} has two of the name {name!r}"
 
 
 _RULES: Final[tuple[Callable[[Capabilities, str], Iterator[str]], ...]] = (
-    _rule_target, _rule_dtypes, _rule_engines, _rule_spaces, _rule_numbers, _rule_figures,
+    _rule_target, _rule_dtypes, _rule_engines, _rule_spaces, _rule_numbers, _rule_words,
 )  # fmt: skip
