@@ -60,6 +60,8 @@ PIPELINE: Final[tuple[Pass, ...]] = (Simplify(),)
 USER: Final = "jit(passes=..., schedule=...)"
 """Who a user's passes belong to, in messages."""
 
+_REPLAY: Final = "replay: "
+
 SUFFIX: Final = ".tile"
 """The ending of a file that holds the text form of the tile IR."""
 
@@ -331,9 +333,9 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
 
 def _repeatable(error: ZelligeError, kernel: Kernel | Callable[[], Kernel], target: Target) -> ZelligeError:
     """The same failure of a hook with the command that repeats it as a note."""
-    if error.code != catalogue.E709.id:
-        return error
-    note = Note(f"replay: {_replay(kernel, target)}")
+    if error.code != catalogue.E709.id or any(note.message.startswith(_REPLAY) for note in error.diagnostics[0].notes):
+        return error  # what a compilation inside of a hook says is passed on by the one around it
+    note = Note(f"{_REPLAY}{_replay(kernel, target)}")
     return CompileError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import ZelligeError, catalogue
 from zellige.layouts import Layout
+from zellige.plugin.fields import said, shortened
 from zellige_intrinsics.specification import ELEMENT, Array, Intrinsic, Operand
 
 
@@ -61,15 +62,36 @@ def scatter(operand: Operand, whole: Array, held: Held) -> Held:
 
 
 def run(intrinsic: Intrinsic, held: Mapping[str, Held]) -> dict[str, Held]:
-    """Results by name. ``held`` has an entry for every operand, results included (what is there before). E330 for a missing one."""
+    """Results by name. ``held`` has an entry for every operand, results included (what is there before). E330 for a missing one, E331 where
+    the meaning does not make the results of the instruction."""
     if intrinsic.meaning is None:
         raise catalogue.E331.error(name=intrinsic.name, reason="it has no meaning on elements: drive its model instead")
     for operand in intrinsic.operands:
         if operand.name not in held and operand.holder != "immediate":
             raise catalogue.E330.error(kind="value of the operand", name=f"{intrinsic.name}.{operand.name}", known=", ".join(held))
     inputs = {o.name: gather(o, held[o.name]) for o in intrinsic.operands if not o.is_result and o.holder != "immediate"}
-    results: Mapping[str, Any] = intrinsic.meaning(inputs)
+    results = _meant(intrinsic, inputs)
     return {o.name: scatter(o, results[o.name], held[o.name]) for o in intrinsic.operands if o.is_result}
+
+
+def _meant(intrinsic: Intrinsic, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """What the meaning of an instruction makes of whole operands. E331 where it raises or makes something else than the results."""
+    assert intrinsic.meaning is not None
+    try:
+        results: object = intrinsic.meaning(inputs)
+    except ZelligeError:
+        raise
+    except Exception as error:  # the meaning may be anybody's function
+        raise catalogue.E331.error(name=intrinsic.name, reason=f"its meaning raised {said(error)}") from error
+    if not isinstance(results, Mapping):
+        raise catalogue.E331.error(name=intrinsic.name, reason=f"its meaning made {shortened(results)}, expected results by name")
+    for operand in intrinsic.operands:
+        wanted = tuple(operand.sizes.values())
+        if operand.is_result and not (operand.name in results and np.shape(results[operand.name]) == wanted):
+            found = f"an array of {np.shape(results[operand.name])}" if operand.name in results else "none"
+            reason = f"its meaning made {found} for {operand.name}, expected an array of {wanted}"
+            raise catalogue.E331.error(name=intrinsic.name, reason=reason)
+    return results
 
 
 def _layout(operand: Operand) -> Layout:

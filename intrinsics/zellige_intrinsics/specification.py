@@ -32,6 +32,8 @@ _SCOPES: Final = get_args(Scope)
 
 Holder = Literal["register", "pointer", "memory", "immediate"]
 
+_HOLDERS: Final = get_args(Holder)
+
 ELEMENT: Final = "element"
 """The input of a pointer's layout that counts the elements that follow the address."""
 
@@ -252,13 +254,19 @@ def _check_types(value: Operand | Intrinsic) -> None:
             raise _odd(value, f"{name} is {getattr(value, name)!r}, expected a function")
     if not value.name:
         raise _odd(value, "it has no name")
+    if not value.name.isprintable():
+        raise _odd(value, "its name is no line of text")
     if isinstance(value, Operand):
+        if value.holder not in _HOLDERS:
+            raise _odd(value, f"holder is {value.holder!r}, expected one of {', '.join(_HOLDERS)}")
         if value.layout is not None and not isinstance(value.layout, Layout):
             raise _odd(value, f"layout is {value.layout!r}, expected Layout")
     elif value.scope not in _SCOPES:
         raise _odd(value, f"scope is {value.scope!r}, expected one of {', '.join(_SCOPES)}")
     elif value.completion is not None and not isinstance(value.completion, Completion):
         raise _odd(value, f"completion is {value.completion!r}, expected Completion")
+    elif value.meaning is None and isinstance(value, (Product, Copy, Function)):
+        raise _odd(value, f"it has no meaning: nobody could say what a {type(value).__name__.lower()} without one computes")
 
 
 def _odd(value: Operand | Intrinsic, reason: str) -> Exception:

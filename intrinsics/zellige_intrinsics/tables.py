@@ -16,6 +16,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.plugin.fields import shortened
 from zellige_intrinsics.homes import PACKAGE, own_family
 from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, Form, ProductRow, WaitRow
 
@@ -73,7 +74,8 @@ def restore(family: str) -> None:
 
 @contextmanager
 def changed(family: str, *, without: tuple[str, ...] = (), with_these: tuple[Intrinsic, ...] = ()) -> Iterator[None]:
-    """The tables with a change, as they were after it. Raises as :func:`remove` and :func:`add`."""
+    """The tables with a change, as they were after it. Raises as :func:`remove` and :func:`add`, and E331 for what is no specification."""
+    _check_kinds(without, with_these)
     before = removed(family), added(family)
     try:
         remove(family, *without)
@@ -82,6 +84,18 @@ def changed(family: str, *, without: tuple[str, ...] = (), with_these: tuple[Int
     finally:
         with _lock:
             _removed[family], _added[family] = before
+
+
+def _check_kinds(names: object, values: object) -> None:
+    """E331 for a change that holds something else than names of instructions and their specifications."""
+    from zellige_intrinsics.specification import Intrinsic
+
+    for given, kind, what in ((names, str, "the name of an instruction"), (values, Intrinsic, "a specification of one")):
+        if not isinstance(given, (tuple, list)):
+            raise catalogue.E331.error(name="a change", reason=f"it is given {shortened(given)}, expected a tuple, each item {what}")
+        for one in given:
+            if not isinstance(one, kind):
+                raise catalogue.E331.error(name="a change", reason=f"it holds {shortened(one)}, expected {what}")
 
 
 def product_rows(family: str) -> tuple[ProductRow, ...]:

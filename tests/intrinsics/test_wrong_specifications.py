@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from zellige.diagnostics.error import CompileError
 from zellige.layouts import Layout, mixed
-from zellige_intrinsics import Operand, Product, Source, add, family, meanings
+from zellige_intrinsics import Operand, Product, Source, add, changed, family, meanings, run, stamp
 
 LEFT = mixed({"register": [(4, {"k": 1})], "lane": [(16, {"m": 1}), (4, {"k": 4})]}, {"m": 16, "k": 16})
 RIGHT = mixed({"register": [(4, {"k": 1})], "lane": [(16, {"n": 1}), (4, {"k": 4})]}, {"k": 16, "n": 16})
@@ -43,6 +44,10 @@ def test_a_spelling_may_name_fields_of_the_instruction_and_print_braces() -> Non
     assert product(spelling="", notes="the vendor's compiler places it").spelling == ""
 
 
+def held_by(holder: Any) -> tuple[Operand, ...]:
+    return (Operand(name="a", types=("float16",), space="register", layout=LEFT, holder=holder), *operands()[1:])
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "not a number": ({"m": float("nan")}, "m is nan, expected int"),
     "half a number": ({"m": 16.5}, "m is 16.5, expected int"),
@@ -58,6 +63,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no result": ({"operands": operands()[:3]}, "a product has no operand d"),
     "an operand twice": ({"operands": (*operands(), operands()[0])}, "two operands have one name"),
     "a formula as text": ({"meaning": "a @ b + c"}, "meaning is 'a @ b + c', expected a function"),
+    "no formula": ({"meaning": None}, "it has no meaning: nobody could say what a product without one computes"),
+    "another holder": ({"operands": lambda: held_by("pocket")}, "holder is 'pocket', expected one of register, pointer, memory, immediate"),
+    "a name of two lines": ({"name": "acme\n\x1b[31m"}, "its name is no line of text"),
     "another scope": ({"scope": "galaxy"}, "scope is 'galaxy', expected one of thread, lane, warp"),
     "a word for words": ({"requires": "acme2"}, "requires is 'acme2', expected tuple"),
     "the name of a wait": ({"completion": "acme_wait"}, "completion is 'acme_wait', expected Completion"),
@@ -101,3 +109,44 @@ def test_a_name_that_a_family_has_is_refused() -> None:
     with pytest.raises(CompileError, match="E331: .*the family amd has an instruction of that name"):
         add("amd", product(name=before[0].name))
     assert family("amd") == before
+
+
+def raising(inputs: Any) -> Any:
+    raise OSError("no formula")
+
+
+@pytest.mark.parametrize(
+    ("meaning", "words"),
+    [
+        (lambda a, b: {"d": a @ b}, "its meaning raised TypeError: "),
+        (raising, "its meaning raised OSError: no formula"),
+        (lambda inputs: None, "its meaning made None, expected results by name"),
+        (lambda inputs: {"c": inputs["c"]}, "its meaning made none for d, expected an array of (16, 16)"),
+        (lambda inputs: {"d": inputs["c"][:3]}, "its meaning made an array of (3, 16) for d, expected an array of (16, 16)"),
+    ],
+)
+def test_a_meaning_that_does_not_make_the_results_is_said_by_name(meaning: Any, words: str) -> None:
+    made = product(meaning=meaning)
+    held = {operand.name: np.zeros(tuple(operand.layout.input_sizes.values())) for operand in made.operands if operand.layout}
+    with pytest.raises(CompileError) as caught:
+        run(made, held)
+    assert caught.value.code == "E331"
+    assert "acme_dot" in str(caught.value) and words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"with_these": ("x",)}, "it holds 'x', expected a specification of one"),
+        ({"with_these": None}, "it is given None, expected a tuple"),
+        ({"without": "mma"}, "it is given 'mma', expected a tuple"),
+        ({"without": (5,)}, "it holds 5, expected the name of an instruction"),
+    ],
+)
+def test_a_change_of_something_else_is_refused_and_changes_nothing(change: Any, words: str) -> None:
+    before = stamp("nvidia")
+    with pytest.raises(CompileError) as caught, changed("nvidia", **change):
+        raise AssertionError("the change was taken")
+    assert caught.value.code == "E331"
+    assert words in str(caught.value)
+    assert stamp("nvidia") == before

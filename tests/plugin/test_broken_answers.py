@@ -166,7 +166,27 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     ),
 }
 
+AGAIN = "@hookimpl\ndef {hook}(self, {asked}):\n    from broken_sources import works\n    works({name!r})"
+ASKS_FOR_ITSELF: dict[str, tuple[str, str, str]] = {
+    f"{hook}_again": (
+        backend(AGAIN.format(hook=hook, asked=asked, name=f"{hook}_again")), "E709",
+        f"raised in its hook {hook}: it asks for itself: it is running 3 times at once for {hook}_again",
+    )
+    for hook, asked in (("begin", "ctx"), ("cache_key", "ctx"), ("describe", "target"), ("emit", "planned, ctx"))
+}  # fmt: skip
+BLAMES = "@hookimpl\ndef emit(self, planned, ctx):\n    from zellige.diagnostics import catalogue\n    raise catalogue.%s"
+ACCUSING: dict[str, tuple[str, str, str]] = {
+    "accuser": (backend(BLAMES % "E703.error(name='cpu', reason='x')"), "E703", "said by the backend 'accuser' in its hook emit"),
+    "unknowing": (
+        backend(BLAMES % "E705.error(target='moon', suggestion='', known='')"), "E705", "said by the backend 'unknowing' in its hook emit"
+    ),
+}  # fmt: skip
+
 UNHARMED: dict[str, str] = {
+    "once_again": backend(
+        "inside = False\n@hookimpl\ndef describe(self, target):\n    if not self.inside:\n        self.inside = True\n"
+        "        from broken_sources import works\n        assert works('once_again')\n    return AcmeBackend.describe(self, target)"
+    ),
     "key_changes": backend("@hookimpl\ndef cache_key(self):\n    import time\n    return str(time.time_ns())"),
     "key_is_huge": answering("cache_key", "", "'x' * 10_000_000"),
     "removes_itself": "import sys\n"
@@ -184,8 +204,8 @@ UNHARMED: dict[str, str] = {
 
 
 def test_every_wrong_answer_is_said_and_disturbs_no_other(install: Install) -> None:
-    cases = {**AT_LOADING, **AT_COMPILING}
-    assert len(cases) >= 40
+    cases = {**AT_LOADING, **AT_COMPILING, **ASKS_FOR_ITSELF, **ACCUSING}
+    assert len(cases) >= 46
     found = install({"fine": backend(""), **{name: source for name, (source, _, _) in cases.items()}, **UNHARMED})
     wrong = []
     for name, (_, code, words) in cases.items():

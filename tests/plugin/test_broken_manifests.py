@@ -51,6 +51,15 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "acts_on_all": (manifest("acts_on=('everything',)"), "E703", "acts_on names 'everything', which is no option"),
     "keyless": (manifest("config_keys=(contract.ConfigKey(name='a b', key=''),)"), "E703", "config_keys has 'a b' for ''"),
     "red": (manifest("vendor='\\x1b[31mAcme'"), "E703", "vendor is '\\x1b[31mAcme', expected a line of text"),
+    **{
+        f"unwritten_{at}": (
+            manifest(f"dialect=(DialectName(name={word!r}, target=self.name),)"), "E703", f"{word!r} is no name of the language"
+        )
+        for at, word in enumerate(("for", "None", "class", "__getattr__", "__name__", "\ufb01", "a b", ""))
+    },
+    "below_ir": (manifest("ir=(1, -1)"), "E703", "ir is (1, -1): this zellige writes tile IR of the versions 1.0 to 1."),
+    "beyond_ir": (manifest("ir=(1, 99)"), "E703", "ir is (1, 99): this zellige writes tile IR of the versions 1.0 to 1."),
+    "below_version": (backend("API = (1, -1)"), "E703", "its API is (1, -1), expected (major, minor)"),
     "twice_named": (
         manifest("dialect=(DialectName(name='dd', target=self.name),) * 2"),
         "E703",

@@ -69,7 +69,7 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "ancient_ir": (
         backend("@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), ir=(0, 9))"),
         "E703",
-        "this zellige writes tile IR of version 1.x",
+        "ir is (0, 9): this zellige writes tile IR of the versions 1.0 to 1.",
     ),
     "thief_of_names": (
         backend("@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), name='cpu')"),

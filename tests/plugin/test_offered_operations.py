@@ -116,11 +116,22 @@ def test_a_pass_is_replaced_inserted_before_and_after(install: Install) -> None:
     assert sys.modules["plug_offers"].backend.log == ["first", "mine", "last"]
 
 
+CHANGES = """if stage != "legalise": return ()
+        ONE = Seen("mine", [])
+        return (%s,)"""
+
+
 @pytest.mark.parametrize(
     ("passes", "code", "words"),
     [
         ('return (Replace(name="nothing", step=Seen("x", [])),) if stage == "layout" else ()', "E712", "the stage has no such pass"),
         ('return (Replace(name="plan", step=Seen("x", [])),) if stage == "allocate" else ()', "E712", "nothing else makes a plan"),
+        (CHANGES % 'Replace(name="simplify", step=ONE), Replace(name="simplify", step=ONE)', "E712", "replaces it already"),
+        (CHANGES % 'Replace(name="simplify", step=ONE), Veto(name="simplify", reason="")', "E712", "offers replaces it already"),
+        (CHANGES % 'Veto(name="simplify", reason=""), Replace(name="simplify", step=ONE)', "E712", "offers leaves it out already"),
+        (CHANGES % 'Veto(name="simplify", reason=""), Veto(name="simplify", reason="")', "E712", "leaves it out already"),
+        (CHANGES % 'Insert(step=Seen("", []))', "E712", "its name is '', expected a line of text"),
+        (CHANGES % 'Replace(name="simplify", step=Seen("a\\n\\x1b[31m", []))', "E712", "its name is 'a.*31m', expected a line"),
         ('return (Veto(name="plan", reason="no"),) if stage == "allocate" else ()', "E712", "nothing else makes a plan"),
     ],
 )

@@ -20,9 +20,9 @@ from zellige.diagnostics.span import place_outside
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import verify
 from zellige.passes.runner import Pass, run_passes
-from zellige.plugin.choices import PLAN_PASS, PassChange, PassStage, Replace, StagePass, Veto
+from zellige.plugin.choices import PLAN_PASS, Insert, PassChange, PassStage, Replace, StagePass, Veto
 from zellige.plugin.contract import Emitted
-from zellige.plugin.fields import said
+from zellige.plugin.fields import is_line, said, shortened
 from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.probing import waiting
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel
 
 CORE: Final = "zellige"
+
+_VERBS: Final[dict[type[PassChange], str]] = {Insert: "insert", Replace: "replace", Veto: "leave out"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +74,12 @@ class PlanPass:
 def arrange(stage: PassStage, own: Sequence[StagePass], changes: Sequence[tuple[str, PassChange]], target: str) -> tuple[Step, ...]:
     """The passes of ``stage`` in order. ``changes`` come with who asks for them.
 
-    Raises E711 for passes that wait for each other, E712 for a change to a pass that is not there or must stay, and for two of a name.
+    Raises E711 for passes that wait for each other, E712 for a change to a pass that is not there or must stay, for a second one to the
+    same pass, for a name that is no line of text, and for two of a name.
     """
     steps: dict[str, Step] = {p.name: Step(step=p, owner=CORE) for p in own}
     orders: list[tuple[str, str]] = []
+    changed: dict[str, str] = {}
     vetoed: set[str] = set()
 
     def wrong(who: str, what: str, reason: str) -> ZelligeError:
@@ -83,14 +87,18 @@ def arrange(stage: PassStage, own: Sequence[StagePass], changes: Sequence[tuple[
         return catalogue.E712.error(who=who, what=what, stage=stage, reason=reason, known=known)
 
     for who, change in changes:
+        title = change.name if isinstance(change, Veto) else change.step.name
+        if not is_line(title):
+            raise wrong(who, f"{_VERBS[type(change)]} a pass", f"its name is {shortened(title)}, expected a line of text")
         if isinstance(change, (Replace, Veto)):
-            what = f"{'replace' if isinstance(change, Replace) else 'leave out'} the pass {change.name!r}"
+            what = f"{_VERBS[type(change)]} the pass {shortened(change.name)}"
             if change.name == PLAN_PASS and stage == "allocate":
                 raise wrong(who, what, "nothing else makes a plan")
-            if change.name in vetoed:
-                continue
+            if change.name in changed:
+                raise wrong(who, what, f"{changed[change.name]} already")
             if change.name not in steps:
                 raise wrong(who, what, "the stage has no such pass")
+            changed[change.name] = f"{who} {'leaves it out' if isinstance(change, Veto) else 'replaces it'}"
             if isinstance(change, Veto):
                 vetoed.add(change.name)
                 del steps[change.name]

@@ -6,9 +6,12 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 
 from __future__ import annotations
 
+import re
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -75,6 +78,12 @@ PROBE_SECONDS: Final = 20.0
 """How long a backend may look for its devices before it counts as not available."""
 
 _SAID_BY: Final = "said by the backend"
+MOST_ENTERED: Final = 3
+"""How often a hook may be running at once, on one thread and for one target: it may ask for itself, and must then answer."""
+
+_running: Final = threading.local()
+"""The hooks of others that run on a thread, each as often as it was entered: a Counter by backend, hook and target."""
+
 _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"})
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
 
@@ -410,7 +419,25 @@ class BackendHandle:
         if not self._hooks.has(hook):
             return then(None)
         given = arguments if self.origin.is_own else {name: apart(value) for name, value in arguments.items()}
-        return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
+        if self.origin.is_own:
+            return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
+        asked = arguments.get("target", getattr(arguments.get("ctx"), "target", ""))
+        with self._entered(hook, str(asked)):
+            return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
+
+    @contextmanager
+    def _entered(self, hook: str, target: str) -> Iterator[None]:
+        """E709 where a hook asks for itself again and again, such as one that compiles for the target that it belongs to."""
+        counts: Counter[tuple[str, str, str]] = _running.__dict__.setdefault("counts", Counter())
+        question = (self.origin.text, hook, target)
+        if counts[question] >= MOST_ENTERED:
+            reason = f"it asks for itself: it is running {counts[question]} times at once" + (f" for {target}" if target else "")
+            raise catalogue.E709.error(name=self.origin.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
+        counts[question] += 1
+        try:
+            yield
+        finally:
+            counts[question] -= 1
 
     def _attempt(self, hook: str, do: Callable[[], _T]) -> _T:
         """What a hook answers, or what is made of its answer, with its name on what goes wrong."""
@@ -422,7 +449,7 @@ class BackendHandle:
         except ZelligeError as error:
             if not self.origin.is_own:
                 error.tell_place_of_call()
-            if not self.origin.is_own and not error.code.startswith("E7") and not _is_said(error):
+            if not self.origin.is_own and not self._is_named(error):
                 error.tell_also(f"{_SAID_BY} {self.origin.name!r} in its hook {hook}")
             raise
         except InternalError as error:
@@ -437,16 +464,19 @@ class BackendHandle:
     def blamed(self, error: BaseException, place: str = "") -> ZelligeError:
         """What a failure inside the backend's code is to the user: E710 where the backend knows it, else E709. ``place`` is where it was
         raised, where that is known."""
-        manifest = self.__dict__.get("manifest")
-        known = self.diagnose(error) if manifest is not None and isinstance(error, Exception) else None
-        vendor = manifest.vendor if manifest is not None else "its author"
+        known = self.diagnose(error) if "manifest" in self.__dict__ and isinstance(error, Exception) else None
         if known is not None:
             return known
         line = place_in(error, self._is_mine) or place_outside(error)
         notes = () if line is None else (Note(RAISED_HERE, line),)
         return catalogue.E709.error(
-            name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=vendor, notes=notes
+            name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=notes
         )  # fmt: skip
+
+    @property
+    def _vendor(self) -> str:
+        """Who is told of a fault; a manifest that raised cannot say it."""
+        return self.manifest.vendor if "manifest" in self.__dict__ else "its author"
 
     def _place(self, error: BaseException) -> str:
         """The hook that an exception passed through; else the method of an object that the backend handed to core."""
@@ -457,6 +487,14 @@ class BackendHandle:
     def _is_mine(self, frame: FrameType) -> bool:
         """Whether a frame runs code of the backend's package."""
         return str(frame.f_globals.get("__name__")).partition(".")[0] == self.package
+
+    def _is_named(self, error: ZelligeError) -> bool:
+        """Whether an error says already which backend's it is: by a note, since hooks may ask for other hooks, or as what a plugin did
+        wrong (E7xx), where it is this one that it names."""
+        first = error.diagnostics[0]
+        if any(note.message.startswith(_SAID_BY) for note in first.notes):
+            return True
+        return error.code.startswith("E7") and re.search(rf"(?<!\w){re.escape(self.origin.name)}(?!\w)", first.message) is not None
 
     def owns(self, error: BaseException) -> bool:
         """Whether an exception passed through the code of a backend that is somebody else's."""
@@ -537,9 +575,6 @@ def _unreadable(answer: object) -> str:
     return next((f"{where} is {shortened(text)}, expected a line of text" for where, text in texts if not is_line(text)), "")
 
 
-def _is_said(error: ZelligeError) -> bool:
-    """Whether an error says already which backend's it is: hooks may ask for other hooks."""
-    return any(note.message.startswith(_SAID_BY) for note in error.diagnostics[0].notes)
 
 
 def _kind_of(value: object, *expected: type) -> str:

@@ -61,7 +61,7 @@ def _taken_in(origin: Origin) -> BackendHandle:
         reason = f"its entry point names the class {plugin.__name__}, expected an object, such as {plugin.__name__}()"
         raise catalogue.E703.error(name=origin.name, reason=reason)
     theirs = getattr(plugin, "API", None)
-    if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(type(part) is int for part in theirs)):
+    if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(type(part) is int and part >= 0 for part in theirs)):
         raise catalogue.E703.error(name=origin.name, reason=f"its API is {shortened(theirs)}, expected (major, minor)")
     if theirs[0] != API[0] or theirs[1] > API[1]:
         raise catalogue.E702.error(name=origin.name, theirs=".".join(map(str, theirs)), ours=".".join(map(str, API)))

@@ -6,6 +6,7 @@ In: the answer of the hook ``manifest``. Out: the same :class:`Manifest`, or E70
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -49,8 +50,8 @@ def validated(name: str, answer: object, *, is_own: bool) -> Manifest:
     problems += [f"{shortened(alias)} is no target name" for alias, _ in answer.aliases if not _is_name(alias) or alias == AUTO]
     problems += unspeakable(answer.dialect)
     problems += [] if is_own else _odd_names(answer)
-    if answer.ir is not None and answer.ir[0] != VERSION[0]:
-        problems.append(f"ir is {answer.ir!r}: this zellige writes tile IR of version {VERSION[0]}.x")
+    if answer.ir is not None and not (answer.ir[0] == VERSION[0] and 0 <= answer.ir[1] <= VERSION[1]):
+        problems.append(f"ir is {answer.ir!r}: this zellige writes tile IR of the versions {VERSION[0]}.0 to {VERSION[0]}.{VERSION[1]}")
     if problems:
         raise catalogue.E703.error(name=name, reason="; ".join(problems))
     return answer
@@ -103,4 +104,17 @@ def odd_dialect(dialect: Sequence[DialectName], targets: Sequence[str]) -> Itera
 
 def unspeakable(dialect: Sequence[DialectName]) -> list[str]:
     """The names among those that a backend adds to the language which nobody could write in it."""
-    return [f"{shortened(entry.name)} is no name of the language" for entry in dialect if not entry.name.isidentifier()]
+    return [f"{shortened(entry.name)} is no name of the language" for entry in dialect if not _can_be_written(entry.name)]
+
+
+def _can_be_written(name: str) -> bool:
+    """Whether ``T.<name>`` asks for that name: it is no keyword, none that every object or module has for itself, and as Python reads it
+    (which takes other forms of a letter for the letter)."""
+    is_special = name.startswith("__") and name.endswith("__")
+    return name.isidentifier() and not keyword.iskeyword(name) and not is_special and (name.isascii() or _is_normal(name))
+
+
+def _is_normal(name: str) -> bool:
+    import unicodedata  # a table of all letters, which few names need
+
+    return unicodedata.normalize("NFKC", name) == name
