@@ -158,7 +158,7 @@ PIPELINES: dict[str, tuple[str, str, str]] = {
     "nameless": (offers("name=''"), "E703", "Candidate.name is '', expected a line of text"),
     "in_two_lines": (offers("name='a\\nb'"), "E703", "Candidate.name is 'a\\nb', expected a line of text"),
     "long": (offers("name='n' * 3_000_000"), "E703", "nnn', expected a line of text"),
-    "no_stage": (offers("synchronisation=replace(TICKS, count=0)"), "E703", "the scope token is none of what waits for copies"),
+    "no_stage": (offers("synchronisation=replace(TICKS, count=0)"), "E703", "Candidate.synchronisation.count is 0, less than 1"),
     "all_stages": (offers("synchronisation=replace(TICKS, count=10**9)"), "E703", "the scope token is none of what waits for copies"),
     "by_count": (offers("synchronisation=replace(TICKS, counts_bytes=True)"), "E703", "none of what waits for copies"),
     "no_engine": (offers("engine='warp drive', synchronisation=TICKS"), "E703", "the target has no engine warp drive (move, vec)"),
@@ -193,7 +193,7 @@ PIPELINES: dict[str, tuple[str, str, str]] = {
     "asks_itself": (
         pipes("from zellige.plugin.registry import registry\nreturn registry().backend(ctx.target).ask(ctx)(operation)"),
         "E709",
-        "raised in its hook candidates: RecursionError",
+        "raised in its hook candidates: it asks for itself: it is running 3 times at once for asks_itself",
     ),
     "hidden": (
         pipes("return (Sly(name='x', because='y'),)", sly("Candidate", "__getattribute__(self, name): raise OSError('sly')")),

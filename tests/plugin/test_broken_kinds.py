@@ -134,7 +134,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "no_text": (answering("emit", ", planned, ctx", "Emitted(text='\\ud800', format='x')"), "E703", "Emitted.text is '\\ud800', which"),
     "no_key": (answering("cache_key", "", "'\\udfff'"), "E703", "cache_key answered '\\udfff', which holds characters that are no text"),
     "one_space_twice": (described("spaces=(Space(name='shared'), Space(name='shared'))"), "E703", "spaces has two of the name 'shared'"),
-    "owes_bytes": (described("spaces=(Space(name='shared', bytes=-5), Space(name='global'))"), "E703", "spaces[0] (shared) has -5 bytes"),
+    "owes_bytes": (described("spaces=(Space(name='shared', bytes=-5), Space(name='global'))"), "E703", "spaces[0].bytes is -5"),
     "to_the_moon": (
         described("copies=(CopyPath(source='*', destination='moon', mechanism='m', engine='vec'),)"),
         "E703",
