@@ -29,6 +29,7 @@ from zellige.cache.bundle import write_bundle
 from zellige.cache.keys import text_key
 from zellige.cache.recall import build, entries_of, recall, recalled_together
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
+from zellige.diagnostics.error import says_something
 from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.ir.printer import print_kernel, text_of
@@ -42,6 +43,7 @@ from zellige.passes.simplify import Simplify
 from zellige.passes.stages import PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
 from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassChange, PassStage, StagePass
 from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
+from zellige.plugin.fields import said
 from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.target import Target
@@ -302,9 +304,12 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
         with deep_nesting():
             yield
     except ZelligeError as error:
-        if error.code != catalogue.E709.id:
+        told = error if says_something(error) else _blamed(error, target)
+        if told is None:
+            raise InternalError(said(error), replay=_replay(kernel, target)) from error
+        if told.code != catalogue.E709.id:
             raise
-        raise _repeatable(error, kernel, target) from error
+        raise _repeatable(told, kernel, target) from error
     except InternalError as error:
         if error.replay:
             raise

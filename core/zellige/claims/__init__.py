@@ -33,6 +33,9 @@ __all__ = ["PROBES", "Finding", "asked_apart", "examined", "examined_apart"]
 HOOKS: Final = "hooks"
 """What stands for a probe where hooks are asked."""
 
+_END: Final = {"is_end": True}
+"""The last line of what such a process writes."""
+
 Verdict = Literal["holds", "does not hold", "not checked"]
 
 
@@ -106,8 +109,10 @@ def _apart(what: str, backend: str, target: str, seconds: float) -> list[Finding
         lines = answer.read_text(encoding="utf-8").splitlines() if answer.exists() else []
         said = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
     data = [json.loads(line) for line in lines if line.endswith("}")]  # a process that is ended may leave half of a line
+    is_whole = _END in data  # what a process was asked may end it, with any exit code
+    data = [one for one in data if one != _END]
     findings = [Finding(**one) for one in data if "verdict" in one]
-    if code != 0:
+    if code != 0 or not is_whole:
         begun = [one for one in data if "verdict" not in one]
         at = begun[-1] if len(begun) > len(findings) else {"probe": "", "field": "describe", "text": "the backend can be asked"}
         reason = f"it took more than {seconds:g} s" if code is None else f"the process {ending_of(code)}"
@@ -128,6 +133,7 @@ def main(arguments: list[str]) -> int:
         for name, claim in _all(what, handle, wanted):
             tell(probe=name, field=claim.field, text=claim.text)
             tell(**asdict(_tried(name, claim)))
+        tell(**_END)
     return 0
 
 

@@ -136,6 +136,12 @@ class ZelligeError(Exception):
         return self.diagnostics[0].hint
 
 
+def says_something(error: ZelligeError) -> bool:
+    """Whether an error has what it tells: a class of somebody else's may have left out what :class:`ZelligeError` does at its making."""
+    told: object = error.__dict__.get("diagnostics")
+    return isinstance(told, tuple) and bool(told) and all(isinstance(one, Diagnostic) for one in told)
+
+
 class CompileError(ZelligeError, ValueError):
     """A kernel cannot be compiled as written (E1xx to E5xx) or a plugin is wrong (E7xx). Also a ValueError, as programs expect it."""
 

@@ -9,13 +9,14 @@ ask for. What a pass of a backend or a user gets wrong is said of that pass (E71
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
-from zellige.diagnostics.error import RAISED_HERE
+from zellige.diagnostics.error import RAISED_HERE, says_something
 from zellige.diagnostics.span import place_outside
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import verify
@@ -27,9 +28,10 @@ from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.probing import waiting
 
 if TYPE_CHECKING:
-    from zellige.plan.nodes import PlannedKernel
+    from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 
 CORE: Final = "zellige"
+_T = TypeVar("_T")
 
 _VERBS: Final[dict[type[PassChange], str]] = {Insert: "insert", Replace: "replace", Veto: "leave out"}
 
@@ -158,7 +160,7 @@ def run_on_tiles(steps: Sequence[Step], kernel: Kernel) -> Kernel:
         if not isinstance(result, Kernel):
             raise _wrong(step, f"a {type(result).__name__}", "expected a Kernel of the tile IR")
         if result is not kernel:
-            found = verify(result)
+            found = _looked_at(step, "tile IR", partial(verify, result))
             if found:
                 raise _wrong(step, "tile IR", "\n".join(d.render() for d in found))
             kernel = result
@@ -173,11 +175,50 @@ def run_on_plan(steps: Sequence[Step], planned: PlannedKernel, verify_plan: Call
             raise _wrong(step, f"a {type(result).__name__}", "expected a PlannedKernel")
         if result is not planned:
             try:
-                verify_plan(result)
+                _looked_at(step, "a plan", partial(_check_plan, planned, result, verify_plan))
             except InternalError as error:
                 raise _wrong(step, "a plan", error.message) from error
             planned = result
     return planned
+
+
+def _check_plan(before: PlannedKernel, after: PlannedKernel, verify_plan: Callable[[PlannedKernel], None]) -> None:
+    """What core's own planning keeps by the way it works, and a pass may break: a plan has the launches, operations and tiles that it had.
+    Then the plan's own checks. Raises InternalError.
+
+    Looked at is what stands in the plan: no statement of a role's body is followed into what it does.
+    """
+    verify_plan(after)
+    problems = [
+        f"launch {at}: {problem}"
+        for at, (old, new) in enumerate(zip(before.launches, after.launches, strict=True))
+        for problem in _lost(old, new)
+    ]
+    if problems:
+        raise InternalError("\n".join(problems))
+
+
+def _lost(old: PlannedLaunch, new: PlannedLaunch) -> Iterator[str]:
+    """What a pass left out of a launch's plan."""
+    from zellige.ir.expr import Buffer
+    from zellige.ir.traverse import walk
+
+    def held(planned: PlannedLaunch) -> tuple[set[Buffer], set[Buffer]]:
+        """The tiles and tensors that statements of the roles read, and those that they write."""
+        nodes = [node for role in planned.roles for statement in role.body for node in walk(statement)]
+        read, written = (
+            {region.buffer.root for node in nodes if hasattr(node, method) for region in getattr(node, method)()}
+            for method in ("reads", "writes")
+        )
+        return read, written
+
+    (_, was_written), (reads, writes) = held(old), held(new)
+    for buffer in sorted({b for b in was_written - writes if b.space == "global" or b in reads}, key=lambda b: b.name):
+        yield f"nothing writes {buffer.name} any more"
+    placed = {placement.buffer.root for placement in new.placements}
+    for placement in old.placements:
+        if placement.buffer.root not in placed and placement.buffer.root in reads | writes:
+            yield f"{placement.buffer.name} is used and has no placement"
 
 
 def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:
@@ -190,6 +231,18 @@ def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:
     return emitted
 
 
+def _looked_at(step: Step, made: str, look: Callable[[], _T]) -> _T:
+    """What a verifier finds in what a pass made. E713 where it cannot even be read, such as a field that holds None in place of a tuple."""
+    try:
+        return look()
+    except (ZelligeError, InternalError):
+        raise
+    except Exception as error:
+        if step.is_own or is_from_outside(error):
+            raise
+        raise _wrong(step, made, f"it cannot be read, since a field holds what does not belong there: {said(error)}") from error
+
+
 def _called(step: Step, value: Any) -> Any:
     """What a pass makes. E718 for whatever escapes from it; for how long the process waits for it is said, since nobody can end it."""
     if step.is_own:
@@ -197,10 +250,10 @@ def _called(step: Step, value: Any) -> Any:
     try:
         with waiting(f"the pass {step.name} of {step.owner} has been running"):
             return step.step(value)
-    except (ZelligeError, InternalError):
+    except InternalError:
         raise
     except BaseException as error:
-        if is_from_outside(error):
+        if (isinstance(error, ZelligeError) and says_something(error)) or is_from_outside(error):
             raise
         line = place_outside(error)
         notes = () if line is None else (Note(RAISED_HERE, line),)

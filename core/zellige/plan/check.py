@@ -13,8 +13,8 @@ the plan), never of the kernel's author. The checks, by their numbers:
    read or read before it is complete.
 6. Order within a role: an asynchronous operation is waited for before its result is read, its destination touched or its source
    overwritten, and before the role ends.
-7. Placements: aligned in every slot, large enough, as many slots as versions, within the capacity of the space; buffers overlap only
-   where their live ranges do not.
+7. Placements: in a space that there is, aligned in every slot, large enough, as many slots as versions, within the capacity of the space;
+   buffers overlap only where their live ranges do not.
 8. Sharing: a buffer on the chip that several roles touch is carried by a channel of theirs, or channels order its use.
 9. Operations: each of the kernel's operations runs exactly as often as in the kernel, with the same operands, and no other does. Scalars
    and control may be repeated by several roles.

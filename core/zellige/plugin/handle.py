@@ -19,7 +19,7 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from zellige.diagnostics import InternalError, Note, ZelligeError, catalogue
-from zellige.diagnostics.error import RAISED_HERE
+from zellige.diagnostics.error import RAISED_HERE, says_something
 from zellige.diagnostics.span import place_in, place_outside
 from zellige.options import options
 from zellige.plugin.calling import Hooks
@@ -86,6 +86,8 @@ _running: Final = threading.local()
 
 _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"})
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
+
+_OF_ZELLIGE: Final = frozenset({"zellige", "zellige_intrinsics"})
 
 _T = TypeVar("_T")
 
@@ -447,6 +449,8 @@ class BackendHandle:
             with patience(self.origin, f"in its hook {hook}"):
                 return do()
         except ZelligeError as error:
+            if not says_something(error):
+                raise self.blamed(error, f"hook {hook}") from error
             if not self.origin.is_own:
                 error.tell_place_of_call()
             if not self.origin.is_own and not self._is_named(error):
@@ -485,8 +489,15 @@ class BackendHandle:
         return f"hook {hook}" if hook else "hook runtime" if {*names} & _LAUNCHES else f"method {names[0] if names else '?'}"
 
     def _is_mine(self, frame: FrameType) -> bool:
-        """Whether a frame runs code of the backend's package."""
-        return str(frame.f_globals.get("__name__")).partition(".")[0] == self.package
+        """Whether a frame runs code of the backend's package, or of another that its manifest names as the backend's code."""
+        return str(frame.f_globals.get("__name__")).partition(".")[0] in self._packages
+
+    @property
+    def _packages(self) -> frozenset[str]:
+        """Where the backend's code is. What Zellige itself brings is nobody else's, though code of backends depends on it."""
+        manifest = self.__dict__.get("manifest")
+        named = () if manifest is None else manifest.code_packages
+        return frozenset((self.package, *(name.partition(".")[0] for name in named if name not in _OF_ZELLIGE)))
 
     def _is_named(self, error: ZelligeError) -> bool:
         """Whether an error says already which backend's it is: by a note, since hooks may ask for other hooks, or as what a plugin did

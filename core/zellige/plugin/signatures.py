@@ -99,12 +99,25 @@ def call_problems(value: object, methods: Mapping[str, tuple[str, ...]]) -> tupl
         if method is None:
             continue
         try:
+            later = later_kind(method)
+            if later:
+                found.append(f"its method {name} is {later}, which does nothing when it is called: methods answer at once")
             inspect.signature(method).bind(*arguments)
         except TypeError as error:
             found.append(f"its method {name} cannot be called as {name}({', '.join(arguments)}): {error}")
         except ValueError:
             continue
     return tuple(found)
+
+
+def later_kind(method: object) -> str:
+    """What a function is whose call only makes something that runs later: a coroutine or a generator; empty for any other."""
+    for function in (method, vars(type(method)).get("__call__")):
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            return "a coroutine"
+        if inspect.isgeneratorfunction(function):
+            return "a generator"
+    return ""
 
 
 @lru_cache(maxsize=16)

@@ -26,7 +26,8 @@ _CHANNEL_NODES = (Acquire, Put, Get, Release)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a target has room for. ``capacities``: bytes of each space for one block. ``register_space``: the space that is held in
+    """What a target has room for. ``spaces`` are the names of all that it has (empty: it names none, or nobody knows), ``capacities``
+    the bytes of each for one block, where there is a limit. ``register_space``: the space that is held in
     registers, of ``register_bytes`` each; ``registers`` is how many a block's lanes have together, ``per_lane`` how many one can have,
     ``lanes`` how many lanes one copy of a role has where the role does not say.
     """
@@ -37,6 +38,7 @@ class Limits:
     registers: int | None = None
     per_lane: int | None = None
     lanes: int = 1
+    spaces: frozenset[str] = frozenset()
 
     @staticmethod
     def of(capabilities: Capabilities) -> Limits:
@@ -47,6 +49,7 @@ class Limits:
             register_space=next((space.name for space in capabilities.spaces if space.role == "register"), None),
             registers=file.per_block or None if file is not None else None,
             per_lane=file.per_lane or None if file is not None else None,
+            spaces=frozenset(space.name for space in capabilities.spaces),
         )
 
 
@@ -174,6 +177,8 @@ def check_placements(planned: PlannedLaunch, limits: Limits, problems: Problems)
     for placement in planned.placements:
         buffer = placement.buffer
         where = f"{buffer.name} in {placement.space}"
+        if limits.spaces and placement.space not in limits.spaces:
+            problems.add(PLACEMENT, f"{where}: the target has no such space (it has {', '.join(sorted(limits.spaces))})")
         if placement.offset < 0 or placement.alignment < 1 or placement.slots < 1:
             problems.add(PLACEMENT, f"{where}: offset {placement.offset}, alignment {placement.alignment}, {placement.slots} slots")
             continue
