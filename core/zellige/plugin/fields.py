@@ -87,7 +87,7 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
         yield _wrong(where, value, kind.__name__)
     elif kind in (str, bytes) and type(value) is not kind:  # its methods may answer otherwise than what it holds
         yield f"{where} is of the class {type(value).__name__}, a kind of {kind.__name__}; expected a {kind.__name__} itself"
-    elif kind is str and not is_text(value):
+    elif isinstance(value, str) and not is_text(value):
         yield f"{where} is {shortened(value)}, which holds characters that are no text (half of a surrogate pair)"
     elif kind in (int, float) and not abs(value) < LARGEST:
         yield _wrong(where, value, "a number of that size")
