@@ -233,6 +233,7 @@ def test_every_example_is_here() -> None:
 
 
 @pytest.mark.parametrize("keeps", ["none", "global"])
+@pytest.mark.usefixtures("asked_anew")
 def test_tiles_of_spaces_that_are_not_stated_never_lie_on_each_other(monkeypatch: pytest.MonkeyPatch, keeps: str) -> None:
     """Capabilities that name no space leave each space of the language its own memory; those that name some have no others (E413)."""
     stated = TemplateBackend().describe(registry().resolve("template"))
