@@ -143,7 +143,7 @@ class Question:
         if parts is None:
             return
         made_by, loaded = packages_of(handle.manifest, handle.package), frozenset(sys.modules)
-        behind = modules_behind(text, self.conditions, self.ctx) if handle.manifest.makes_code_here else None
+        behind = modules_behind(text, self.conditions, self.ctx) if handle.manifest.compiles_in_process else None
         owners = () if handle.origin.is_own else registry().own_packages()  # what they claim, no other can have
         places = noted_places(ENTRY_POINT_GROUP, OWN_DISTRIBUTION if handle.origin.is_own else "", (*made_by, *owners))
         files = stamp(made_by, None if behind is None else behind)

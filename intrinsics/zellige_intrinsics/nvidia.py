@@ -222,7 +222,7 @@ def warpgroup_product(n: int, *, bits: int = 16, a_in_registers: bool = False, s
     form = "wgmma.mma_async.sync.aligned"
     return Product(
         name=f"{form}.m64n{n}k{k}{'.a_register' if a_in_registers else ''}.{bits}bit",
-        spelling=form + f".m64n{n}k{k}" + "{variant} {{{d}}}, {a}, {b}, {scale_d}, 1, 1, {trans_a}, {trans_b};",
+        spelling=form + f".m64n{n}k{k}" + "{variant} {{{d}}}, {a}, {b}, {accumulates}, 1, 1, {transpose_a}, {transpose_b};",
         scope="warpgroup",
         lanes=128,
         m=64,
@@ -243,7 +243,7 @@ def warpgroup_product(n: int, *, bits: int = 16, a_in_registers: bool = False, s
                 manual=PTX, section="Asynchronous wgmma.mma_async: Register Fragments and Shared Memory Matrix Layout", evidence=EXECUTED
             ),
         ),
-        notes="scale_d 0 ignores c; operands of 8 bits must be K-major",
+        notes="accumulates 0 ignores c; operands of 8 bits must be K-major",
     )
 
 

@@ -215,10 +215,9 @@ class Function(Intrinsic):
 
 FIELDS: Final[Mapping[str, str]] = {
     "variant": "the words of a combination of element types",
-    "scale_d": "whether the old sums count",
     "accumulates": "whether the old sums count",
-    "trans_a": "whether the first operand lies transposed",
-    "trans_b": "whether the second operand lies transposed",
+    "transpose_a": "whether the first operand lies transposed",
+    "transpose_b": "whether the second operand lies transposed",
     "offset": "bytes beyond an address",
     "valid": "bytes that are read; zeros follow them",
     "parameters": "the shape of what is moved",

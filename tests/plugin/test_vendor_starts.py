@@ -91,7 +91,7 @@ def emit(planned, ctx):
 """
 POINTS = "[zellige.backends]\nvendor = plug_vendor.backend:backend\n"
 A = np.arange(16, dtype=np.float32)
-FAST = "makes_code_here=True, loads_outlines=True"
+FAST = "compiles_in_process=True, loads_from_signature=True"
 
 
 class Vendor:

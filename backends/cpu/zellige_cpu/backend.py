@@ -107,8 +107,8 @@ class CpuBackend:
             dlpack_devices=(1,),
             requirements=("llvmlite",),
             code_packages=("zellige_intrinsics",),
-            makes_code_here=True,
-            loads_outlines=True,
+            compiles_in_process=True,
+            loads_from_signature=True,
             acts_on=("fast_math",),
             summary="this machine's cores, by LLVM",
         )

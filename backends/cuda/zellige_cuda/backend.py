@@ -77,8 +77,8 @@ class CudaBackend:
             dlpack_devices=(2, 3, 13),  # kDLCUDA, kDLCUDAHost, kDLCUDAManaged
             requirements=("cuda-python",),
             code_packages=("zellige_intrinsics",),
-            makes_code_here=True,
-            loads_outlines=True,
+            compiles_in_process=True,
+            loads_from_signature=True,
             dialect_table="dialect.txt",
             config_keys=_CONFIG_KEYS,
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),

@@ -137,10 +137,10 @@ def box_store(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
 def group_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     """wgmma with both operands in shared memory: columns, types of c, a and b, which of a and b have k outermost. Products of bytes have k
     along the rows of both and neither signs nor such flags."""
-    n, c, a, b, trans_a, trans_b = int(match[1]), match[2], match[3], match[4], match[5], match[6]
+    n, c, a, b, transpose_a, transpose_b = int(match[1]), match[2], match[3], match[4], match[5], match[6]
     count, is_integer = n // 2, c == "s32"
     kind, letter, depth = ("int", "r", 32) if is_integer else ("float", "f", 16)
-    flags = "" if is_integer else f", 1, 1, {trans_a}, {trans_b}"
+    flags = "" if is_integer else f", 1, 1, {transpose_a}, {transpose_b}"
     sums = ", ".join(f"%{i}" for i in range(count))
     outs = ", ".join(f'"+{letter}"(c[{i}])' for i in range(count))
     return (
@@ -154,7 +154,7 @@ def group_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]
 
 def held_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     """wgmma with a in registers: columns, types of c, a and b, whether b has k outermost."""
-    n, c, a, b, trans_b = int(match[1]), match[2], match[3], match[4], match[5]
+    n, c, a, b, transpose_b = int(match[1]), match[2], match[3], match[4], match[5]
     count = n // 2
     sums = ", ".join(f"%{i}" for i in range(count))
     outs = ", ".join(f'"+f"(c[{i}])' for i in range(count))
@@ -164,7 +164,7 @@ def held_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]
         f"{_D} void {match[0]}(float* c, const void* held, unsigned long long b, int adds) {{\n"
         f"  const unsigned int* const a = (const unsigned int*)held;\n"
         f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{count + 5}, 0; wgmma.mma_async.sync.aligned.m64n{n}k16.{c}.{a}.{b} '
-        f'{{{sums}}}, {{{words}}}, %{count + 4}, p, 1, 1, {trans_b}; }}"\n'
+        f'{{{sums}}}, {{{words}}}, %{count + 4}, p, 1, 1, {transpose_b}; }}"\n'
         f'    : {outs} : {given}, "l"(b), "r"(adds));\n}}',
         (),
     )

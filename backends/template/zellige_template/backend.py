@@ -36,10 +36,11 @@ class TemplateBackend:
             kind="reference",  # "accelerator" when it drives a device: then `auto` may choose it
             targets=(NAME,),
             options=(),  # nothing but the name
-            framework_devices=("cpu",), dlpack_devices=(1,),  # whose arrays it takes
-            loads_outlines=True,  # its program says all that the machine needs to know
+            framework_devices=("cpu",),  # whose arrays it takes
+            dlpack_devices=(1,),
+            loads_from_signature=True,  # its program says all that the machine needs to know
             summary="a small machine played by NumPy, to grow a backend from",
-        )  # fmt: skip
+        )
 
     @hookimpl
     def probe(self) -> tuple[contract.Device, ...]:

@@ -98,6 +98,5 @@ class Writer:
             raise self.refuse(f"values of {node.dtype}", node.span)
         words = instruction_of(node)
         if words is None:
-            what = "stochastic rounding" if isinstance(node, ir.Cast) else type(node).__name__
-            raise self.refuse(what, node.span)
+            raise self.refuse("stochastic rounding" if isinstance(node, ir.Cast) else type(node).__name__, node.span)
         return ".".join(("op", *words)), result

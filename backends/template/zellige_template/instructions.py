@@ -24,7 +24,8 @@ LOCAL_BYTES: Final = 4 << 20
 """The memory beside the processor, which holds the tiles of a block."""
 
 BLOCKS: Final = frozenset(("launch", "map", "loop", "if"))
-OPCODES: Final = BLOCKS | set("input tensor alloc view mov set op load change dma wait product check same print else end leave".split())  # noqa: SIM905 - a list would take lines
+MOVES: Final = frozenset(("input", "tensor", "alloc", "view", "set", "op", "load", "change", "dma", "wait", "product"))
+OPCODES: Final = BLOCKS | MOVES | {"check", "same", "print", "else", "end", "leave"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,13 @@ from zellige.passes import tile_operations as tiles
 from zellige.passes.tile_blocks import as_change, as_maps, gemm_in_blocks, map_as_loops, private_changes
 from zellige.plan import nodes as plan
 from zellige.plan.single_stream import single_stream
-from zellige.plugin.contract import Capabilities, MatmulUnit
+from zellige.plugin.contract import Capabilities
 from zellige_template.expressions import Writer
 
 
 def lower(planned: plan.PlannedKernel, stated: Capabilities) -> tuple[str, tuple[Span | None, ...]]:
     """The text of the program, and the places of the kernel that it names by number."""
     write, kernel = Writer(stated.target), planned.kernel
-    units = {unit.name: unit for unit in stated.matmul}
     scalars = [param.var for param in kernel.params if isinstance(param, ir.ScalarParam)]
     for kind, variables in (("scalar", scalars), ("size", size_vars(kernel))):
         for index, var in enumerate(variables):
@@ -39,20 +38,22 @@ def lower(planned: plan.PlannedKernel, stated: Capabilities) -> tuple[str, tuple
         numbers = write.values(buffer.shape) + write.values(buffer.strides or ())
         write.line("tensor", write.tile(buffer), buffer.dtype, index, buffer.rank, *numbers)
     for launch in planned.launches:
-        _Launch(write, launch, units).lower()
+        _Launch(write, launch, stated).lower()
     return "\n".join(write.lines) + "\n", tuple(write.spans)
 
 
 class _Launch:
     """One launch: what the plan says of its operations and buffers, and the writer."""
 
-    def __init__(self, write: Writer, planned: plan.PlannedLaunch, stated: dict[str, MatmulUnit]) -> None:
+    def __init__(self, write: Writer, planned: plan.PlannedLaunch, stated: Capabilities) -> None:
         if has_lane_code(planned.launch) or len(planned.roles) != 1:  # `describe` says that the machine has neither
             raise write.refuse("lanes or roles of a block", planned.launch.span)
-        self.write, (self.planned, self.slots) = write, single_stream(planned)
+        self.write = write
+        self.planned, self.slots = single_stream(planned)
         self.choices = {id(choice.operation): choice for choice in self.planned.choices}
         self.placements = {placement.buffer.root: placement for placement in planned.placements}
-        self.stated, self.blocks = stated, dict[int, str]()  # units by name; instructions of blocks of products
+        self.units = {unit.name: unit for unit in stated.matmul}
+        self.blocks: dict[int, tuple[str, str]] = {}  # of blocks of products: the instruction, its shape
         self.in_map = False
 
     def lower(self) -> None:
@@ -83,8 +84,7 @@ class _Launch:
                 where = ("own", 0, 0, 1) if place is None or self.in_map else (place.space, place.offset, place.bytes, place.slots)
                 write.line("alloc", write.tile(statement.buffer), statement.buffer.dtype, *where, *write.values(statement.buffer.shape))
             case ir.Bind() | ir.Assign():
-                value = write.value(statement.value)
-                write.line("mov" if isinstance(statement, ir.Bind) else "set", write.register(statement.var), value)
+                write.line("set", write.register(statement.var), write.value(statement.value))
             case ir.Store() | ir.Atomic() | ir.ReducerUpdate():
                 change = as_change(statement)
                 value = "-" if change.value is None else write.value(change.value)
@@ -139,19 +139,20 @@ class _Launch:
         choice = None if self.in_map else self.choices.get(id(statement))
         match statement:
             case ir.Gemm() if id(statement) in self.blocks:  # one block
+                product, shape = self.blocks[id(statement)]
                 flags = "".join("t" if is_transposed else "n" for is_transposed in (statement.transpose_a, statement.transpose_b))
                 boxes = (self._box(region) for region in (statement.a, statement.b, statement.c))
-                self.write.line(*self.blocks[id(statement)].format(flags).split(" "), *(word for box in boxes for word in box))
+                self.write.line(f"{product}.{flags}", shape, *(word for box in boxes for word in box))
                 return
             case ir.Copy() if choice is not None and choice.executor == "dma":
                 self._transfer(statement, "at_once")
                 self.write.line("wait", "at_once", 0)
                 return
             case ir.Gemm() if choice is not None and choice.unit:
-                unit, cut = self.stated[choice.unit], choice.tiling
+                unit, cut = self.units[choice.unit], choice.tiling
                 assert cut is not None, "`describe` says how many registers there are"
                 body, block = gemm_in_blocks(statement, (cut.m, cut.n, cut.k), as_dtype(unit.c))
-                self.blocks[id(block)] = f"product.{unit.a}.{unit.b}.{unit.c}.{{}} {cut.m}x{cut.n}x{cut.k}"
+                self.blocks[id(block)] = f"product.{unit.a}.{unit.b}.{unit.c}", f"{cut.m}x{cut.n}x{cut.k}"
                 self.body(body)
                 del self.blocks[id(block)]
                 return

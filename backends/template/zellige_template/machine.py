@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -87,8 +88,8 @@ class _Processor:
 
     def __init__(self, pointers: Sequence[int], numbers: dict[str, Sequence[int | float]], source: Emitted) -> None:
         self._pointers, self._numbers, self._source = pointers, numbers, source
-        self._memory = lru_cache(None)(lambda space: np.full(LOCAL_BYTES, 0xA5, np.uint8))  # each space has its own
-        self._queues: dict[str, list[Callable[[], None]]] = {}
+        self._memory: dict[str, Array] = defaultdict(lambda: np.full(LOCAL_BYTES, 0xA5, np.uint8))  # of each space
+        self._queues: dict[str, list[Callable[[], None]]] = defaultdict(list)
 
     def run(self, body: Sequence[Instruction], frame: Frame) -> None:
         """Execute instructions while a point is active."""
@@ -109,7 +110,7 @@ class _Processor:
     def op_alloc(self, frame: Frame, it: Instruction, name: str, dtype: str, space: str, *where: str) -> None:
         """Tile, type, space with offset, bytes of a slot and slots (or "own": one a point), then the shape."""
         (offset, size, slots), shape = map(int, where[:3]), frame.integers(where[3:])
-        cells = self._memory(space)[offset : offset + size * slots].reshape(slots, size)
+        cells = self._memory[space][offset : offset + size * slots].reshape(slots, size)
         is_own = space == "own"
         tile = Tile.of_points(frame.count, as_dtype(dtype), shape) if is_own else Tile.of_rows(cells, 0, as_dtype(dtype), shape)
         frame.tiles[name] = tile
@@ -145,11 +146,11 @@ class _Processor:
         """Boxes of source and target. Addresses are taken now, elements when the copy is waited for."""
         source, target = self._boxes(frame, operands)
         self._agree(site, *([extent for extent in box.extents if extent != 1] for box in (source, target)))
-        self._queues.setdefault(queue, []).append(lambda: target.write(source.read()))
+        self._queues[queue].append(lambda: target.write(source.read()))
 
     def op_wait(self, frame: Frame, it: Instruction, name: str, left: str) -> None:
         """Returns when at most ``left`` copies of the queue have not happened."""
-        while len(self._queues.get(name, ())) > int(left):
+        while len(self._queues[name]) > int(left):
             self._queues[name].pop(0)()
 
     def op_product(self, frame: Frame, it: Instruction, shape: str, *operands: str) -> None:
@@ -161,9 +162,6 @@ class _Processor:
         if any(given > most for given, most in zip((*c.shape, len(b)), map(int, shape.split("x")))):
             raise InternalError(f"a product of {c.shape} in {len(b)} steps is more than the instruction takes")
         boxes[2].write((c + a @ b).astype(as_dtype(total).numpy))
-
-    def op_mov(self, frame: Frame, it: Instruction, name: str, value: str) -> None:
-        frame.registers[name] = frame[value]
 
     def op_set(self, frame: Frame, it: Instruction, name: str, value: str) -> None:
         frame.registers[name] = frame.merged(frame[value], frame.registers.get(name))

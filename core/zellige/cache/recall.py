@@ -62,7 +62,7 @@ def recalled_together(
 
 def _for_loading(handle: BackendHandle, outline: Kernel, text: str) -> Kernel:
     """What a backend gets of a kernel whose code it loads: the outline where that is all that it reads, else the whole."""
-    if handle.manifest.loads_outlines:
+    if handle.manifest.loads_from_signature:
         return outline
     from zellige.ir.parser import parse_kernel
 

@@ -165,10 +165,11 @@ class Manifest:
     behind a target's name to the backend. ``framework_devices`` are the device names that
     array frameworks use for its memory, ``dlpack_devices`` the device-type numbers of the DLPack protocol: ``auto`` follows them.
     ``requirements`` are distributions it needs beside its own; code kept on disk is used again only with the same versions of them, and
-    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``makes_code_here``
+    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``compiles_in_process``
     says that all Python that has a part in its code runs as modules of the process that asks for it: a kernel made there is then found
-    again, in one piece, while those modules are what they were, else while all source is. ``loads_outlines`` says that what ``runtime``
-    answers reads no statement of the kernel that it loads: one found in a cache is then loaded without reading its text.
+    again, in one piece, while those modules are what they were, else while all source is. ``loads_from_signature`` says that what
+    ``runtime`` answers reads no statement of the kernel that it loads, only its parameters and grids: one found in a cache is then loaded
+    without reading its text.
 
     ``dialect`` lists names it adds to the language, ``dialect_table`` is a file in its package with more of them
     (:mod:`zellige.plugin.dialect`), which is read when somebody asks for a name that the language does not have, ``config_keys``
@@ -192,8 +193,8 @@ class Manifest:
     dlpack_devices: tuple[int, ...] = ()
     requirements: tuple[str, ...] = ()
     code_packages: tuple[str, ...] = ()
-    makes_code_here: bool = False
-    loads_outlines: bool = False
+    compiles_in_process: bool = False
+    loads_from_signature: bool = False
     dialect: tuple[DialectName, ...] = ()
     dialect_table: str = ""
     config_keys: tuple[ConfigKey, ...] = ()
@@ -344,7 +345,7 @@ class Runtime(Protocol):
 
     def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel:
         """Make ``binary`` callable; ``kernel`` says its parameters and grids. It has no statements where the manifest says
-        ``loads_outlines`` and the kernel comes from a cache."""
+        ``loads_from_signature`` and the kernel comes from a cache."""
         ...
 
 
