@@ -44,7 +44,7 @@ from zellige.passes.stages import PlanPass, Step, UserPass, arrange, run_on_text
 from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassChange, PassStage, StagePass
 from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
 from zellige.plugin.fields import said
-from zellige.plugin.interruption import is_from_outside
+from zellige.plugin.interruption import is_blameless
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.target import Target
 
@@ -61,8 +61,6 @@ PIPELINE: Final[tuple[Pass, ...]] = (Simplify(),)
 
 USER: Final = "jit(passes=..., schedule=...)"
 """Who a user's passes belong to, in messages."""
-
-_REPLAY: Final = "replay: "
 
 SUFFIX: Final = ".tile"
 """The ending of a file that holds the text form of the tile IR."""
@@ -112,7 +110,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
     if chosen.debug_root is not None:
         try:
-            _write_stages(chosen.debug_root, kernel, fitted.planned, compiled)
+            _write_stages(chosen.debug_root, kernel, fitted.planned, compiled, handle)
         except OSError as error:
             reason = error.strerror or str(error)
             warn(catalogue.E746.diagnose(kernel=kernel.name, folder=chosen.debug_root, reason=reason, severity="warning"))
@@ -284,7 +282,7 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
                 return emitted_for(fitted, handle, ctx).text
     compiled = compile_kernel(kernel, resolved, chosen)
     with internal_errors(kernel, resolved):
-        return compiled.source() if stage == "source" else compiled.assembly()
+        return registry().backend(resolved).text_of(compiled, "source" if stage == "source" else "assembly")
 
 
 def _plan_text(planned: PlannedKernel) -> str:
@@ -317,10 +315,8 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
         if blamed is not None:
             raise _repeatable(blamed, kernel, target) from error
         raise InternalError(error.message, replay=_replay(kernel, target)) from error
-    except (Warning, MemoryError):  # a diagnostic that the user turned into an error; a machine too small for what was asked
-        raise
     except Exception as error:
-        if is_from_outside(error):
+        if is_blameless(error):
             raise
         known = _diagnosed(error, target)
         if known is not None:
@@ -330,7 +326,7 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
             raise _repeatable(blamed, kernel, target) from error
         raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-        blamed = None if is_from_outside(error) else _blamed(error, target)
+        blamed = None if is_blameless(error) else _blamed(error, target)
         if blamed is None:
             raise
         raise _repeatable(blamed, kernel, target) from error
@@ -338,9 +334,9 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
 
 def _repeatable(error: ZelligeError, kernel: Kernel | Callable[[], Kernel], target: Target) -> ZelligeError:
     """The same failure of a hook with the command that repeats it as a note."""
-    if error.code != catalogue.E709.id or any(note.message.startswith(_REPLAY) for note in error.diagnostics[0].notes):
+    if error.code != catalogue.E709.id or any(note.kind == "replay" for note in error.diagnostics[0].notes):
         return error  # what a compilation inside of a hook says is passed on by the one around it
-    note = Note(f"{_REPLAY}{_replay(kernel, target)}")
+    note = Note(f"replay: {_replay(kernel, target)}", kind="replay")
     return CompileError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
 
 
@@ -380,16 +376,17 @@ def _replay(kernel: Kernel | Callable[[], Kernel], target: Target) -> str:
     return ""
 
 
-def _write_stages(root: Path, kernel: Kernel, planned: PlannedKernel, compiled: CompiledKernel) -> None:
+def _write_stages(root: Path, kernel: Kernel, planned: PlannedKernel, compiled: CompiledKernel, handle: BackendHandle) -> None:
     """Write every stage under ``root / kernel name``; a stage that the target does not have says why."""
     folder = root / kernel.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"1-tile-ir{SUFFIX}").write_text(print_kernel(kernel), encoding="utf-8")
     (folder / f"2-legal{SUFFIX}").write_text(print_kernel(planned.kernel), encoding="utf-8")
     (folder / "3-plan.txt").write_text(_plan_text(planned), encoding="utf-8")
-    for name, read in (("4-source.txt", compiled.source), ("5-asm.txt", compiled.assembly)):
+    texts: tuple[tuple[str, Literal["source", "assembly"]], ...] = (("4-source.txt", "source"), ("5-asm.txt", "assembly"))
+    for name, what in texts:
         try:
-            text = read()
+            text = handle.text_of(compiled, what)
         except ZelligeError as error:
             text = f"{error}\n"
         (folder / name).write_text(text, encoding="utf-8")

@@ -27,7 +27,7 @@ from zellige.ir.printer import print_kernel
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.options import CompileOptions
-from zellige.plugin.contract import Bounds, CompiledKernel, NativeKernel, StreamKernel
+from zellige.plugin.contract import Bounds, CompiledKernel, NativeKernel
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.runtime.arguments import Place, Signature
 from zellige.runtime.arrays import HOST
@@ -223,14 +223,13 @@ class JITKernel:
                 return None
             if status is not None:
                 assert self._quick is not None
-                self._quick.refuse(status)
+                with driver.internal_errors(self._whole, self._default.target):
+                    self._quick.refuse(status)
             return self._called_slowly(args, keywords)
         quick = self._quick
         if quick is not None and not keywords:
             try:
                 returned = quick(args)
-            except (ZelligeError, MemoryError):
-                raise
             except BaseException:  # also what would end the process, where a backend raises it
                 with driver.internal_errors(self._whole, self._default.target):
                     raise
@@ -249,13 +248,10 @@ class JITKernel:
 
             refuse_sizes(self.signature.kernel, variant.bounds, bound.sizes, bound.scalars, str(variant.target))
         with driver.internal_errors(self._whole, variant.target):
-            if bound.streams and isinstance(variant.compiled, StreamKernel):
-                variant.compiled.launch_among(bound.pointers, bound.scalars, bound.sizes, bound.streams)
-            else:
-                variant.compiled.launch(bound.pointers, bound.scalars, bound.sizes)
-        quick = self._quick
-        if quick is not None and quick.native is not None:
-            quick.native.note_contexts()
+            variant.handle.launch(variant.compiled, bound.pointers, bound.scalars, bound.sizes, bound.streams)
+            quick = self._quick
+            if quick is not None and quick.native is not None:
+                quick.native.note_contexts()
         self._explained += 1
         if self._explained >= _CALLS_BEFORE_QUICK and variant is self._default:
             self._make_quick(variant)
@@ -264,13 +260,17 @@ class JITKernel:
     def _make_quick(self, variant: _Variant) -> None:
         """Prepare the quick way for later calls; again when torch was imported since."""
         quick = self._quick
-        is_wanted = quick is None if self._explained == _CALLS_BEFORE_QUICK else False
-        if (is_wanted and variant.is_quick) or (quick is not None and not quick.knows_torch and "torch" in sys.modules):
+        is_first = quick is None and self._explained == _CALLS_BEFORE_QUICK
+        if not is_first and (quick is None or quick.knows_torch or "torch" not in sys.modules):
+            return
+        with driver.internal_errors(self._whole, variant.target):
+            if is_first and not variant.is_quick:
+                return
             from zellige.runtime.native.quick import quick_launch
 
             kept = store() if memo.is_enabled else None
-            with driver.internal_errors(self._whole, variant.target):
-                self._quick = quick = quick_launch(self.signature, variant.compiled, variant.place.devices, kept)
+            refuse = variant.handle.refuse_answer
+            self._quick = quick = quick_launch(self.signature, variant.compiled, variant.place.devices, kept, refuse)
             self._start = None if quick is None else quick.alone
 
     # ---- what it is --------------------------------------------------------------------------------------------------------------------

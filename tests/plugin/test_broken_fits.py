@@ -118,7 +118,6 @@ FITS: dict[str, tuple[str, str, str]] = {
         "its hook",
     ),
     "leaves": (fits("raise SystemExit(3)"), "E709", "raised in its hook fit: SystemExit: 3"),
-    "has_no_memory": (fits("raise MemoryError"), "E709", "raised in its hook fit: MemoryError"),
     "blames_core": (fits("raise InternalError('core is bad')"), "E709", "raised in its hook fit: InternalError"),
     "says_nothing": (fits("raise CompileError()"), "E709", "raised in its hook fit: TypeError: CompileError takes what it tells"),
     "compiles_wrongly": (

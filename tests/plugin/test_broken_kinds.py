@@ -129,7 +129,6 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "in its hook runtime: ModuleNotFoundError: No module named 'acme_driver'",
     ),
     "recurses": (backend("@hookimpl\ndef emit(self, planned): return self.emit(planned)"), "E709", "in its hook emit: RecursionError"),
-    "out_of_memory": (backend("@hookimpl\ndef emit(self, planned, ctx): raise MemoryError"), "E709", "in its hook emit: MemoryError"),
     "leaves": (backend("@hookimpl\ndef compile(self, emitted): raise SystemExit(0)"), "E709", "in its hook compile: SystemExit: 0"),
     "no_text": (answering("emit", ", planned, ctx", "Emitted(text='\\ud800', format='x')"), "E703", "Emitted.text is '\\ud800', which"),
     "no_key": (answering("cache_key", "", "'\\udfff'"), "E703", "cache_key answered '\\udfff', which holds characters that are no text"),

@@ -194,12 +194,12 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     ),
     "loads_nothing": (backend("@hookimpl\ndef runtime(self): return object()"), "E703", "which has no method load(binary, kernel, source)"),
     "load_raises": (
-        backend("@hookimpl\ndef runtime(self):\n    class R:\n        def load(self, **given): raise OSError('no bus')\n    return R()"),
+        backend("@hookimpl\ndef runtime(self):\n    class R:\n        def load(self, b, k, s): raise OSError('no bus')\n    return R()"),
         "E709",
         "raised in its hook runtime: OSError: no bus",
     ),
     "loads_nonsense": (
-        backend("@hookimpl\ndef runtime(self):\n    class R:\n        def load(self, **given): return 'kernel'\n    return R()"),
+        backend("@hookimpl\ndef runtime(self):\n    class R:\n        def load(self, b, k, s): return 'kernel'\n    return R()"),
         "E703",
         "runtime answered str, expected CompiledKernel",
     ),

@@ -21,9 +21,8 @@ from zellige.claims.hooks import questions
 from zellige.claims.machine import NotChecked, Subject
 from zellige.claims.probes import PROBES, Claim, Lie
 from zellige.diagnostics import InternalError, ZelligeError
-from zellige.diagnostics.error import RAISED_HERE
 from zellige.plugin.handle import BackendHandle
-from zellige.plugin.interruption import is_from_outside
+from zellige.plugin.interruption import is_blameless, is_from_outside
 from zellige.plugin.probing import MOST_PRINTED, ending_of, run_apart
 from zellige.plugin.registry import begin_with_one, registry
 from zellige.target import Target
@@ -76,6 +75,8 @@ def _tried(name: str, claim: Claim) -> Finding:
     except BaseException as error:  # a stranger's code: whatever it raises is what became of its claim
         if is_from_outside(error):
             raise
+        if is_blameless(error):
+            return Finding(probe=name, field=claim.field, text=claim.text, verdict="not checked", reason=_said(error))
         verdict, reason, trace = "does not hold", _said(error), "".join(traceback.format_exception(error.__cause__ or error))
     return Finding(probe=name, field=claim.field, text=claim.text, verdict=verdict, reason=reason, traceback=trace)
 
@@ -86,7 +87,7 @@ def _said(error: BaseException) -> str:
         first = next(iter(str(error).splitlines()), "")
         return first if isinstance(error, InternalError) else f"{type(error).__name__}: {first}"
     told = error.diagnostics[0]
-    places = [str(note.span) for note in told.notes if note.message == RAISED_HERE and note.span is not None]
+    places = [str(note.span) for note in told.notes if note.kind == "raised here" and note.span is not None]
     return f"{told.severity} {told.code}: {told.message}" + "".join(f", raised at {place}" for place in places)
 
 

@@ -73,7 +73,7 @@ class Subject:
         system = SizeSystem.of(kernel)
         sizes, _ = system.solve({at: list(array.shape) for at, array in enumerate(arrays)}, {}, {})
         memory = _OwnMemory(arrays) if not self.array_device else _DeviceMemory(arrays, self.array_device)
-        compiled.launch(memory.pointers(), [], [sizes[variable] for variable in system.variables])
+        self.handle.launch(compiled, memory.pointers(), [], [sizes[variable] for variable in system.variables])
         return memory.arrays()
 
 

@@ -74,10 +74,9 @@ def main() -> None:
 def _shown(error: ZelligeError | InternalError, words: Sequence[str]) -> str:
     """An error as text, after the ``words`` of a command; of one that somebody else's code is behind, how its traceback is seen."""
     from zellige.diagnostics import ZelligeError
-    from zellige.diagnostics.error import RAISED_HERE
 
     if words[:1] == [TRACEBACK]:
         return "".join(traceback.format_exception(error))
     notes = error.diagnostics[0].notes if isinstance(error, ZelligeError) else ()
-    is_theirs = error.__cause__ is not None and any(note.message == RAISED_HERE for note in notes)
+    is_theirs = error.__cause__ is not None and any(note.kind == "raised here" for note in notes)
     return f"{error}\nthe whole traceback: zellige {TRACEBACK} {shlex.join(words)}" if is_theirs else str(error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Literal, NoReturn
+from typing import Literal, NoReturn
 
 from zellige.diagnostics.printable import visible
 from zellige.diagnostics.span import Span, calling_place
@@ -28,6 +28,8 @@ class Code:
     template: str
     hint: str = ""
     also: type[Exception] | None = None
+    names_backend: bool = False
+    """Whether the field ``name`` of its template is a backend that is at fault."""
 
     def diagnose(
         self,
@@ -46,6 +48,7 @@ class Code:
             hint=hint or self.hint.format(**fields),
             notes=notes,
             severity=severity,
+            backend=str(fields["name"]) if self.names_backend else "",
         )
 
     def error(self, span: Span | None = None, *, hint: str | None = None, notes: tuple[Note, ...] = (), **fields: object) -> ZelligeError:
@@ -57,16 +60,23 @@ class Code:
         return (kind if self.also is None else _both(kind, self.also))(diagnostic)
 
 
+NoteKind = Literal["place", "raised here", "said by", "replay"]
+"""What a note is for, where the program asks: a second place, the line of somebody else's code for whoever mends it, which backend's hook
+the error comes out of, the command that repeats it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A second place that explains a diagnostic, such as the declaration of a buffer."""
+    """A second place that explains a diagnostic, such as the declaration of a buffer, or what else is known of it."""
 
     message: str
     span: Span | None = None
+    kind: NoteKind = "place"
 
 
-RAISED_HERE: Final = "raised here"
-"""The note that names the line of somebody else's code, such as a backend's, for whoever mends it."""
+def raised_at(line: Span | None) -> tuple[Note, ...]:
+    """The note that names the line of somebody else's code, such as a backend's, for whoever mends it; none where it is not known."""
+    return () if line is None else (Note("raised here", line, "raised here"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,7 @@ class Diagnostic:
     notes: tuple[Note, ...] = field(default=())
     severity: Severity = "error"
     invariant: int = 0  # of the tile IR, that is broken; 0 for everything that the verifier does not report
+    backend: str = ""  # whose fault it is, where that is one
     is_place_of_call: bool = False  # nobody said where: ``span`` is the line of the user's program that was running
 
     def render(self) -> str:
@@ -111,9 +122,9 @@ class ZelligeError(Exception):
         """Made again from its diagnostics: an exception's own way, from the text, has lost them (pools of processes send exceptions)."""
         return _made_again, (*_parts.get(type(self), (type(self), None)), *self.diagnostics)
 
-    def tell_also(self, message: str) -> None:
+    def tell_also(self, note: Note) -> None:
         """Adds a note, known to whoever meets the error further out, to what it says."""
-        self.diagnostics = tuple(replace(one, notes=(*one.notes, Note(message))) for one in self.diagnostics)
+        self.diagnostics = tuple(replace(one, notes=(*one.notes, note)) for one in self.diagnostics)
         self.args = ("\n".join(one.render() for one in self.diagnostics),)
 
     def tell_place_of_call(self) -> None:

@@ -15,8 +15,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
-from zellige.diagnostics.error import RAISED_HERE, says_something
+from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
+from zellige.diagnostics.error import raised_at, says_something
 from zellige.diagnostics.span import place_outside
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import verify
@@ -24,7 +24,7 @@ from zellige.passes.runner import Pass, run_passes
 from zellige.plugin.choices import PLAN_PASS, Insert, PassChange, PassStage, Replace, StagePass, Veto
 from zellige.plugin.contract import Emitted
 from zellige.plugin.fields import is_line, said, shortened
-from zellige.plugin.interruption import is_from_outside
+from zellige.plugin.interruption import is_blameless
 from zellige.plugin.probing import waiting
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _looked_at(step: Step, made: str, look: Callable[[], _T]) -> _T:
     except (ZelligeError, InternalError):
         raise
     except Exception as error:
-        if step.is_own or is_from_outside(error):
+        if step.is_own or is_blameless(error):
             raise
         raise _wrong(step, made, f"it cannot be read, since a field holds what does not belong there: {said(error)}") from error
 
@@ -253,11 +253,10 @@ def _called(step: Step, value: Any) -> Any:
     except InternalError:
         raise
     except BaseException as error:
-        if (isinstance(error, ZelligeError) and says_something(error)) or is_from_outside(error):
+        if (isinstance(error, ZelligeError) and says_something(error)) or is_blameless(error):
             raise
         line = place_outside(error)
-        notes = () if line is None else (Note(RAISED_HERE, line),)
-        raise catalogue.E718.error(name=step.name, who=step.owner, reason=said(error), notes=notes) from error
+        raise catalogue.E718.error(name=step.name, who=step.owner, reason=said(error), notes=raised_at(line)) from error
 
 
 def _wrong(step: Step, made: str, problems: str) -> CompileError:

@@ -281,7 +281,8 @@ class CompiledKernel(Protocol):
         ``pointers``: one address a TensorParam (arguments, outputs and workspace) in the order of ``kernel.params``; ``scalars``: one
         value a ScalarParam in order; ``sizes``: the values of ``zellige.ir.sizes.size_vars(kernel)`` in that order. The arguments have
         been checked; an address is 0 where the tensor is empty or the kernel never touches it. Several threads may launch at the same
-        time. Raises LaunchError for a failed device assertion.
+        time. Raises LaunchError for a failed device assertion. A launch that fails raises: what a launch answers is refused (E703), lest
+        a driver's number for a failure be passed over.
         """
         ...
 

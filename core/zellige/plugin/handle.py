@@ -6,7 +6,6 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 
 from __future__ import annotations
 
-import re
 import threading
 import traceback
 from collections import Counter
@@ -16,10 +15,10 @@ from dataclasses import is_dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 
 from zellige.diagnostics import InternalError, Note, ZelligeError, catalogue
-from zellige.diagnostics.error import RAISED_HERE, says_something
+from zellige.diagnostics.error import raised_at, says_something
 from zellige.diagnostics.span import place_in, place_outside
 from zellige.options import options
 from zellige.plugin.calling import Hooks
@@ -53,6 +52,7 @@ from zellige.plugin.contract import (
     Rejection,
     Replace,
     Revision,
+    Runtime,
     StagePass,
     StreamKernel,
     Tool,
@@ -60,7 +60,7 @@ from zellige.plugin.contract import (
     Veto,
 )
 from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, limit_problems, said, shortened, type_problems
-from zellige.plugin.interruption import is_from_outside
+from zellige.plugin.interruption import is_blameless
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
@@ -77,8 +77,7 @@ if TYPE_CHECKING:
 PROBE_SECONDS: Final = 20.0
 """How long a backend may look for its devices before it counts as not available."""
 
-_SAID_BY: Final = "said by the backend"
-MOST_ENTERED: Final = 3
+MOST_CALLS_INSIDE: Final = 3
 """How often a hook may be running at once, on one thread and for one target: it may ask for itself, and must then answer."""
 
 _running: Final = threading.local()
@@ -321,7 +320,7 @@ class BackendHandle:
         try:
             found = self._hooks.call("diagnose", {"error": error})
         except BaseException as other:  # the first error is the one to show, not one met while explaining it
-            if is_from_outside(other):
+            if is_blameless(other):
                 raise
             return None
         if not isinstance(found, Diagnosis) or self._type_problems(Diagnosis, found, "diagnose"):
@@ -371,11 +370,43 @@ class BackendHandle:
         """Machine code made ready to be launched on this machine."""
         self._require_available(ctx.target)
         runtime = self._call("runtime", lambda answer: answer, ctx=ctx)
-        if not callable(getattr(runtime, "load", None)):
-            reason = f"its hook runtime answered {type(runtime).__name__}, which has no method load(binary, kernel, source)"
-            raise catalogue.E703.error(name=self.origin.name, reason=reason)
-        loaded = self._attempt("runtime", lambda: runtime.load(binary=binary, kernel=kernel, source=source))
+        self._attempt("runtime", lambda: self._check_loader(runtime))
+        loaded = self._attempt("runtime", lambda: runtime.load(binary, kernel, source))
         return self._attempt("runtime", lambda: self._checked(CompiledKernel, "runtime", loaded))
+
+    def _check_loader(self, runtime: object) -> None:
+        """E703 where what the hook ``runtime`` answered cannot load as core asks it to."""
+        wrong = ""
+        if not callable(getattr(runtime, "load", None)):
+            wrong = ", which has no method load(binary, kernel, source)"
+        elif not self.origin.is_own:
+            wrong = "".join(f": {problem}" for problem in call_problems(runtime, methods_of(Runtime))[:1])
+        if wrong:
+            raise catalogue.E703.error(name=self.origin.name, reason=f"its hook runtime answered {type(runtime).__name__}{wrong}")
+
+    def launch(
+        self,
+        kernel: CompiledKernel,
+        pointers: Sequence[int],
+        scalars: Sequence[int | float],
+        sizes: Sequence[int],
+        streams: Sequence[int] = (),
+    ) -> None:
+        """Launch a kernel of the backend's, where arguments name ``streams`` among those. Raises what the kernel raises, and E703 where its
+        method answers something."""
+        if streams and isinstance(kernel, StreamKernel):
+            method, answer = "launch_among", cast(object, kernel.launch_among(pointers, scalars, sizes, streams))
+        else:
+            method, answer = "launch", cast(object, kernel.launch(pointers, scalars, sizes))
+        if answer is not None:
+            self.refuse_answer(method, answer)
+
+    def refuse_answer(self, method: str, answer: object) -> NoReturn:
+        """E703 for a method that launches, or refuses what a launch answered, and answered something by itself, such as the number by which
+        a driver says that it failed: nobody would look at it, and the kernel would be taken to have run."""
+        expected = "that it raises what the number means" if method == "refuse" else "None: a launch that fails raises"
+        reason = f"its method {method} answered {shortened(answer)}, expected {expected}"
+        raise catalogue.E703.error(name=self.origin.name, reason=reason)
 
     def bounds_of(self, kernel: CompiledKernel, target: Target) -> Bounds:
         """What a launch of a compiled kernel takes: as the kernel says itself, else as its target is described."""
@@ -432,7 +463,7 @@ class BackendHandle:
         """E709 where a hook asks for itself again and again, such as one that compiles for the target that it belongs to."""
         counts: Counter[tuple[str, str, str]] = _running.__dict__.setdefault("counts", Counter())
         question = (self.origin.text, hook, target)
-        if counts[question] >= MOST_ENTERED:
+        if counts[question] >= MOST_CALLS_INSIDE:
             reason = f"it asks for itself: it is running {counts[question]} times at once" + (f" for {target}" if target else "")
             raise catalogue.E709.error(name=self.origin.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
         counts[question] += 1
@@ -454,14 +485,14 @@ class BackendHandle:
             if not self.origin.is_own:
                 error.tell_place_of_call()
             if not self.origin.is_own and not self._is_named(error):
-                error.tell_also(f"{_SAID_BY} {self.origin.name!r} in its hook {hook}")
+                error.tell_also(Note(f"said by the backend {self.origin.name!r} in its hook {hook}", kind="said by"))
             raise
         except InternalError as error:
             if not self.raised(error):
                 raise
             raise self.blamed(error, f"hook {hook}") from error
         except BaseException as error:
-            if is_from_outside(error):
+            if is_blameless(error):
                 raise
             raise self.blamed(error, f"hook {hook}") from error
 
@@ -472,9 +503,8 @@ class BackendHandle:
         if known is not None:
             return known
         line = place_in(error, self._is_mine) or place_outside(error)
-        notes = () if line is None else (Note(RAISED_HERE, line),)
         return catalogue.E709.error(
-            name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=notes
+            name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=raised_at(line)
         )  # fmt: skip
 
     @property
@@ -497,15 +527,14 @@ class BackendHandle:
         """Where the backend's code is. What Zellige itself brings is nobody else's, though code of backends depends on it."""
         manifest = self.__dict__.get("manifest")
         named = () if manifest is None else manifest.code_packages
-        return frozenset((self.package, *(name.partition(".")[0] for name in named if name not in _OF_ZELLIGE)))
+        tops = {self.package, *(name.partition(".")[0] for name in named)}
+        return frozenset(tops if self.origin.is_own else tops - _OF_ZELLIGE)
 
     def _is_named(self, error: ZelligeError) -> bool:
         """Whether an error says already which backend's it is: by a note, since hooks may ask for other hooks, or as what a plugin did
         wrong (E7xx), where it is this one that it names."""
         first = error.diagnostics[0]
-        if any(note.message.startswith(_SAID_BY) for note in first.notes):
-            return True
-        return error.code.startswith("E7") and re.search(rf"(?<!\w){re.escape(self.origin.name)}(?!\w)", first.message) is not None
+        return first.backend == self.origin.name or any(note.kind == "said by" for note in first.notes)
 
     def owns(self, error: BaseException) -> bool:
         """Whether an exception passed through the code of a backend that is somebody else's."""
@@ -584,7 +613,6 @@ def _unreadable(answer: object) -> str:
             for field in ("question", "chosen")
         ]
     return next((f"{where} is {shortened(text)}, expected a line of text" for where, text in texts if not is_line(text)), "")
-
 
 
 

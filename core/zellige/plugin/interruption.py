@@ -1,8 +1,9 @@
 """Whether an exception was meant for the whole process, or is the doing of the code that it passed through.
 
-In: an exception that escaped from somebody else's code, such as a hook of a backend. Out: :func:`is_from_outside`. Ctrl-C, and what a
-handler of the user's for a signal raises, come up between any two steps of whatever is running, which is not to blame: they pass on as they
-are. A KeyboardInterrupt, SystemExit or GeneratorExit that the code raises by itself is a failure of that code like any other.
+In: an exception that escaped from somebody else's code, such as a hook of a backend. Out: :func:`is_from_outside`, and
+:func:`is_blameless`, which adds what the machine and the user's settings are behind. Ctrl-C, and what a handler of the user's for a signal
+raises, come up between any two steps of whatever is running, which is not to blame: they pass on as they are. A KeyboardInterrupt,
+SystemExit or GeneratorExit that the code raises by itself is a failure of that code like any other.
 
 The two are told apart by where the exception began: a signal interrupts a function at some step of its own, and nothing else than the
 statement ``raise`` raises there what the code asks for. What C code raises by its own decision, and a signal that the code sends to its own
@@ -25,6 +26,14 @@ def is_from_outside(error: BaseException) -> bool:
     if not isinstance(error, (KeyboardInterrupt, SystemExit)):
         return False
     return any(isinstance(one, KeyboardInterrupt) and not _is_raised(one) for one in _chain(error))
+
+
+def is_blameless(error: BaseException) -> bool:
+    """Whether ``error`` is nobody's failure and passes on as it is: what :func:`is_from_outside` says, a machine without enough memory for
+    what was asked, and a warning that the user turned into an error (a warning that a ``raise`` raises is like any other exception)."""
+    if isinstance(error, MemoryError) or (isinstance(error, Warning) and not _is_raised(error)):
+        return True
+    return is_from_outside(error)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -14,8 +14,8 @@ from typing import Final
 
 import pluggy
 
-from zellige.diagnostics import Note, ZelligeError, catalogue
-from zellige.diagnostics.error import RAISED_HERE
+from zellige.diagnostics import ZelligeError, catalogue
+from zellige.diagnostics.error import raised_at
 from zellige.diagnostics.span import place_outside
 from zellige.options import options
 from zellige.plugin.contract import API
@@ -101,6 +101,5 @@ def load(origin: Origin, *, is_watched: bool = True) -> BackendHandle | Quaranti
             raise
         text = traceback.format_exc()
         line = place_outside(error)
-        notes = () if line is None else (Note(RAISED_HERE, line),)
-        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=said(error), notes=notes)
+        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=said(error), notes=raised_at(line))
         return Quarantined(origin=origin, error=failed, traceback=text)

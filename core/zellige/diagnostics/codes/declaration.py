@@ -13,9 +13,12 @@ CODES: Final[dict[str, Code]] = {}
 _ID: Final = re.compile(r"E[1-7]\d\d")
 
 
-def code(id: str, title: str, template: str, *, hint: str = "", also: type[Exception] | None = None) -> Code:
+def code(
+    id: str, title: str, template: str, *, hint: str = "", also: type[Exception] | None = None, names_backend: bool = False
+) -> Code:
     """Declare a code. ``template`` and ``hint`` are ``str.format`` patterns that share the fields given at the raise;
-    ``also`` is a class of Python as which the error can be caught too.
+    ``also`` is a class of Python as which the error can be caught too; ``names_backend`` says that the field
+    ``name`` is the backend at fault.
 
     Raises ValueError for an id out of the numbering or declared twice.
     """
@@ -23,5 +26,5 @@ def code(id: str, title: str, template: str, *, hint: str = "", also: type[Excep
         raise ValueError(f"{id!r} is not a code: E and three digits, the first of them 1 to 7")
     if id in CODES:
         raise ValueError(f"{id} is declared twice: as {CODES[id].title!r} and as {title!r}")
-    CODES[id] = Code(id, title, template, hint, also)
+    CODES[id] = Code(id, title, template, hint, also, names_backend)
     return CODES[id]

@@ -12,18 +12,21 @@ E701 = code(
     "backend cannot be loaded",
     "the backend {name!r} ({entry_point}) failed to load: {reason}",
     hint="`zellige backends list --verbose` shows the whole traceback; other backends are not affected",
+    names_backend=True,
 )
 E702 = code(
     "E702",
     "backend speaks another version of the contract",
     "the backend {name!r} was written for contract {theirs}, this zellige speaks {ours}",
     hint="install a version of the backend that matches, or another zellige",
+    names_backend=True,
 )
 E703 = code(
     "E703",
     "backend breaks the contract",
     "the backend {name!r} breaks the plugin contract: {reason}",
     hint="zellige.plugin.contract describes every hook and its answer",
+    names_backend=True,
 )
 E704 = code(
     "E704",
@@ -60,9 +63,10 @@ E709 = code(
     "hook of a backend failed",
     "the backend {name!r} raised in its {place}: {reason}",
     hint="this is a fault of the backend, not of the kernel; report it to {vendor}",
+    names_backend=True,
 )
 E710 = code(
-    "E710", "failure that the backend explains", "{name}: {reason}", hint="{advice}",
+    "E710", "failure that the backend explains", "{name}: {reason}", hint="{advice}", names_backend=True,
 )
 E711 = code(
     "E711", "passes wait for each other", "the passes of the stage {stage!r} for {target} wait for each other: {circle}",

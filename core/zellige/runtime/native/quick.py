@@ -11,10 +11,11 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
+from zellige.diagnostics import InternalError
 from zellige.ir.expr import Const, Expr, Var
 from zellige.ir.sizes import SizeError, evaluate_size
 from zellige.ir.stmt import TensorParam
@@ -26,6 +27,14 @@ from zellige.runtime.native.launches import LaunchTable, launch_table
 from zellige.runtime.native.link import CodeStore, Pack, Start, launching_function, packing_function
 from zellige.runtime.native.table import Foreign, Words, foreign, table_of
 from zellige.runtime.parameters import TensorArgument
+
+Refuse = Callable[[str, object], NoReturn]
+"""Raises what it means that a method, which is named, answered something."""
+
+
+def unexpected(method: str, answer: object) -> NoReturn:
+    """What it means of a kernel that is no backend's."""
+    raise InternalError(f"the method {method} answered {answer!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +54,8 @@ class QuickLaunch:
     """See the module's text. ``knows_torch`` says whether torch had been imported when it was made."""
 
     __slots__ = (
-        "_changing", "_dtypes", "_first", "_home", "_launch", "_made", "_pack", "_results", "_shapes", "_sizes_of", "_sizes_pack", "_start",
-        "_torch", "knows_torch", "native",
+        "_changing", "_dtypes", "_first", "_home", "_launch", "_made", "_pack", "_refuse_answer", "_results", "_shapes",
+        "_sizes_of", "_sizes_pack", "_start", "_torch", "knows_torch", "native",
     )  # fmt: skip
 
     def __init__(
@@ -54,15 +63,17 @@ class QuickLaunch:
         signature: Signature,
         pack: Pack,
         sizes_pack: Pack | None,
-        launch: Callable[[bytes], None],
+        launch: Callable[[bytes], object],
         words: Words,
         native: NativeStart | None,
         home: str,
+        refuse_answer: Refuse,
     ) -> None:
         self._pack = pack
         self._home = home
         self._sizes_pack = sizes_pack
         self._launch = launch
+        self._refuse_answer = refuse_answer
         self.native = native
         self._start = None if native is None else native.start
         self._torch: Any = sys.modules.get("torch")
@@ -94,7 +105,9 @@ class QuickLaunch:
             words = self._pack(*args, *outputs)
             if words is None:
                 return SLOW
-            self._launch(words)
+            answer = self._launch(words)
+            if answer is not None:
+                self._refuse_answer("launch_packed", answer)
         else:
             status = start(*args, *outputs)
             if status is None:
@@ -109,7 +122,7 @@ class QuickLaunch:
     def refuse(self, status: int) -> NoReturn:
         """Raise what the driver's answer means."""
         assert self.native is not None, "a driver answered"
-        self.native.kernel.refuse(status)
+        self._refuse_answer("refuse", cast(object, self.native.kernel.refuse(status)))
 
     def _outputs(self, args: tuple[Any, ...]) -> list[Any]:
         """Fresh tensors for the results, of the framework of the first argument, without one as :func:`zellige.runtime.arrays.allocate`
@@ -166,9 +179,14 @@ def _constant_shapes(signature: Signature) -> list[tuple[int, ...]] | None:
 
 
 def quick_launch(
-    signature: Signature, compiled: CompiledKernel, devices: Sequence[str | int], store: CodeStore | None
+    signature: Signature,
+    compiled: CompiledKernel,
+    devices: Sequence[str | int],
+    store: CodeStore | None,
+    refuse_answer: Refuse = unexpected,
 ) -> QuickLaunch | None:
-    """The quick way into a compiled kernel; None where it has none."""
+    """The quick way into a compiled kernel; None where it has none. ``refuse_answer`` raises what it
+    means that a method of the kernel answered something, which is to answer nothing."""
     kernel = signature.kernel
     if any(isinstance(param, TensorParam) and param.role == "workspace" for param in kernel.params):
         return None  # kept from call to call, by thread
@@ -189,7 +207,7 @@ def quick_launch(
     if pack is None:
         return None
     native = None if known is None else _native(signature, compiled, words, devices, known, store)
-    return QuickLaunch(signature, pack, sizes_pack, _launcher(compiled, words), words, native, home_of(devices))
+    return QuickLaunch(signature, pack, sizes_pack, _launcher(compiled, words), words, native, home_of(devices), refuse_answer)
 
 
 def _native(
@@ -213,7 +231,7 @@ def _native(
     return NativeStart(start=start, table=launches, kernel=compiled)
 
 
-def _launcher(compiled: CompiledKernel, words: Words) -> Callable[[bytes], None]:
+def _launcher(compiled: CompiledKernel, words: Words) -> Callable[[bytes], object]:
     """What launches packed arguments: the kernel's own way, or lists made of them."""
     if isinstance(compiled, PackedKernel):
         return compiled.launch_packed
@@ -221,8 +239,9 @@ def _launcher(compiled: CompiledKernel, words: Words) -> Callable[[bytes], None]
     kinds = "".join("d" if scalar.var.dtype.is_float else "q" for scalar in words.scalars)
     packed = struct.Struct(f"<{pointers}Q{kinds}{len(words.sizes)}q")
 
-    def launch(data: bytes) -> None:
+    def launch(data: bytes) -> object:
         values = packed.unpack_from(data)
-        compiled.launch(values[:pointers], values[pointers : pointers + scalars], values[pointers + scalars :])
+        numbers = values[pointers : pointers + scalars]
+        return cast(object, compiled.launch(values[:pointers], numbers, values[pointers + scalars :]))
 
     return launch
