@@ -485,7 +485,7 @@ class BackendHandle:
             if not self.origin.is_own:
                 error.tell_place_of_call()
             if not self.origin.is_own and not self._is_named(error):
-                error.tell_also(Note(f"said by the backend {self.origin.name!r} in its hook {hook}", kind="said by"))
+                error.tell_note(Note(f"said by the backend {self.origin.name!r} in its hook {hook}", kind="said by"))
             raise
         except InternalError as error:
             if not self.raised(error):
