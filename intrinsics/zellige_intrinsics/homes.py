@@ -1,7 +1,8 @@
 """The families of instructions: those of this package, and those that other packages bring with :func:`add_family`.
 
 In: the name of a family. Out: what it has by itself, from its module, which is imported when it is first asked for. What stands in a
-module of another package is checked then: it must list specifications (``INTRINSICS``), each name once and none that another family has.
+module of another package is checked then: it must list specifications (``INTRINSICS``), each name once and none that a family has which is
+loaded; no family is loaded for the sake of another.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import importlib
 import re
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import ZelligeError, catalogue
+from zellige.plugin.fields import said
+from zellige.plugin.interruption import is_blameless
 
 if TYPE_CHECKING:
     from zellige_intrinsics.specification import Intrinsic
@@ -64,9 +68,16 @@ def home_of(name: str) -> str:
 def own_family(name: str) -> tuple[Intrinsic, ...]:
     """The instructions that a family has by itself. E330 for an unknown one, E333 for a module of another package that is none."""
     home = home_of(name)
-    if name not in _loaded:
-        _loaded[name] = importlib.import_module(home).INTRINSICS if name in FAMILIES else _checked(name, home)
-    return _loaded[name]
+    if name in _loaded:
+        return _loaded[name]
+    if name in FAMILIES:
+        made: tuple[Intrinsic, ...] = importlib.import_module(home).INTRINSICS
+        for other in [other for other in _loaded if other not in FAMILIES and next(_shared(made, other), None) is not None]:
+            del _loaded[other]  # it is looked at again, and refused, when it is next asked for: this package's come first
+    else:
+        made = _checked(name, home)
+    _loaded[name] = made
+    return made
 
 
 def _checked(name: str, home: str) -> tuple[Intrinsic, ...]:
@@ -80,26 +91,24 @@ def _checked(name: str, home: str) -> tuple[Intrinsic, ...]:
         module: Any = importlib.import_module(home)
     except ZelligeError:
         raise  # a specification that contradicts itself says so
-    except Exception as error:
-        raise refused(f"importing {home} fails: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # a stranger's module may raise anything while it is imported
+        if is_blameless(error):
+            raise
+        raise refused(f"importing {home} fails: {said(error)}") from error
     listed = getattr(module, "INTRINSICS", None)
     if not isinstance(listed, (tuple, list)) or not listed:
         raise refused(f"{home} has no specifications in INTRINSICS")
     strange = next((one for one in listed if not isinstance(one, Intrinsic)), None)
     if strange is not None:
         raise refused(f"an entry of {home}.INTRINSICS is a {type(strange).__name__}, no specification")
-    seen: set[str] = set()
-    for value in listed:
-        owner = home if value.name in seen else next(_owners(value.name, besides=name), "")
-        if owner:
-            raise refused(f"{owner} has an instruction {value.name} already")
-        seen.add(value.name)
+    twice = [(home, instruction) for instruction, count in Counter(value.name for value in listed).items() if count > 1]
+    taken = [(home_of(other), instruction) for other in _loaded for instruction in _shared(listed, other)]
+    for owner, instruction in (*twice, *taken):
+        raise refused(f"{owner} has an instruction {instruction} already")
     return tuple(listed)
 
 
-def _owners(instruction: str, *, besides: str) -> Iterator[str]:
-    """The modules of this package, and of others as far as they are loaded, that have an instruction of this name."""
-    for other in families():
-        is_known = other != besides and (other in FAMILIES or other in _loaded)
-        if is_known and any(value.name == instruction for value in own_family(other)):
-            yield home_of(other)
+def _shared(values: Iterable[Intrinsic], family: str) -> Iterator[str]:
+    """The names of those that a loaded family has too."""
+    known = {value.name for value in _loaded[family]}
+    return (value.name for value in values if value.name in known)

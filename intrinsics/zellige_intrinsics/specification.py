@@ -20,6 +20,7 @@ from zellige.diagnostics.error import ZelligeError
 from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType, UnknownDType, dtype
 from zellige.layouts import Layout, free_digits, right_inverse
+from zellige.plugin.fields import is_line
 
 Array: TypeAlias = npt.NDArray[Any]
 Meaning: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -253,7 +254,7 @@ def _check_types(value: Operand | Intrinsic) -> None:
             raise _odd(value, f"{name} is {getattr(value, name)!r}, expected a function")
     if not value.name:
         raise _odd(value, "it has no name")
-    if not value.name.isprintable():
+    if not is_line(value.name):
         raise _odd(value, "its name is no line of text")
     if isinstance(value, Operand):
         if value.holder not in _HOLDERS:
@@ -295,7 +296,7 @@ def _check_spelling(value: Intrinsic) -> None:
         if not value.notes:
             raise _odd(value, "it has no spelling, and no notes that say why a program never names it")
         return
-    if not text.isprintable() or text != text.strip():
+    if not is_line(text) or text != text.strip():
         raise _odd(value, f"spelling is {text!r}, expected a line without spaces around it")
     try:
         found = [part[1:] for part in Formatter().parse(text) if part[1] is not None]

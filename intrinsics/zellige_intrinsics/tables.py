@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.plugin.fields import shortened
-from zellige_intrinsics.homes import PACKAGE, own_family
+from zellige_intrinsics.homes import PACKAGE, home_of, own_family
 from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, Form, ProductRow, WaitRow
 
 if TYPE_CHECKING:
     from zellige_intrinsics.specification import Copy, Intrinsic, Product, Synchronisation
 
 ROWS: Final = {"cpu_x86": "x86_rows", "cpu_arm": "arm_rows", "nvidia": "nvidia_rows"}
-"""Modules of products and copies as rows, by family. The rows of the others are made from their specifications."""
+"""Modules of rows by family, for those whose products, copies and waits backends choose among. Of the others all products are rows, made
+from their specifications, and no copy and no wait is: which of those an engine can stand in for, nobody has said."""
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _lock: Final = threading.Lock()
@@ -109,7 +110,8 @@ def product_rows(family: str) -> tuple[ProductRow, ...]:
 
 
 def copy_rows(family: str) -> tuple[CopyRow, ...]:
-    """The copies of a family as they are now that a planner chooses among, and those that were added, in the order of the table."""
+    """The copies of a family as they are now that a planner chooses among, in the order of the table, and those that were added. E330 for
+    an unknown family."""
     own = [row for row in _own_copies(family) if row.name not in removed(family)]
     if added(family):
         from zellige_intrinsics.specification import Copy
@@ -138,7 +140,7 @@ def copies_taken_out(family: str) -> tuple[CopyRow, ...]:
 
 
 def wait_rows(family: str) -> tuple[WaitRow, ...]:
-    """What gathers copies in flight or waits for them, as the family's table is now."""
+    """What gathers copies in flight or waits for them, as the family's table is now. E330 for an unknown family."""
     return tuple(row for row in _own_waits(family) if row.name not in removed(family))
 
 
@@ -200,24 +202,17 @@ def _own_rows(family: str) -> tuple[ProductRow, ...]:
 
 def _own_copies(family: str) -> tuple[CopyRow, ...]:
     found: tuple[CopyRow, ...] | None = _stated(family, "COPIES")
-    if found is not None:
-        return found
-    from zellige_intrinsics.specification import Copy
-
-    return tuple(copy_row_of(value) for value in own_family(family) if isinstance(value, Copy))
+    return found or ()
 
 
 def _own_waits(family: str) -> tuple[WaitRow, ...]:
     found: tuple[WaitRow, ...] | None = _stated(family, "WAITS")
-    if found is not None:
-        return found
-    from zellige_intrinsics.specification import Synchronisation
-
-    return tuple(wait_row_of(value) for value in own_family(family) if isinstance(value, Synchronisation))
+    return found or ()
 
 
 def _stated(family: str, kind: str) -> Any:
-    """The rows of a kind that a family of this package states; None where they are made from its specifications."""
+    """The rows of a kind that a family states; None for one that states no rows. E330 for an unknown family."""
+    home_of(family)
     return getattr(importlib.import_module(f"{PACKAGE}.{ROWS[family]}"), kind) if family in ROWS else None
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from zellige.diagnostics import CompileError
 from zellige_intrinsics import add_family, all_intrinsics, changed, families, family, intrinsic, product_rows, stamp
-from zellige_intrinsics.tables import copy_rows, taken_out, wait_rows
+from zellige_intrinsics.specification import Copy, Product, Synchronisation
+from zellige_intrinsics.tables import copy_row_of, copy_rows, taken_out, wait_rows
 
 table = importlib.import_module("zellige_intrinsics.homes")
 
@@ -51,7 +53,8 @@ def test_it_stands_beside_the_others(module: Callable[[str, str], str]) -> None:
     assert intrinsic(names[0]) is family("mine")[0]
     assert set(names) < {value.name for value in all_intrinsics()}
     products = [row.name for row in product_rows("mine")]
-    assert products and set(products) | {row.name for row in (*copy_rows("mine"), *wait_rows("mine"))} <= set(names)
+    assert products and set(products) <= set(names)
+    assert not copy_rows("mine") and not wait_rows("mine")
     with changed("mine", without=(products[0],)):
         assert products[0] not in [row.name for row in product_rows("mine")]
         assert [row.name for row in taken_out("mine")] == [products[0]]
@@ -59,8 +62,29 @@ def test_it_stands_beside_the_others(module: Callable[[str, str], str]) -> None:
     assert not stamp("mine")
 
 
-def test_rows_of_a_family_without_rows_are_those_of_its_specifications() -> None:
-    assert {row.name for row in product_rows("amd")} == {value.name for value in family("amd") if type(value).__name__ == "Product"}
+def test_a_family_without_rows_has_its_products_and_leaves_copies_and_waits_to_nobody() -> None:
+    """Which of its copies and waits a planner may choose is nowhere said; an added one is said."""
+    assert {row.name for row in product_rows("amd")} == {value.name for value in family("amd") if isinstance(value, Product)}
+    copies = [value for value in family("amd") if isinstance(value, Copy)]
+    assert copies and any(isinstance(value, Synchronisation) for value in family("amd"))
+    assert not copy_rows("amd") and not wait_rows("amd")
+    more = replace(copies[0], name="a copy more")
+    with changed("amd", with_these=(more,)):
+        assert copy_rows("amd") == (copy_row_of(more),)
+    for rows in (copy_rows, wait_rows):
+        with pytest.raises(CompileError, match="E330"):
+            rows("abacus")
+
+
+def test_no_family_is_loaded_for_the_sake_of_another(module: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that one of this package's families has is refused as soon as that one is there, and that one is served all the same."""
+    monkeypatch.setattr(table, "_loaded", {})
+    add_family("mine", module("mine_alone", "from zellige_intrinsics.amd import INTRINSICS as A\nINTRINSICS = [A[0]]\n"))
+    (value,) = family("mine")
+    assert set(table._loaded) == {"mine"}
+    assert value in family("amd") and set(table._loaded) == {"amd"}
+    with pytest.raises(CompileError, match="E333: .*zellige_intrinsics.amd has an instruction .* already"):
+        family("mine")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +109,11 @@ def test_names_that_clash_are_refused_with_whose_they_are(name: str, home: str, 
     "source, reason",
     [
         ("import there_is_no_such_module", "importing wrong fails: ModuleNotFoundError"),
+        ("import sys\nsys.exit('no SDK')", "importing wrong fails: SystemExit: no SDK"),
+        (
+            "class Mute(Exception):\n    def __str__(self): raise OSError\nraise Mute",
+            r"importing wrong fails: Mute: \(its text cannot be made\)",
+        ),
         ("", "wrong has no specifications in INTRINSICS"),
         ("INTRINSICS = ('dot',)", "is a str, no specification"),
         ("from zellige_intrinsics.amd import INTRINSICS", "zellige_intrinsics.amd has an instruction .* already"),

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from zellige.claims import PROBES, Finding, examined, examined_apart
+from zellige.claims import PROBES, Finding, _said, examined, examined_apart
 from zellige.cli.main import group
+from zellige.diagnostics import InternalError
 from zellige.plugin.registry import Registry, registry
 
 Install = Callable[[dict[str, str]], Registry]
@@ -162,6 +163,33 @@ def test_elements_of_four_bits_lie_two_in_a_byte_the_first_in_the_lower_half() -
         given = np.array([values, values]).astype(t.numpy)
         assert _packed(t, given).tolist() == [held, held]
         assert _unpacked(t, _packed(t, given)).astype(np.int64).tolist() == [values, values]
+
+
+def test_every_hook_is_asked_or_left_for_a_reason() -> None:
+    """A hook that is new in the contract has a place among the questions, or this fails."""
+    from zellige.claims import hooks
+    from zellige.plugin.signatures import hook_parameters
+
+    resolved = registry().resolve("cpu")
+    asked = hooks._Asking(registry().backend(resolved), resolved).by_hook()
+    places = [*asked, *hooks.LEFT, *hooks._BEFORE, *hooks._ON_THE_WAY]
+    assert sorted(places) == sorted(hook_parameters())
+    with pytest.raises(InternalError, match="nothing says how the hook dream is asked"):
+        hooks._left("dream")
+
+
+def test_what_an_exception_says_is_one_line_even_where_it_cannot_be_said(install: Install) -> None:
+    mute = "type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})()"
+    install({"liar": LIAR % ("lanes=0", EMITS % f"if 'probe_arithmetic' in text and 'int32' in text: raise {mute}")})
+    (reason,) = {one.reason for one in found_of("liar") if one.verdict == "does not hold"}
+    assert "Mute: (its text cannot be made)" in reason and "raised at" in reason and "plug_liar.py" in reason
+    assert _said(Mute()) == "Mute: (its text cannot be made)"
+    assert _said(InternalError("two\nlines")) == "internal error: two" and _said(ValueError("two\nlines")) == "ValueError: two"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise OSError
 
 
 def test_probes_have_names_that_describe_prints() -> None:

@@ -21,6 +21,7 @@ from zellige.claims.hooks import questions
 from zellige.claims.machine import NotChecked, Subject
 from zellige.claims.probes import PROBES, Claim, Lie
 from zellige.diagnostics import InternalError, ZelligeError
+from zellige.plugin.fields import said
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.interruption import is_blameless, is_from_outside
 from zellige.plugin.probing import MOST_PRINTED, ending_of, run_apart
@@ -84,11 +85,9 @@ def _tried(name: str, claim: Claim) -> Finding:
 def _said(error: BaseException) -> str:
     """What an exception says in a line, with the line of the backend's code where that is known."""
     if not isinstance(error, ZelligeError):
-        first = next(iter(str(error).splitlines()), "")
-        return first if isinstance(error, InternalError) else f"{type(error).__name__}: {first}"
+        return said(error).splitlines()[0].removeprefix(f"{InternalError.__name__}: ")
     told = error.diagnostics[0]
-    places = [str(note.span) for note in told.notes if note.kind == "raised here" and note.span is not None]
-    return f"{told.severity} {told.code}: {told.message}" + "".join(f", raised at {place}" for place in places)
+    return f"{told.severity} {told.code}: {told.message}" + ("" if told.line_of_fault is None else f", raised at {told.line_of_fault}")
 
 
 def examined_apart(backend: str, target: str, seconds: float) -> list[Finding]:

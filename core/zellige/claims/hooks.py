@@ -15,7 +15,7 @@ from zellige import driver
 from zellige.claims import kernels
 from zellige.claims.machine import NotChecked
 from zellige.claims.probes import COUNT, Claim
-from zellige.diagnostics import Unsupported
+from zellige.diagnostics import InternalError, Unsupported
 from zellige.ir.traverse import deep_nesting
 from zellige.options import CompileOptions
 from zellige.plugin.contract import Capabilities, CompileContext, Unavailable
@@ -23,13 +23,13 @@ from zellige.plugin.handle import BackendHandle
 from zellige.plugin.signatures import hook_parameters
 from zellige.target import Target
 
-RUNS: Final = "runs the vendor's tools or a program, as --probe does"
-"""Why a hook is not asked that trying the claims asks."""
+_RUNS: Final = "runs the vendor's tools or a program, as --probe does"
+
+OF_CLAIMS: Final = ("compile", "runtime", "compile_kernel")
+"""The hooks that trying the claims asks, and these questions leave to it."""
 
 LEFT: Final[Mapping[str, str]] = {
-    "compile": RUNS,
-    "runtime": RUNS,
-    "compile_kernel": RUNS,
+    **dict.fromkeys(OF_CLAIMS, _RUNS),
     "compat": "is asked of machine code that was kept",
     "cache_flush": "is asked when a kernel is timed on a device",
     "diagnose": "is asked of the backend's own exceptions",
@@ -51,13 +51,16 @@ def questions(handle: BackendHandle, target: Target) -> Iterator[Claim]:
     for hook in hook_parameters():
         if not handle.has(hook) or hook in _BEFORE or hook in on_the_way:
             continue
-        yield Claim(field=hook, text="answers", check=ask.get(hook, partial(_left, LEFT.get(hook, "is asked when it is needed"))))
+        yield Claim(field=hook, text="answers", check=ask[hook] if hook in ask else partial(_left, hook))
     if on_the_way:
         yield Claim(field=", ".join(on_the_way), text="answer for a small kernel", check=asking.small_kernel)
 
 
-def _left(why: str) -> None:
-    raise NotChecked(why)
+def _left(hook: str) -> None:
+    """NotChecked with the reason. InternalError for a hook that nobody asks and nobody leaves: a new one has a place here."""
+    if hook not in LEFT:
+        raise InternalError(f"nothing says how the hook {hook} is asked")
+    raise NotChecked(LEFT[hook])
 
 
 class _Asking:

@@ -77,6 +77,6 @@ def _shown(error: ZelligeError | InternalError, words: Sequence[str]) -> str:
 
     if words[:1] == [TRACEBACK]:
         return "".join(traceback.format_exception(error))
-    notes = error.diagnostics[0].notes if isinstance(error, ZelligeError) else ()
-    is_theirs = error.__cause__ is not None and any(note.kind == "raised here" for note in notes)
+    line = error.diagnostics[0].line_of_fault if isinstance(error, ZelligeError) else None
+    is_theirs = error.__cause__ is not None and line is not None
     return f"{error}\nthe whole traceback: zellige {TRACEBACK} {shlex.join(words)}" if is_theirs else str(error)

@@ -93,6 +93,11 @@ class Diagnostic:
     backend: str = ""  # whose fault it is, where that is one
     is_place_of_call: bool = False  # nobody said where: ``span`` is the line of the user's program that was running
 
+    @property
+    def line_of_fault(self) -> Span | None:
+        """The line that the note of :func:`raised_at` names."""
+        return next((note.span for note in self.notes if note.kind == "raised here"), None)
+
     def render(self) -> str:
         """The text a user reads: headline, place with a caret, notes, hint. It holds no orders for a terminal, whoever wrote its parts."""
         lines = [f"{self.severity} {self.code}: {self.message}"]

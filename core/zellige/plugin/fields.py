@@ -19,11 +19,10 @@ from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin, g
 from zellige.diagnostics import Span
 from zellige.plugin.fit import Revision
 from zellige.plugin.interruption import is_from_outside
-from zellige.plugin.limits import EXPECTED, LARGEST, LONGEST_LINE, keywords
+from zellige.plugin.limits import EXPECTED, LARGEST, LINE, LONGEST_LINE, NAME, keywords
 
 MOST_OF_A_TEXT: Final = 2000
 """Characters of what a stranger's exception says."""
-
 
 _MISSING: Final = object()
 
@@ -131,7 +130,7 @@ def too_many(value: object, where: str, metadata: Mapping[str, Any]) -> Iterator
 def _broken(value: Any, where: str, limits: Mapping[str, Any]) -> Iterator[str]:
     if "maxLength" in limits and len(value) > limits["maxLength"]:
         yield f"{where} has {len(value)} characters, more than {limits['maxLength']}"
-    elif "pattern" in limits and not _compiled(limits["pattern"]).fullmatch(value):
+    elif "pattern" in limits and not _follows(limits["pattern"], value):
         yield f"{where} is {shortened(value)}, expected {EXPECTED[limits['pattern']]}"
     if "minimum" in limits and not value >= limits["minimum"]:
         yield f"{where} is {value:g}, less than {limits['minimum']}"
@@ -139,9 +138,8 @@ def _broken(value: Any, where: str, limits: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where} is {value}, which is no power of two"
 
 
-@lru_cache(maxsize=8)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+def _follows(pattern: str, value: str) -> bool:
+    return re.fullmatch(pattern, value) is not None
 
 
 def items_of(value: tuple[Any, ...] | list[Any]) -> list[Any]:
@@ -173,9 +171,10 @@ def is_text(value: str) -> bool:
     return True
 
 
-def is_line(value: str) -> bool:
-    """Whether a stranger's text is one line of a report: not empty, neither a new line nor what a terminal takes for an order."""
-    return 0 < len(value) <= LONGEST_LINE and value.isprintable()
+def is_line(value: str, *, may_be_empty: bool = False) -> bool:
+    """Whether a stranger's text is one line of a report, as the limits of fields say it (:mod:`zellige.plugin.limits`); one that names
+    something, unless it ``may_be_empty``."""
+    return len(value) <= LONGEST_LINE and _follows(LINE if may_be_empty else NAME, value) and is_text(value)
 
 
 def shortened(value: object) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from zellige.diagnostics.printable import NO_LINE
+
 LARGEST: Final = 1 << 63
 """Numbers of an answer are smaller: they are sizes and counts."""
 
@@ -22,13 +24,10 @@ MOST_ITEMS: Final = 10_000
 LIMITS: Final = "limits"
 """The key of a field's metadata."""
 
-_ORDERS: Final = r"\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""What ends a line, what a terminal takes for an order, and what turns the direction of writing."""
-
-_LINE: Final = f"^[^{_ORDERS}]*$"
-_NAME: Final = rf"^[^\s{_ORDERS}][^{_ORDERS}]*$"
-EXPECTED: Final = {_LINE: "a line of text", _NAME: "a name: a line of text that begins with no space"}
-"""Patterns in words."""
+LINE: Final = f"^[^{NO_LINE}]*$"
+NAME: Final = rf"^[^\s{NO_LINE}][^{NO_LINE}]*$"
+EXPECTED: Final = {LINE: "a line of text", NAME: "a name: a line of text that begins with no space"}
+"""Patterns in words. :func:`zellige.plugin.fields.is_line` asks them of texts that stand in no field with limits."""
 
 
 def whole(least: int = 0, *, is_power_of_two: bool = False) -> Mapping[str, Any]:
@@ -38,7 +37,7 @@ def whole(least: int = 0, *, is_power_of_two: bool = False) -> Mapping[str, Any]
 
 def line(*, may_be_empty: bool = True) -> Mapping[str, Any]:
     """The metadata of a field whose texts are lines of a report; not empty ones where they name something."""
-    return {LIMITS: {"pattern": _LINE if may_be_empty else _NAME}}
+    return {LIMITS: {"pattern": LINE if may_be_empty else NAME}}
 
 
 def keywords(metadata: Mapping[str, Any], kind: type) -> dict[str, Any]:
@@ -49,7 +48,7 @@ def keywords(metadata: Mapping[str, Any], kind: type) -> dict[str, Any]:
     if kind is tuple:
         return {"maxItems": MOST_ITEMS}
     if kind is str:
-        return {"pattern": stated.get("pattern", _LINE), "maxLength": LONGEST_LINE}
+        return {"pattern": stated.get("pattern", LINE), "maxLength": LONGEST_LINE}
     return {
         "minimum": stated.get("minimum", 0),
         "exclusiveMaximum": LARGEST,

@@ -61,7 +61,7 @@ def _odd_names(answer: Manifest) -> Iterator[str]:
     """Names and texts of a stranger's that would be wrong where they are used: in a report, as a target, an import, an attribute."""
     for field in ("vendor", "version", "summary"):
         text = getattr(answer, field)
-        if text and not is_line(text):
+        if not is_line(text, may_be_empty=True):
             yield f"{field} is {shortened(text)}, expected a line of text"
     for alias, text in answer.aliases:
         if alias in answer.targets:

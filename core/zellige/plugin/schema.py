@@ -145,11 +145,13 @@ def _too_many(capabilities: Capabilities) -> Iterator[str]:
 
 
 def _rule_target(c: Capabilities, target: str) -> Iterator[str]:
+    """Another target than the one that was asked about."""
     if c.target != target:
         yield f"target is {c.target!r}, asked for was {target!r}"
 
 
 def _rule_dtypes(c: Capabilities, _: str) -> Iterator[str]:
+    """Names of element types that nobody knows, and types to compute in that nothing holds."""
     named = {
         "dtypes": c.dtypes, "compute_dtypes": c.compute_dtypes,
         **{f"matmul[{i}]": (u.a, u.b, u.c) for i, u in enumerate(c.matmul)},
@@ -176,8 +178,8 @@ def _is_dtype(name: str) -> bool:
 
 
 def _rule_engines(c: Capabilities, _: str) -> Iterator[str]:
+    """Names of engines that the target does not list."""
     known = {e.name for e in c.engines}
-    yield from _duplicates("engines", [e.name for e in c.engines])
     named = [
         *((f"matmul[{i}].engine", (u.engine,) if u.engine else ()) for i, u in enumerate(c.matmul)),
         *((f"copies[{i}].engine", (p.engine,) if p.engine else ()) for i, p in enumerate(c.copies)),
@@ -190,8 +192,8 @@ def _rule_engines(c: Capabilities, _: str) -> Iterator[str]:
 
 
 def _rule_spaces(c: Capabilities, _: str) -> Iterator[str]:
+    """Names of memory spaces that the target does not list."""
     known = {s.name for s in c.spaces}
-    yield from _duplicates("spaces", [s.name for s in c.spaces])
     named = [
         *((f"copies[{i}]", (p.source, p.destination)) for i, p in enumerate(c.copies)),
         *((f"matmul[{i}]", (*u.a_spaces, *u.b_spaces, *((u.c_space,) if u.c_space else ()))) for i, u in enumerate(c.matmul)),
@@ -215,6 +217,13 @@ def _rule_numbers(c: Capabilities, _: str) -> Iterator[str]:
             yield f"matmul[{i}].largest is {unit.largest}, not multiples of {unit.m}x{unit.n}x{unit.k}"
         elif c.vector_bytes and unit.vector_bytes > c.vector_bytes:
             yield f"matmul[{i}].vector_bytes is {unit.vector_bytes}, the target's vectors are of {c.vector_bytes}"
+
+
+def _rule_repeated(c: Capabilities, _: str) -> Iterator[str]:
+    """Names that two entries of a field have, of which one would never be found."""
+    yield from _duplicates("engines", [e.name for e in c.engines])
+    yield from _duplicates("spaces", [s.name for s in c.spaces])
+    yield from _duplicates("math", [f"{m.function} of {m.dtype}" for m in c.math])
     named: dict[str, list[str]] = {}
     for i, unit in enumerate(c.matmul):
         named.setdefault(unit.name, []).append(f"matmul[{i}]")
@@ -237,7 +246,6 @@ def _rule_words(c: Capabilities, _: str) -> Iterator[str]:
     for where, name, kind, known in named:
         if name not in known:
             yield f"{where} is {shortened(name)}, which is no {kind} of the language{closest(name, known)}"
-    yield from _duplicates("math", [f"{m.function} of {m.dtype}" for m in c.math])
 
 
 def _duplicates(where: str, names: list[str]) -> Iterator[str]:
@@ -246,5 +254,5 @@ def _duplicates(where: str, names: list[str]) -> Iterator[str]:
 
 
 _RULES: Final[tuple[Callable[[Capabilities, str], Iterator[str]], ...]] = (
-    _rule_target, _rule_dtypes, _rule_engines, _rule_spaces, _rule_numbers, _rule_words,
+    _rule_target, _rule_dtypes, _rule_engines, _rule_spaces, _rule_numbers, _rule_repeated, _rule_words,
 )  # fmt: skip
