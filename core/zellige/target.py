@@ -67,6 +67,11 @@ class Target:
         return next((value for name, value in reversed(self.options) if name == key and value is not None), default)
 
 
+def with_architecture(name: str, arch: str) -> str:
+    """The text of the target ``name`` with what is said after its colon, an architecture or options; the name alone where that is empty."""
+    return f"{name}:{arch}" if arch else name
+
+
 def surrounding_target() -> Target | None:
     """The target of the innermost ``with target:`` that this runs in."""
     return next(reversed(_AROUND.get()), None)

@@ -164,11 +164,63 @@ def test_describe_shows_what_a_target_can_do(install: Install) -> None:
 
 
 def test_an_unknown_backend_names_the_known(install: Install) -> None:
-    from zellige.diagnostics import CompileError
-
     for command in ("describe", "doctor"):
         with pytest.raises(CompileError, match="no backend has a target 'nobody'"):
             run(command, "nobody")
+
+
+OTHER_NAME = backend(
+    HERE + "@hookimpl\ndef manifest(self):\n"
+    "    return replace(AcmeBackend.manifest(self), name='maker', targets=('one', 'two'), aliases=(('also', 'two'),), dialect=())\n"
+    "@hookimpl\ndef probe(self): return (contract.Device(name='card', index=0, target='one'),)"
+)
+
+
+def test_names_that_doctor_is_given_are_all_found_or_refused(install: Install) -> None:
+    """Nobody takes an empty table for a clean bill of health."""
+    install({"point": OTHER_NAME})
+    for name in ("point", "maker", "two", "also"):
+        code, text = run("doctor", name, "--json")
+        assert (code, [entry["name"] for entry in json.loads(text)]) == (0, ["maker"]), name
+    for name, words in {
+        "auto": "no backend has a target 'auto'",
+        "cpu:znver4": "did you mean 'cpu'\\?(.|\n)*--target: doctor cpu --target ARCH",
+        "makr": "no backend has a target 'makr'; did you mean 'maker'\\?(.|\n)*known targets: .*maker, .*point",
+    }.items():
+        with pytest.raises(CompileError, match=words) as caught:
+            run("doctor", name)
+        assert caught.value.code == "E705"
+
+
+def test_describe_says_of_each_name_what_it_stands_for(install: Install) -> None:
+    install({"point": OTHER_NAME})
+    for name, target in {"point": "one", "maker": "one", "two": "two", "also": "two", "two:v3": "two:v3"}.items():
+        code, text = run("describe", name, "--json")
+        assert (code, json.loads(text)["target"]) == (0, target), name
+
+
+ASKED = "@hookimpl\ndef describe(self, target):\n    "
+ENDING = {
+    "leaves": (backend(ASKED + "import os\n    os._exit(0)"), "E709", "the process ended with exit code 0"),
+    "crashes": (backend(ASKED + "import os\n    os.abort()"), "E709", "the process was ended by SIGABRT"),
+    "unloaded": ("import os\nos._exit(0)", "E701", "plug_unloaded:backend\\) failed to load: the process ended with exit code 0"),
+    "waits": (backend(ASKED + "import time\n    time.sleep(600)"), "E709", "it took more than 4 s"),
+    "raises": (backend(ASKED + "print('about to')\n    return 1 / 0"), "E709", "ZeroDivisionError"),
+}
+
+
+def test_describe_survives_what_it_asks(install: Install) -> None:
+    install({name: source for name, (source, _, _) in ENDING.items()})
+    for name, (_, code, words) in ENDING.items():
+        slowly = ("--seconds", "4" if name == "waits" else "600")
+        result = CliRunner().invoke(group, ["backends", "describe", name, *slowly])
+        assert isinstance(result.exception, CompileError), (name, result.output)
+        assert re.search(words, str(result.exception)), str(result.exception)
+        assert result.exception.code == code or (name == "waits" and result.exception.code == "E701")  # loading it may take as long
+    told = result.exception
+    assert "about to" in result.output
+    assert [note.kind for note in told.diagnostics[0].notes] == ["raised here"]
+    assert "in describe" in str(told.__cause__) and "ZeroDivisionError" in str(told.__cause__)
 
 
 ORDERS = {

@@ -90,22 +90,22 @@ def _said(error: BaseException) -> str:
     return f"{told.severity} {told.code}: {told.message}" + ("" if told.line_of_fault is None else f", raised at {told.line_of_fault}")
 
 
-def examined_apart(backend: str, target: str, seconds: float) -> list[Finding]:
-    """The findings of a process of its own about the claims of a target. ``backend`` is the name of its entry point;
-    of a target that is empty or begins with ":" the name is the backend's first. A process that dies or
-    takes longer than ``seconds`` ends with the claim that it was trying."""
-    return _apart("claims", backend, target, seconds)
+def examined_apart(backend: str, arch: str, seconds: float) -> list[Finding]:
+    """The findings of a process of its own about the claims of a backend's first target, of the architecture ``arch`` (empty: the backend
+    chooses). ``backend`` is the name of its entry point. A process that dies or takes longer than ``seconds`` ends with the claim that it
+    was trying."""
+    return _apart("claims", backend, arch, seconds)
 
 
-def asked_apart(backend: str, target: str, seconds: float) -> list[Finding]:
+def asked_apart(backend: str, arch: str, seconds: float) -> list[Finding]:
     """The same about the hooks."""
-    return _apart(HOOKS, backend, target, seconds)
+    return _apart(HOOKS, backend, arch, seconds)
 
 
-def _apart(what: str, backend: str, target: str, seconds: float) -> list[Finding]:
+def _apart(what: str, backend: str, arch: str, seconds: float) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         answer, printed = Path(folder) / "answer", Path(folder) / "printed"
-        code = run_apart([sys.executable, "-m", __name__, what, backend, target, str(answer)], printed, seconds)
+        code = run_apart([sys.executable, "-m", __name__, what, backend, arch, str(answer)], printed, seconds)
         lines = answer.read_text(encoding="utf-8").splitlines() if answer.exists() else []
         said = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
     data = [json.loads(line) for line in lines if line.endswith("}")]  # a process that is ended may leave half of a line
@@ -122,7 +122,7 @@ def _apart(what: str, backend: str, target: str, seconds: float) -> list[Finding
 
 def main(arguments: list[str]) -> int:
     """Asks the hooks or tries the claims of a backend's target and writes what it finds to a file, a line each."""
-    what, backend, wanted, file = arguments
+    what, backend, arch, file = arguments
     begin_with_one(backend)
     handle = next(handle for handle in registry().backends if backend in (handle.origin.name, handle.manifest.name))
     with open(file, "w", encoding="utf-8") as answer:
@@ -130,17 +130,17 @@ def main(arguments: list[str]) -> int:
         def tell(**fields: object) -> None:
             print(json.dumps(fields), file=answer, flush=True)
 
-        for name, claim in _all(what, handle, wanted):
+        for name, claim in _all(what, handle, arch):
             tell(probe=name, field=claim.field, text=claim.text)
             tell(**asdict(_tried(name, claim)))
         tell(**_END)
     return 0
 
 
-def _all(what: str, handle: BackendHandle, wanted: str) -> Iterator[tuple[str, Claim]]:
+def _all(what: str, handle: BackendHandle, arch: str) -> Iterator[tuple[str, Claim]]:
     """The claims about a backend. Where its target cannot even be described, that is the only one."""
     try:
-        target = registry().resolve(handle.manifest.targets[0] + wanted if wanted[:1] in ("", ":") else wanted)
+        _, target = registry().backend_and_target(handle.manifest.name, arch)
         if what == HOOKS:
             yield from ((HOOKS, claim) for claim in questions(handle, target))
             return

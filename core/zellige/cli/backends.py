@@ -66,12 +66,7 @@ def doctor(names: tuple[str, ...], seconds: float, probe: bool, arch: str, as_js
     from zellige.plugin.registry import registry
 
     with told_apart():
-        found = registry()
-        reports = found.isolated_reports(seconds, frozenset(names))
-        known = {part for report in reports for part in (report.name, report.origin)}
-        missing = [name for name in names if name not in known]
-        if missing:
-            found.named(missing[0])  # raises the error that names the known ones
+        reports = registry().isolated_reports(seconds, frozenset(names))
         checkups = [_checkup(report, arch, seconds, probe=probe) for report in reports]
     if as_json:
         click.echo(json.dumps([_checkup_json(one) for one in checkups], indent=1))
@@ -98,34 +93,34 @@ class _Checkup:
 def _checkup(report: BackendReport, arch: str, seconds: float, *, probe: bool) -> _Checkup:
     """Asks the hooks of a backend that could be loaded and, for ``probe``, tries its claims where it has a device."""
     from zellige.claims import asked_apart, examined_apart
-    from zellige.target import parse_target
+    from zellige.target import parse_target, with_architecture
 
     if is_broken(report):
         return _Checkup(report=report)
-    target = f":{arch}" if arch else ""
-    hooks = tuple(asked_apart(report.origin, target, seconds))
+    hooks = tuple(asked_apart(report.origin, arch, seconds))
     if not probe:
         return _Checkup(report=report, hooks=hooks)
-    has_none = not report.devices and not parse_target(f"{report.name}{target}").is_simulated
+    has_none = not report.devices and not parse_target(with_architecture(report.name, arch)).is_simulated
     left = "" if not has_none else state(report) if report.unavailable is not None else "no device of it is here"
-    claims = () if left else tuple(examined_apart(report.origin, target, _TIMES_FOR_CLAIMS * seconds))
+    claims = () if left else tuple(examined_apart(report.origin, arch, _TIMES_FOR_CLAIMS * seconds))
     return _Checkup(report=report, hooks=hooks, claims=claims, left=left)
 
 
 @backends.command("describe")
 @click.argument("name")
 @click.option("--target", "arch", metavar="ARCH", default="", help="An architecture of the backend, which need not be in this machine.")
+@click.option("--seconds", default=_DOCTOR_SECONDS, show_default=True, help="How long it may take to load the backend and to ask it.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, of the schema in docs/capabilities.schema.json.")
-def describe(name: str, arch: str, as_json: bool) -> None:
-    """Say what the targets of the backend NAME can do, after checking that what it says is consistent."""
-    from zellige.cli.console import told_apart, wide_console
-    from zellige.plugin.registry import registry
+def describe(name: str, arch: str, seconds: float, as_json: bool) -> None:
+    """Say what the backend or target NAME can do, after checking that what it says is consistent.
+
+    It is asked in a process of its own: of a backend that hangs, or ends its process, that is said.
+    """
+    from zellige.cli.console import wide_console
+    from zellige.plugin.describing import described_apart
     from zellige.plugin.schema import to_json
 
-    with told_apart():
-        handle = registry().named(name)
-        target = registry().resolve(f"{handle.manifest.targets[0]}:{arch}" if arch else handle.manifest.targets[0])
-        capabilities = handle.checked_capabilities(target, handle.describe(target))
+    capabilities = described_apart(name, arch, seconds)
     if as_json:
         click.echo(json.dumps(to_json(capabilities), indent=1))
         return

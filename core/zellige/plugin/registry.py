@@ -26,7 +26,7 @@ from zellige.plugin.installed import OWN_DISTRIBUTION, Installed, installed_poin
 from zellige.plugin.loading import FATAL, Quarantined, load, loader, refused
 from zellige.plugin.origin import Origin
 from zellige.plugin.probing import report_isolated
-from zellige.target import AUTO, Target, parse_target
+from zellige.target import AUTO, Target, parse_target, with_architecture
 
 __all__ = ["BackendHandle", "Origin", "Quarantined", "Registry", "registry"]
 
@@ -189,9 +189,16 @@ class Registry:
         return Registry(origin for origin in self._origins if origin.name == name)
 
     def named(self, name: str) -> BackendHandle:
-        """The backend of this name or with this target. Raises as :meth:`resolve`."""
-        found = next((handle for handle in self.backends if handle.manifest.name == name), None)
+        """The backend of this name, of its own or of its entry point, or with this target. Raises as :meth:`resolve`."""
+        found = next((handle for handle in self.backends if name in (handle.manifest.name, handle.origin.name)), None)
         return found or self._handle(self.resolve(name))
+
+    def backend_and_target(self, name: str, arch: str = "") -> tuple[BackendHandle, Target]:
+        """The backend ``name`` with its first target, or the one that has the target ``name`` with that, of the architecture ``arch``.
+        Raises as :meth:`resolve`."""
+        handle = self.named(name)
+        is_target = parse_target(name).name in _names_of(handle)
+        return handle, self.resolve(with_architecture(name if is_target else handle.manifest.targets[0], arch))
 
     def dialect_object(self, name: str) -> object | None:
         """What a backend puts behind ``T.<name>``; None where no backend has more than the name. E714: several backends do."""
@@ -253,16 +260,36 @@ class Registry:
         return (*(handle.report(with_tools=with_tools) for handle in self.backends), *broken)
 
     def isolated_reports(self, seconds: float, names: frozenset[str] = frozenset()) -> tuple[BackendReport, ...]:
-        """One report an entry point (of those named, where some are), each loaded and asked for its devices in a process of its own, which
-        may die or hang. What only shows beside others, a name or target that is taken, is found here: for that, those of other packages
-        are loaded in processes of their own also where they are not named."""
-        asked = [origin for origin in self._origins if not names or origin.name in names or not origin.is_own]
-        reports = [report_isolated(origin.name, origin.text, seconds) for origin in asked]
+        """One report an entry point, each loaded and asked for its devices in a process of its own, which may die or hang. Where there are
+        ``names``, of entry points, backends, targets or aliases: of those alone; E705 for another name. What only shows beside others, a
+        name or target that is taken, is found here: for that, those of other packages are loaded in processes of their own also where they
+        are not named."""
+        made: dict[Origin, BackendReport] = {}
+        for origin in self._origins:
+            if not origin.is_own:
+                made[origin] = report_isolated(origin.name, origin.text, seconds)
         ended = (*FATAL, "probe-crashed")
-        crashed = {report.origin for report in reports if report.unavailable is not None and report.unavailable.code in ended}
+        crashed = {report.origin for report in made.values() if report.unavailable is not None and report.unavailable.code in ended}
         together = Registry(origin for origin in self._origins if origin.name not in crashed)
+        wanted = together._points_of(names, crashed) if names else {origin.name for origin in self._origins}
+        for origin in self._origins:
+            if origin.is_own and origin.name in wanted:
+                made[origin] = report_isolated(origin.name, origin.text, seconds)
         taken = {entry.origin.name: entry for entry in together.quarantined if not entry.traceback}
-        return tuple(_with_taken(report, taken) for report in reports if not names or report.origin in names)
+        return tuple(_with_taken(made[origin], taken) for origin in self._origins if origin.name in wanted)
+
+    def _points_of(self, names: frozenset[str], crashed: set[str]) -> set[str]:
+        """The names of the entry points that are meant by ``names``: theirs, or a name, target or alias of their backends. E705 for a name
+        that is none of these; those of a backend that ``crashed`` are not known."""
+        points = {origin.name for origin in self._origins} | crashed
+        meant = {word: handle.origin.name for handle in self.backends for word in (*_names_of(handle), handle.manifest.name)}
+        meant |= {point: point for point in points}
+        for name in sorted(names - meant.keys()):
+            plain = name.partition(":")[0].partition(",")[0]
+            arch = f"; an architecture is asked for by --target: doctor {plain} --target ARCH" if plain in meant and plain != name else ""
+            suggestion = f"; did you mean {plain!r}?" if arch else closest(name, meant)
+            raise catalogue.E705.error(target=name, suggestion=suggestion, known=f"{', '.join(sorted(meant))}{arch}")
+        return {meant[name] for name in names}
 
     def _alias(self, name: str) -> Target | None:
         found = [(handle, text) for handle in self.backends for alias, text in handle.manifest.aliases if alias == name]
