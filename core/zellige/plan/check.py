@@ -28,6 +28,7 @@ the plan), never of the kernel's author. The checks, by their numbers:
 15. Choices: iterations of a product are merged only where no bit changes; tiles are left out, and fills and copies are done by a product's
     steps, only where nothing else uses them; cells that a worker takes together fit the grid.
 16. Classes: an operation without masks runs only in iterations in which the masks hold at every point.
+17. Tiles: blocks that stay take each tile of the kernel's grid exactly once.
 
 Checks 1, 7, 8, 13 and 15 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation can
 afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices, counters and
@@ -61,6 +62,7 @@ from zellige.plan.checks.structure import (
     check_structure,
     is_untouched,
 )
+from zellige.plan.checks.tiles import check_tiles
 from zellige.plan.nodes import PlannedKernel
 from zellige.plugin.contract import Capabilities
 
@@ -92,8 +94,9 @@ def examine(
     if len(planned.launches) != len(planned.kernel.launches):
         problems.add(1, f"the kernel has {len(planned.kernel.launches)} launches and the plan {len(planned.launches)}")
     each = repeat(limits or Limits()) if limits is None or isinstance(limits, Limits) else limits
-    for launch, bounds in zip(planned.launches, each):
+    for written, launch, bounds in zip(planned.kernel.launches, planned.launches, each):
         check_structure(launch, problems)
+        check_tiles(written, launch, problems)
         check_placements(launch, bounds, problems)
         check_registers(launch, bounds, problems)
         check_edges(launch, problems)

@@ -11,12 +11,13 @@ from math import ceil, prod
 from typing import Final
 
 from zellige.ir.expr import Var, constant_value
-from zellige.ir.stmt import Copy, For, Gemm, NamedHint, Persistent, RasterHint
+from zellige.ir.stmt import Copy, Gemm, NamedHint, RasterHint
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, statements_in
 from zellige.plan.lengths import longest_first
-from zellige.plan.nodes import Choice, LaunchPlan
+from zellige.plan.nodes import Choice, LaunchPlan, Tiles
+from zellige.plan.persistent import QUESTION, is_written_so
 from zellige.plan.products import Product
 
 SIDE = 128
@@ -38,19 +39,26 @@ while."""
 
 
 def plan_order(
-    facts: LaunchFacts, products: dict[int, Product], choices: Sequence[Choice], machine: Machine, decisions: Decisions
-) -> LaunchPlan:
-    """The walk over the grid: as hinted, and coarser where a cell's product is small."""
+    facts: LaunchFacts, products: dict[int, Product], choices: Sequence[Choice], machine: Machine, decisions: Decisions,
+    tiles: Tiles | None = None,
+) -> LaunchPlan:  # fmt: skip
+    """The walk over the grid: as hinted, and coarser where a cell's product is small. ``tiles``: the launch is a loop over those."""
     launch = facts.launch
     hint = next((h for h in launch.hints if isinstance(h, RasterHint)), None)
-    is_persistent = any(isinstance(s, For) and isinstance(s.kind, Persistent) for s in statements_in(launch.body))
+    is_persistent = is_written_so(launch)
     if hint is not None:
         decisions.take(
             "in which order do blocks run?", f"panels of {hint.panel} blocks by {hint.order}",
             "the kernel asks for it (T.use_swizzle), and the result does not depend on it",
         )  # fmt: skip
-    if is_persistent:
-        decisions.take("how many tiles does a block take?", "all that its persistent loop names", "the kernel is written so (T.Persistent)")
+    if is_persistent and tiles is None:
+        decisions.take(QUESTION, "all that its persistent loop names", "the kernel is written so (T.Persistent)")
+    if tiles is not None:
+        decisions.take(
+            QUESTION, f"as many as there are for {tiles.workers} blocks that stay",
+            "the roles that copy go on to the next tile while the others still work on this one, so the ends of tiles are hidden",
+            rejected=(("one", "each block would begin with empty slots, and end with its stores alone"),), topic="tiles",
+        )  # fmt: skip
     coarsen: tuple[int, ...] = ()
     if machine.style == "ordered" and not launch.lane_vars:
         coarsen = _coarsening(facts, products, choices, machine, decisions)
@@ -78,6 +86,7 @@ def plan_order(
         panel=panel,
         coarsen=coarsen,
         is_persistent=is_persistent,
+        tiles=tiles,
         from_last=from_last,
         cluster=launch.cluster if any(s.scope == "cluster" for s in machine.capabilities.synchronisation) else None,
     )

@@ -47,7 +47,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, Compare, Node, Var
+from zellige.ir.expr import Buffer, Compare, Expr, Node, Var
 from zellige.ir.stmt import For, Kernel, Launch, Map, Stmt, StmtNode
 
 ChannelScope = Literal["role", "block", "cluster"]
@@ -272,9 +272,9 @@ class Resolved:
     holds: tuple[tuple[Compare, bool], ...]
 
 
-Topic = Literal["", "roles", "style", "programs", "memory"]
+Topic = Literal["", "roles", "style", "programs", "memory", "tiles"]
 """What a decision is about, for what asks plans: how many roles a launch has by itself ("roles") or by the capabilities that it is planned
-for ("style"), whether roles run programs of their own, how much memory tiles get. Most are for people only."""
+for ("style"), whether roles run programs of their own, how much memory tiles get, whether blocks stay. Most are for people only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,15 +290,32 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """A launch whose blocks stay: ``workers`` of them at most, and each takes every so-many-eth tile of ``grid``, which is the kernel's.
+
+    ``tile`` is the variable of the loop over tiles, ``blocks`` are those that stand for the grid's variables in it; tiles follow each other
+    in panels of ``panel`` along ``order``.
+    """
+
+    workers: int
+    tile: Var
+    blocks: tuple[Var, ...]
+    grid: tuple[Expr, ...]
+    panel: int = 1
+    order: Literal["row", "column"] = "row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once, the last variable
-    of more than one fastest; persistent
-    workers; splits of the reduction; bytes of workspace; ``from_last``, the variable along which blocks run from the last to the first."""
+    of more than one fastest; ``is_persistent``: blocks take tile after tile, as the author wrote, or as the planner decided (``tiles``);
+    splits of the reduction; bytes of workspace; ``from_last``, the variable along which blocks run from the last to the first."""
 
     order: Literal["row", "column"] = "row"
     panel: int = 1
     coarsen: tuple[int, ...] = ()
     is_persistent: bool = False
+    tiles: Tiles | None = None
     cluster: tuple[int, ...] | None = None
     splits: int = 1
     workspace_bytes: int = 0

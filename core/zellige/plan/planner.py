@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import CompileError, catalogue
 from zellige.ir.expr import constant_value
 from zellige.ir.stmt import For, Kernel, Launch, Stmt
+from zellige.passes.guarded_returns import with_structured_returns
 from zellige.plan.ahead import tell
 from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Ask, Machine
@@ -28,7 +29,8 @@ from zellige.plan.choices import choose, with_edge
 from zellige.plan.classes import has_masks, split_classes
 from zellige.plan.context import Context, Programs
 from zellige.plan.launch import plan_order
-from zellige.plan.nodes import Choice, PlannedKernel, PlannedLaunch, PlanStmt, Resolved, Role, Token
+from zellige.plan.nodes import Choice, Decision, PlannedKernel, PlannedLaunch, PlanStmt, Resolved, Role, Tiles, Token
+from zellige.plan.persistent import QUESTION as TILES_OF_A_BLOCK, has_stores_beside, is_written_so, over_tiles, why_not_better, why_one_tile
 from zellige.plan.place import Excess, too_large
 from zellige.plan.queues import queues
 from zellige.plan.roles import BLOCK, copies_ahead, pipelined_loops, why_one_role
@@ -49,6 +51,33 @@ def plan_launch(kernel: Kernel, launch: Launch, capabilities: Capabilities, ask:
     """The plan of one launch of ``kernel``, as :func:`plan` makes it."""
     machine = Machine(capabilities=capabilities, ask=ask)
     _check_lanes(launch, machine)
+    made = _planned(kernel, launch, machine)
+    return made if launch.lane_vars or is_written_so(launch) else _of_blocks_that_stay(kernel, launch, machine, made)
+
+
+def _of_blocks_that_stay(kernel: Kernel, launch: Launch, machine: Machine, made: PlannedLaunch) -> PlannedLaunch:
+    """The plan of a launch whose blocks take tile after tile, where that is better than ``made``, in which each has its own."""
+    if len(made.roles) < 2 and not has_stores_beside(machine):
+        return made  # of one role that waits for all it starts nothing would run beside the tile before
+    structured = with_structured_returns(launch)
+    candidate = f"blocks that stay, {machine.capabilities.threads} at most, each in a loop over tiles"
+    reason = why_one_tile(structured, made, machine)
+    if reason is None:
+        looping, tiles = over_tiles(structured, made.order, machine.capabilities.threads)
+        try:
+            many = _planned(kernel, looping, machine, tiles)
+        except CompileError as refused:
+            reason = f"their tiles do not fit ({refused.code})"
+        else:
+            reason = why_not_better(made, many)
+            if reason is None:
+                return many
+    decision = Decision(question=TILES_OF_A_BLOCK, chosen="one", because=reason, rejected=((candidate, reason),))
+    return replace(made, decisions=(*made.decisions, decision))
+
+
+def _planned(kernel: Kernel, launch: Launch, machine: Machine, tiles: Tiles | None = None) -> PlannedLaunch:
+    """The plan of a launch as it stands. ``tiles``: it is a loop over those."""
     context = Context.of(kernel, launch, machine)
     choices = choose(context.facts, context.legal.products, context.spaces, context.scopes, context.machine, context.decisions)
     _tell_schedules(context)
@@ -56,7 +85,7 @@ def plan_launch(kernel: Kernel, launch: Launch, capabilities: Capabilities, ask:
     roles = with_deferred_stores(context.facts, programs.roles, programs.channels, context.stores)
     roles, resolved, choices = _by_classes(context, roles, choices)
     roles, full, choices = _split(context, roles, choices)
-    order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions)
+    order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions, tiles)
     return PlannedLaunch(
         launch=context.legal.launch, roles=roles, full_loops=full, channels=programs.channels, placements=programs.placements,
         choices=choices, resolved=resolved, order=order, decisions=context.decisions.all(),

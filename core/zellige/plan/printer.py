@@ -7,9 +7,10 @@ statements of a role are printed as there, those of the plan as calls; ``issue``
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Final
 
-from zellige.ir.expr import Buffer
+from zellige.ir.expr import Buffer, constant_value
 from zellige.ir.printer import Printer
 from zellige.ir.stmt import For, Pipelined, Serial, Stmt
 from zellige.ir.traverse import buffers_in, rebuilt
@@ -27,6 +28,7 @@ from zellige.plan.nodes import (
     Release,
     Role,
     Slotted,
+    Tiles,
     Turn,
     Wait,
 )
@@ -143,12 +145,19 @@ def _order_text(order: LaunchPlan) -> str:
     if order.coarsen:
         parts.append(f"{' x '.join(map(str, order.coarsen))} cells at once")
     if order.is_persistent:
-        parts.append("persistent")
+        parts.append("persistent" if order.tiles is None else _tiles_text(order.tiles))
     if order.cluster is not None:
         parts.append(f"clusters of {' x '.join(map(str, order.cluster))}")
     if order.splits > 1:
         parts.append(f"{order.splits} splits of the sum, {order.workspace_bytes} bytes of workspace")
     return f" ({', '.join(parts)})" if parts else ""
+
+
+def _tiles_text(tiles: Tiles) -> str:
+    known = [constant_value(extent) for extent in tiles.grid]
+    count = "all" if None in known else str(prod(int(extent or 0) for extent in known))
+    panels = f", in panels of {tiles.panel} by {tiles.order}" if tiles.panel > 1 else ""
+    return f"persistent: {tiles.workers} workers take {count} tiles{panels}"
 
 
 def _placement_text(placement: Placement) -> str:

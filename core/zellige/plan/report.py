@@ -140,6 +140,9 @@ def _launch_dictionary(launch: PlannedLaunch) -> dict[str, Any]:
         ],
         "order": {
             "order": order.order, "panel": order.panel, "coarsen": list(order.coarsen), "is_persistent": order.is_persistent,
+            "tiles": None if order.tiles is None else {
+                "workers": order.tiles.workers, "panel": order.tiles.panel, "order": order.tiles.order,
+            },
             "cluster": None if order.cluster is None else list(order.cluster), "splits": order.splits,
             "workspace_bytes": order.workspace_bytes,
         },

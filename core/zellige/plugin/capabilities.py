@@ -262,9 +262,10 @@ class Capabilities:
 
     Planning asks the rest: ``engines`` (none: one that does everything in order), ``copies`` between spaces, ``synchronisation``,
     ``registers``, whether parts of a block may run programs of their own (``can_specialise_roles``), ``block_lanes`` at most,
-    ``cache_bytes`` a core from the innermost level outwards.
+    ``cache_bytes`` a core from the innermost level outwards, ``is_persistent``: that blocks which stay and take tile after tile pay. A
+    launch then has at most ``threads`` blocks where the end of a tile can be hidden behind the beginning of the next.
 
-    Limits, probes, estimates, libraries and reports ask ``identity``, ``execution`` (how blocks run), ``is_persistent`` (blocks stay),
+    Limits, probes, estimates, libraries and reports ask ``identity``, ``execution`` (how blocks run),
     ``conversions`` between element types, ``math`` accuracy, ``contracts`` (a product and a sum may round once), ``atomics``,
     ``memory_model`` in words, ``reductions`` and ``scans`` with instructions of their own, ``determinism`` (equal bits: never promised,
     from run to run on one device, on every device of the target), ``dynamic_shapes`` (sizes may be run-time values), ``bounds`` of a

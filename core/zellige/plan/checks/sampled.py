@@ -1,7 +1,7 @@
 """A plan run abstractly for samples of sizes, blocks and scalars, and compared with its kernel.
 
-In: a kernel and one of its planned launches. Out: problems of the checks 2 to 6, 9 to 12 and 14 of :mod:`zellige.plan.check`, and in words
-what could be followed in part only.
+In: a kernel and one of its planned launches. Out: problems of the checks 2 to 6, 9 to 12, 14 and 17 of :mod:`zellige.plan.check`,
+and in words what could be followed in part only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from zellige.plan.checks.roles import trace_plan
 from zellige.plan.checks.samples import cells, parameter_samples
 from zellige.plan.checks.signatures import Signatures
 from zellige.plan.checks.storage import Contents
+from zellige.plan.checks.tiles import check_tiles_taken
 from zellige.plan.checks.values import abstract_run
 from zellige.plan.nodes import PlannedLaunch
 
@@ -42,6 +43,7 @@ def run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samp
             break
         tried += 1
         outer = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
+        check_tiles_taken(planned, outer, problems)
         chosen = cells([outer.integer(extent) for extent in planned.launch.grid])
         empty += not chosen
         outcomes: set[_Outcome] = set()
