@@ -212,7 +212,7 @@ def test_the_same_kernel_gives_the_same_text(tools):
 
 
 def test_the_backend_keeps_the_contract():
-    handle = BackendHandle(Origin(name="cpu", text="test", load=lambda: backend), backend)
+    handle = BackendHandle(Origin(name="cpu", value="test", load=lambda: backend), backend)
     assert handle.works and handle.manifest.kind == "host" and dict(handle.manifest.aliases) == {"c": "cpu", "llvm": "cpu"}
     described = handle.describe(Target(name="cpu"))
     assert described.lanes == 32 and described.are_lanes_emulated and described.threads >= 1

@@ -89,7 +89,7 @@ def broken() -> object:
 
 
 def test_a_broken_backend_is_listed_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = Registry([*registry()._origins, Origin(name="acme", text="acme: acme:backend", load=broken)])
+    both = Registry([*registry()._origins, Origin(name="acme", value="acme:backend", distribution="acme", load=broken)])
     monkeypatch.setattr(registry_module, "registry", lambda: both)
     monkeypatch.setenv("COLUMNS", "200")
     code, text = invoke("backends", "list", "--verbose")

@@ -69,7 +69,7 @@ class Launchable:
 
 
 def origin(name: str, load: Callable[[], object]) -> Origin:
-    return Origin(name=name, text=f"tests: {name}", load=load)
+    return Origin(name=name, value=f"tests: {name}", load=load)
 
 
 def made(*backends: Any) -> Registry:

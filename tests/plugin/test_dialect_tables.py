@@ -49,7 +49,7 @@ def tabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         if text is not None:
             (home / "names.txt").write_text(text)
         plugin: Any = importlib.import_module("tabled_backend").Tabled()
-        return BackendHandle(Origin(name="tabled", text="tabled", load=lambda: plugin, is_own=is_own), plugin)
+        return BackendHandle(Origin(name="tabled", value="tabled", load=lambda: plugin, is_own=is_own), plugin)
 
     yield take
     sys.modules.pop("tabled_backend", None)

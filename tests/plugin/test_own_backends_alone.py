@@ -12,7 +12,7 @@ TEXT = dict(BUILTIN)["interp"]
 
 
 def _own(name: str = "interp") -> Origin:
-    return Origin(name=name, text=TEXT, load=loader(TEXT), is_own=True)
+    return Origin(name=name, value=TEXT, load=loader(TEXT), is_own=True)
 
 
 def _unwanted() -> object:
@@ -24,9 +24,9 @@ def test_target_of_an_own_backend_loads_nothing_else():
 
     def more() -> list[Origin]:
         asked.append("more")
-        return [Origin(name="other", text="other: broken", load=_unwanted)]
+        return [Origin(name="other", value="other: broken", load=_unwanted)]
 
-    found = Registry([_own(), Origin(name="next", text="next", load=_unwanted, is_own=True)], more)
+    found = Registry([_own(), Origin(name="next", value="next", load=_unwanted, is_own=True)], more)
     target = found.resolve("interp")
     assert found.backend(target).manifest.name == "interp"
     assert not asked
@@ -43,7 +43,7 @@ def test_own_backend_is_asked_for_its_target_not_for_its_name():
 
 
 def test_broken_own_backend_raises_its_own_error():
-    found = Registry([Origin(name="interp", text="interp", load=_unwanted, is_own=True)])
+    found = Registry([Origin(name="interp", value="interp", load=_unwanted, is_own=True)])
     with pytest.raises(ZelligeError) as caught:
         found.resolve("interp")
     assert caught.value.code == "E701"

@@ -124,7 +124,7 @@ def machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[s
         "gadget": Machine("gadget", "host", "cpu", ("show_blueprint", "export_blueprint", "n_regs")),
         "widget": Machine("widget", "accelerator", "widget", ("export_library", "n_spills")),
     }
-    found = Registry([Origin(name=name, text=name, load=lambda machine=machine: machine) for name, machine in made.items()])  # type: ignore[misc]
+    found = Registry([Origin(name=name, value=name, load=lambda machine=machine: machine) for name, machine in made.items()])  # type: ignore[misc]
     for module in ("zellige.driver", "zellige.kernel", "zellige.profiler"):
         monkeypatch.setattr(f"{module}.registry", lambda: found)
     monkeypatch.setenv("ZELLIGE_CACHE_DIR", str(tmp_path / "cache"))
@@ -480,7 +480,7 @@ def test_source_without_a_device(machines: dict[str, Machine], monkeypatch: pyte
             return Emitted(text=f"offline {planned.kernel.name}", format="text")
 
     machine = Offline("offline", "host", "cpu")
-    found = Registry([Origin(name="offline", text="offline", load=lambda: machine)])
+    found = Registry([Origin(name="offline", value="offline", load=lambda: machine)])
     monkeypatch.setattr("zellige.driver.registry", lambda: found)
     assert driver.dump(doubling(), "offline", "source") == "offline main"
     assert not machine.compiled

@@ -55,7 +55,7 @@ ABSENT = Machine("widget", Unavailable(code="no-device", reason="no widget is pl
 @pytest.fixture(autouse=True)
 def machines(monkeypatch: pytest.MonkeyPatch) -> None:
     WORKS.probes = 0
-    found = Registry([Origin(name=m.name, text=m.name, load=lambda m=m: m) for m in (WORKS, ABSENT)])  # type: ignore[misc]
+    found = Registry([Origin(name=m.name, value=m.name, load=lambda m=m: m) for m in (WORKS, ABSENT)])  # type: ignore[misc]
     monkeypatch.setattr(zt, "registry", lambda: found)
 
 

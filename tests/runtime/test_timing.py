@@ -164,7 +164,7 @@ class Gadget:
 
 @pytest.fixture
 def gadget(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Registry([Origin(name="gadget", text="gadget", load=Gadget)])
+    found = Registry([Origin(name="gadget", value="gadget", load=Gadget)])
     monkeypatch.setattr("zellige.profiler.registry", lambda: found)
 
 

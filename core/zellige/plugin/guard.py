@@ -1,17 +1,21 @@
-"""What a stranger's package must leave as it is while it is loaded: functions, classes and constants of zellige's own modules, and the ways
-that modules are found by.
+"""What a stranger's package must leave as it is: while it is loaded functions, classes and constants of zellige's own modules, and the ways
+that modules are found by; then and in each of its hooks what belongs to the whole process.
 
-In: the loading of a backend. Out: the names that it gave another meaning; they have their own again. A package that replaces functions of
-core would change what every other backend does, and nobody would know whose doing it is. Modules of core that are loaded meanwhile are
-looked at as soon as they are there. What is replaced later, inside of a hook, is not seen: this keeps accidents and shortcuts from the
-others, it is no wall against an enemy.
+In: the loading of a backend, or a hook of it. Out: the names that it gave another meaning; they have their own again. A package that
+replaces functions of core would change what every other backend does, and nobody would know whose doing it is; one that leaves the user's
+program in another folder, so too. Modules of core that are loaded meanwhile are looked at as soon as they are there. Names of core that are
+replaced later, inside of a hook, are not seen, and launches are not watched: this keeps accidents and shortcuts from the others, it is no
+wall against an enemy.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -20,6 +24,9 @@ from typing import Any, Final
 _CORE: Final = "zellige"
 _KINDS: Final = (types.FunctionType, types.BuiltinFunctionType, type)
 _METHODS: Final = (types.FunctionType, staticmethod, classmethod, property)
+
+_READ_AT_ONCE: Final = ("PYTHON", "ZELLIGE_")
+"""How the names of variables begin that change what Python and zellige do."""
 
 _Names = list[tuple[Any, str, Any]]
 """An owner, a name and what the owner has under it."""
@@ -30,11 +37,11 @@ def own_names_kept() -> Iterator[list[str]]:
     """Gives the names back that are replaced or gone at the end, and lists them."""
     before = [name for module in _modules() for name in _names_of(module)]
     ways = [(name, getattr(sys, name), list(getattr(sys, name))) for name in ("path", "meta_path", "path_hooks")]
-    replaced: list[str] = []
     watch = _WatchedFinder(before)
     sys.meta_path.insert(0, watch)
     try:
-        yield replaced
+        with process_kept() as replaced:
+            yield replaced
     finally:
         for name, held, entries in ways:
             if getattr(sys, name) is not held or any(entry not in held for entry in entries):
@@ -47,6 +54,64 @@ def own_names_kept() -> Iterator[list[str]]:
             if vars(owner).get(name) is not value:
                 setattr(owner, name, value)
                 replaced.append(f"{_title(owner)}.{name}")
+
+
+@contextmanager
+def process_kept() -> Iterator[list[str]]:
+    """Gives back at the end what belongs to the whole process and is something else then, and lists it: the working directory, how NumPy
+    handles errors, handlers of signals, and variables of the environment. A new variable may stay, since a vendor's library may need one of
+    its own, but none that Python or zellige reads."""
+    import numpy as np  # the command line does without until a backend is loaded
+
+    folder, errors, variables, handlers = _folder(), np.geterr(), dict(os.environ), _handlers()
+    replaced: list[str] = []
+    try:
+        yield replaced
+    finally:
+        if folder is not None and _folder() != folder:
+            os.chdir(folder)
+            replaced.append("the working directory")
+        if np.geterr() != errors:
+            np.seterr(**errors)
+            replaced.append("how NumPy handles errors")
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+                replaced.append(f"the handler of {number.name}")
+        for name, value in _variables_to_restore(variables):
+            _set_variable(name, value)
+            replaced.append(f"the variable {name} of the environment")
+
+
+def _folder() -> str | None:
+    """The working directory; None where it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _handlers() -> dict[signal.Signals, Callable[..., Any] | int | None]:
+    """The handlers of signals; none on another thread than the main one, where Python lets nobody set them."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.getsignal(number) for number in signal.Signals}
+
+
+def _variables_to_restore(before: dict[str, str]) -> list[tuple[str, str | None]]:
+    """Names with what they held before, None for nothing."""
+    now = dict(os.environ)
+    if now == before:
+        return []
+    changed = [(name, value) for name, value in before.items() if now.get(name) != value]
+    return [*changed, *((name, None) for name in now if name not in before and name.startswith(_READ_AT_ONCE))]
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = value
 
 
 class _WatchedFinder(MetaPathFinder):

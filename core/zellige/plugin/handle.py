@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import is_dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -60,6 +60,7 @@ from zellige.plugin.contract import (
     Veto,
 )
 from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, limit_problems, said, shortened, type_problems
+from zellige.plugin.guard import process_kept
 from zellige.plugin.interruption import is_blameless
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import Origin
@@ -475,10 +476,7 @@ class BackendHandle:
     def _attempt(self, hook: str, do: Callable[[], _T]) -> _T:
         """What a hook answers, or what is made of its answer, with its name on what goes wrong."""
         try:
-            if self.origin.is_own or hook == "probe":  # probe has a time limit
-                return do()
-            with patience(self.origin, f"in its hook {hook}"):
-                return do()
+            return do() if self.origin.is_own else self._watched(hook, do)
         except ZelligeError as error:
             if not says_something(error):
                 raise self.blamed(error, f"hook {hook}") from error
@@ -495,6 +493,16 @@ class BackendHandle:
             if is_blameless(error):
                 raise
             raise self.blamed(error, f"hook {hook}") from error
+
+    def _watched(self, hook: str, do: Callable[[], _T]) -> _T:
+        """The same of somebody else's hook. E703 where it leaves the process another than it was, which is undone."""
+        has_limit = hook == "probe"
+        with nullcontext() if has_limit else patience(self.origin, f"in its hook {hook}"), process_kept() as replaced:
+            answer = do()
+        if replaced:
+            reason = f"its hook {hook} replaced {', '.join(replaced[:MOST_PROBLEMS])}, which is not its own; that was undone"
+            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+        return answer
 
     def blamed(self, error: BaseException, place: str = "") -> ZelligeError:
         """What a failure inside the backend's code is to the user: E710 where the backend knows it, else E709. ``place`` is where it was

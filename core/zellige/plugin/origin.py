@@ -8,11 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The entry point's name, its text and what loads it. ``is_own``: it belongs to zellige's own distribution.
-    ``fault``: why the list of entry points cannot be read of the distribution that it stands for."""
+    """The entry point's name, its value (``module:attribute``), the distribution that has it, and what loads it. ``is_own``: that is
+    zellige's own distribution. ``fault``: why the list of entry points cannot be read of the distribution that it stands for."""
 
     name: str
-    text: str
+    value: str
     load: Callable[[], object]
+    distribution: str = ""
     is_own: bool = False
     fault: str = ""
+
+    @property
+    def text(self) -> str:
+        """As reports and errors name it."""
+        return f"{self.distribution}: {self.value}" if self.distribution else self.value

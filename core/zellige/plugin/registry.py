@@ -11,9 +11,9 @@ distribution come first: a name or target of theirs cannot be taken by another p
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint
 from typing import Final
 
@@ -48,8 +48,8 @@ def _check_options(written: Target, manifest: Manifest) -> None:
 
 def _refuse_details(written: Target) -> None:
     """E719 for ``auto`` with an architecture or options: whose they would be is not known before it has chosen."""
-    details = [f"architecture {written.arch!r}"] if written.arch else [f"option {key!r}" for key, _ in written.options]
-    for what in details[:1]:
+    if written.arch or written.options:
+        what = f"architecture {written.arch!r}" if written.arch else f"option {written.options[0][0]!r}"
         known = f"{AUTO} chooses a target by the arguments and what works here: name the target that has it"
         raise catalogue.E719.error(target=AUTO, what=what, suggestion="", known=known)
 
@@ -164,14 +164,13 @@ class Registry:
         return handle
 
     def own_points(self) -> list[list[str]]:
-        """Name and text of the entry points of zellige's own distribution."""
-        own = [(origin.name, origin.text.partition(": ")[2]) for origin in self._first if origin.is_own]
+        """Name and value of the entry points of zellige's own distribution."""
+        own = [(origin.name, origin.value) for origin in self._first if origin.is_own]
         return [list(point) for point in own if point not in BUILTIN]
 
     def other_points(self) -> list[list[str]]:
-        """Name, text and distribution of the entry points of all others, and why they cannot be read."""
-        others = [origin for origin in self._origins if not origin.is_own]
-        return [[origin.name, *origin.text.partition(": ")[2::-2], origin.fault] for origin in others]
+        """Name, value and distribution of the entry points of all others, and why they cannot be read."""
+        return [[origin.name, origin.value, origin.distribution, origin.fault] for origin in self._origins if not origin.is_own]
 
     def own_packages(self) -> tuple[str, ...]:
         """The packages of zellige's own backends, which are loaded."""
@@ -339,66 +338,71 @@ class Registry:
         return Target(name=candidates[0].manifest.targets[0])
 
 
-@lru_cache(maxsize=1)
-def registry() -> Registry:
-    """The registry of this process: core's own backends, those of its distribution, then every other installed entry point by name.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """Entry points that need not be looked for: zellige's own and those of others, where each are known, and a settled target. ``only``:
+    of other packages there are those of this name alone; of every name where it is empty."""
 
-    ``registry.cache_clear()`` forgets it.
-    """
-    known = _remembered.pop() if _remembered else _Known(points=None, others=None, settled="")
-    own = [Origin(name=name, text=f"zellige: {text}", load=loader(text), is_own=True) for name, text in BUILTIN]
-    own += map(_origin, installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION) if known.points is None else known.points)
+    points: Sequence[Installed] | None = None
+    others: Sequence[Installed] | None = None
+    settled: str = ""
+    only: str = ""
 
-    def others() -> Iterable[Origin]:
-        found = installed_points(ENTRY_POINT_GROUP) if known.others is None else known.others
-        return (origin for origin in map(_origin, found) if not origin.is_own and _is_wanted(origin))
+    def registry(self) -> Registry:
+        """Core's own backends, those of its distribution, then those of other packages."""
+        own = [Origin(name=name, value=value, distribution=OWN_DISTRIBUTION, load=loader(value), is_own=True) for name, value in BUILTIN]
+        own += map(_origin, installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION) if self.points is None else self.points)
+        return Registry(own, self._origins_of_others, self.settled, is_whole=not self.only)
 
-    return Registry(own, others, known.settled, is_whole=not _only)
+    def _origins_of_others(self) -> Iterator[Origin]:
+        found = installed_points(ENTRY_POINT_GROUP) if self.others is None else self.others
+        return (origin for origin in map(_origin, found) if not origin.is_own and self.only in ("", origin.name))
 
 
-def is_begun() -> bool:
-    """Whether this process has its registry."""
-    return registry.cache_info().currsize > 0
+class _OfProcess:
+    """The registry of this process, called for it: core's own backends, those of its distribution, then every other installed entry point
+    by name. It is made once, when it is first asked for or by :func:`begin_with`; ``cache_clear()`` forgets it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: Registry | None = None
+
+    def __call__(self) -> Registry:
+        return self._held or self.begun(_Known())
+
+    @property
+    def is_begun(self) -> bool:
+        return self._held is not None
+
+    def begun(self, known: _Known) -> Registry:
+        """What there is, or one of what is known."""
+        with self._lock:  # two threads that ask first get the same
+            if self._held is None:
+                self._held = known.registry()
+            return self._held
+
+    def cache_clear(self) -> None:
+        self._held = None
+
+
+registry: Final = _OfProcess()
 
 
 def begin_with(points: Iterable[Sequence[str]], others: Iterable[Sequence[str]] | None = None, settled: str = "") -> None:
     """Make the registry of this process from entry points that are known to be those that it has now: ``points`` of zellige's own
-    distribution, by name and text, ``others`` of all others, as :meth:`Registry.other_points` lists them (None: to be looked for when asked
-    about). ``settled`` is a target that is known to be its namesake's among the others."""
-    if not is_begun():
+    distribution, by name and value, ``others`` of all others, as :meth:`Registry.other_points` lists them (None: to be looked for when
+    asked about). ``settled`` is a target that is known to be its namesake's among the others."""
+    if not registry.is_begun:
         mine = [_installed(name, value, OWN_DISTRIBUTION) for name, value in points]
         theirs = None if others is None else [_installed(*other) for other in others]
-        _remembered[:] = [_Known(points=mine, others=theirs, settled=settled)]
-        registry()
+        registry.begun(_Known(points=mine, others=theirs, settled=settled))
 
 
 def begin_with_one(name: str) -> None:
     """Make the registry of this process, which asks one backend: of other packages it has the entry points of this name alone, so that what
     another backend does is not said of this one."""
-    assert not is_begun()
-    _only[:] = [name]
-    registry()
-
-
-def _is_wanted(origin: Origin) -> bool:
-    return not _only or origin.name in _only
-
-
-_only: Final[list[str]] = []
-"""The name of the entry points of other packages that the registry has; all where there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """Entry points that need not be looked for: zellige's own and those of others, where each are known, and a settled target."""
-
-    points: list[Installed] | None
-    others: list[Installed] | None
-    settled: str
-
-
-_remembered: Final[list[_Known]] = []
-"""What the registry that is made next begins with."""
+    assert not registry.is_begun
+    registry.begun(_Known(only=name))
 
 
 def _installed(name: str, value: str, distribution: str, fault: str = "") -> Installed:
@@ -406,10 +410,9 @@ def _installed(name: str, value: str, distribution: str, fault: str = "") -> Ins
 
 
 def _origin(found: Installed) -> Origin:
-    text = f"{found.distribution}: {found.point.value}"
-    loaded = partial(_garbled, found.fault) if found.fault else found.point.load
+    point, loaded = found.point, partial(_garbled, found.fault) if found.fault else found.point.load
     is_own = found.distribution == OWN_DISTRIBUTION
-    return Origin(name=found.point.name, text=text, load=loaded, is_own=is_own, fault=found.fault)
+    return Origin(name=point.name, value=point.value, load=loaded, distribution=found.distribution, is_own=is_own, fault=found.fault)
 
 
 def _garbled(fault: str) -> object:
