@@ -28,7 +28,7 @@ from recording import RESULTS, as_installed, table
 
 import zellige as zl
 import zellige.language as T
-from zellige_cuda import compiler, device
+from zellige_cuda import compiler, device, presence
 
 SIZE, LANES = 1024, 128
 MOST_ROWS, COLUMNS, DEPTH = 4100, 256, 128
@@ -226,7 +226,7 @@ def rows_of_any_number() -> dict[str, int]:
 def environment() -> dict[str, str]:
     """The machine and the software of a measurement."""
     return {
-        "device": torch.cuda.get_device_name(), "driver": device.version_text(device.driver_version(device.required())),
+        "device": torch.cuda.get_device_name(), "driver": presence.version_text(device.driver_version(device.required())),
         "NVRTC": ".".join(map(str, compiler.compiler_version())), "torch": torch.__version__, "python": platform.python_version(),
     }  # fmt: skip
 

@@ -242,7 +242,8 @@ def test_a_program_without_boxes_stands_beside_it() -> None:
     facts = json.loads(json.loads(compiled._source.facts)["otherwise"])
     assert facts["maps"] == []
     assert facts["functions"][0]["threads"] == 128
-    found = instructions(disassembled(compiled._ordinary()._binary.data))
+    assert compiled.ordinary([256, 256, 256]) is None
+    found = instructions(disassembled(compiled.ordinary([8, 8, 8])._binary.data))
     assert found["HMMA"] > 0
     assert found["LDGSTS"] > 0
     assert found["HGMMA"] == found["UTMALDG"] == 0

@@ -16,7 +16,7 @@ from zellige.cli.doctor import doctor
 from zellige.diagnostics import CompileError, ZelligeError
 from zellige.plugin.contract import Tool, Unavailable
 from zellige.plugin.registry import registry
-from zellige_cuda import compiler, device, tools
+from zellige_cuda import compiler, device, presence, tools
 
 
 class Status(int):
@@ -84,7 +84,7 @@ def on(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> Driver:
 
 def unavailable(monkeypatch: pytest.MonkeyPatch, driver: Any) -> Unavailable:
     on(monkeypatch, driver)
-    found = device.devices()
+    found = presence.devices()
     assert isinstance(found, Unavailable)
     (tool, *_) = tools.tools()
     assert tool.problem == found.reason
@@ -122,7 +122,7 @@ def test_an_old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.code == "old-driver" and "CUDA 11.4" in found.reason and "12.0" in found.reason
     device.driver.cache_clear()
     on(monkeypatch, Driver(version=12000))
-    assert not isinstance(device.devices(), Unavailable)
+    assert not isinstance(presence.devices(), Unavailable)
 
 
 def test_a_driver_older_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_device_of_an_unknown_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, Driver(capability=(13, 7)))
-    found = device.devices()
+    found = presence.devices()
     assert not isinstance(found, Unavailable) and found[0].target == "cuda:sm_137"
     handle = registry().named("cuda")
     with pytest.raises(ZelligeError) as raised:
@@ -188,7 +188,7 @@ def test_doctor_shows_the_tools_and_counts_what_a_device_misses(monkeypatch: pyt
     without = CliRunner().invoke(doctor, [])
     assert "it is lost" in without.output and "problem: backend cuda" not in without.output
     on(monkeypatch, Driver())
-    monkeypatch.setitem(handle.__dict__, "devices", device.devices())
+    monkeypatch.setitem(handle.__dict__, "devices", presence.devices())
     found = CliRunner().invoke(doctor, [])
     assert found.exit_code == 1 and "problem: backend cuda: NVRTC: it is lost" in found.output
     assert "problem: backend cuda: nv:" not in found.output

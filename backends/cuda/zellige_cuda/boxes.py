@@ -14,9 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import catalogue
-from zellige.ir.expr import INT64, Binary, Buffer, Expr, const
+from zellige.ir.expr import Buffer, Expr
 from zellige.ir.sizes import evaluate_size
-from zellige.plugin.contract import NativeMade
 from zellige_cuda import device
 
 if TYPE_CHECKING:
@@ -28,11 +27,11 @@ ADDRESS_ALIGNMENT: Final = 16
 KEPT: Final = 64
 """Calls whose maps are kept."""
 
-_TYPE_OF_BYTES: Final = {1: 0, 2: 1, 4: 2, 8: 4}
+TYPE_OF_BYTES: Final = {1: 0, 2: 1, 4: 2, 8: 4}
 """Unsigned integers of these sizes: boxes are moved as they are, and zeros fill what is outside."""
 
-_SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
-_PROMOTION: Final = 2
+SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
+PROMOTION: Final = 2
 """Requests reach the second cache in 128 bytes: 256 were slower for pitches that are no multiple of 128 bytes."""
 
 
@@ -45,59 +44,31 @@ class Maps:
     """The maps of one kernel. ``wanted`` are :func:`facts_of_box` in the order in which launches name them."""
 
     def __init__(self, wanted: Sequence[dict[str, Any]], tensors: Sequence[Buffer]) -> None:
-        self._wanted = list(wanted)
+        self.wanted = list(wanted)
         self._tensors = list(tensors)
         self._kept: OrderedDict[tuple[int, ...], tuple[Any, list[int]]] = OrderedDict()
 
     def __bool__(self) -> bool:
-        return bool(self._wanted)
-
-    def tensors(self) -> list[int]:
-        """The tensors that maps are made of."""
-        return [wanted["tensor"] for wanted in self._wanted]
+        return bool(self.wanted)
 
     def are_unfit(self, pointers: Sequence[int]) -> bool:
         """Whether a tensor begins where the copy engine cannot read from."""
-        return any(pointers[wanted["tensor"]] % ADDRESS_ALIGNMENT for wanted in self._wanted)
+        return any(pointers[wanted["tensor"]] % ADDRESS_ALIGNMENT for wanted in self.wanted)
 
     def addresses(self, pointers: Sequence[int], values: Mapping[Any, int]) -> list[int]:
         """Where each map lies in memory of the host, for tensors at ``pointers`` and sizes of these values."""
         key = (*pointers, *values.values())
         found = self._kept.get(key)
         if found is None:
-            memory = ctypes.create_string_buffer(MAP_BYTES * len(self._wanted) + MAP_ALIGNMENT)
+            memory = ctypes.create_string_buffer(MAP_BYTES * len(self.wanted) + MAP_ALIGNMENT)
             first = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
-            places = [first + MAP_BYTES * number for number in range(len(self._wanted))]
-            for place, wanted in zip(places, self._wanted):
+            places = [first + MAP_BYTES * number for number in range(len(self.wanted))]
+            for place, wanted in zip(places, self.wanted):
                 self._encode(place, wanted, pointers[wanted["tensor"]], values)
             found = self._kept[key] = (memory, places)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return found[1]
-
-    def native(self) -> tuple[NativeMade, ...]:
-        """The same maps as core's machine code has the driver make them at each call."""
-        return tuple(self._native(wanted) for wanted in self._wanted)
-
-    def _native(self, wanted: dict[str, Any]) -> NativeMade:
-        tensor = self._tensors[wanted["tensor"]]
-        size, rank = tensor.dtype.bytes, tensor.rank
-        pitches = [_product(stride, const(size, INT64)) for stride in _stride_sizes(tensor)[:-1]]
-        box, steps = _words_of_pairs(list(reversed(wanted["box"]))), _words_of_pairs([1] * rank)
-        values = (*reversed(tensor.shape), *reversed(pitches), *(const(word, INT64) for word in (*box, *steps)))
-        first = rank + len(pitches)
-        numbers = (0, _SWIZZLES[wanted["swizzle"]], _PROMOTION, 0)
-        lists = (0, rank if pitches else 0, first, first + len(box))  # a tensor of one dimension has no pitches, and none are read
-        return NativeMade(
-            function=device.address_of("cuTensorMapEncodeTiled"),
-            tensor=wanted["tensor"],
-            values=values,
-            positive=rank,
-            arguments=(
-                ("result", 0), ("number", _TYPE_OF_BYTES[size]), ("number", rank), ("tensor", 0),
-                *(("list", place) for place in lists), *(("number", number) for number in numbers),
-            ),
-        )  # fmt: skip
 
     def _encode(self, place: int, wanted: dict[str, Any], pointer: int, values: Mapping[Any, int]) -> None:
         tensor = self._tensors[wanted["tensor"]]
@@ -112,7 +83,7 @@ class Maps:
         box = (ctypes.c_uint32 * rank)(*reversed(wanted["box"]))
         steps = (ctypes.c_uint32 * rank)(*[1] * rank)
         status = _encoder()(
-            place, _TYPE_OF_BYTES[size], rank, pointer, dims, pitches, box, steps, 0, _SWIZZLES[wanted["swizzle"]], _PROMOTION, 0
+            place, TYPE_OF_BYTES[size], rank, pointer, dims, pitches, box, steps, 0, SWIZZLES[wanted["swizzle"]], PROMOTION, 0
         )
         if status:
             shape = " x ".join(map(str, extents))
@@ -128,27 +99,6 @@ def strides_of(tensor: Buffer, values: Mapping[Any, int]) -> list[int]:
     for extent in reversed(tensor.shape[1:]):
         strides.insert(0, strides[0] * evaluate_size(extent, values))
     return strides
-
-
-def _stride_sizes(tensor: Buffer) -> list[Expr]:
-    """The same as expressions of the kernel's sizes."""
-    if tensor.strides is not None:
-        return list(tensor.strides)
-    strides: list[Expr] = [const(1, INT64)]
-    for extent in reversed(tensor.shape[1:]):
-        strides.insert(0, _product(strides[0], extent))
-    return strides
-
-
-def _product(left: Expr, right: Expr) -> Expr:
-    """A product as core computes it, in 64 bits whatever the types say."""
-    return Binary(op="mul", left=left, right=right)
-
-
-def _words_of_pairs(numbers: list[int]) -> list[int]:
-    """Numbers of 32 bits, two to a word of 64."""
-    padded = [*numbers, 0] if len(numbers) % 2 else numbers
-    return [low | high << 32 for low, high in zip(padded[::2], padded[1::2])]
 
 
 @cache

@@ -10,8 +10,9 @@ from dataclasses import replace
 from zellige.dtypes import all_dtypes
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, RegisterFile, Space, Synchronisation
 from zellige.simt.machine import EngineMemory, LaneMachine
-from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
-from zellige_cuda.device import BOUNDS
+from zellige.target import Target
+from zellige_cuda import device
+from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture, architecture
 from zellige_cuda.forms import forms_of, group_forms_of, matrix_loads, units_of, word_copies
 
 WARP = 32
@@ -23,6 +24,12 @@ ENGINES = EngineMemory(spans=(128, 64, 32), piece_bytes=16, rows=8, alignment=10
 """Sources: PTX ISA 8.8, 5.5.5 (tensors of up to 5 dimensions), 5.5.7 (pieces of 16 bytes are exchanged over 32, 64 or 128 bytes, by groups
 of 8 rows; 8 rows of 128 bytes are 1024), 9.7.15.5.1 (operands in shared memory); CUDA driver API, cuTensorMapEncodeTiled (boxes of up to
 256 elements a dimension)."""
+
+
+def architecture_of(target: Target) -> Architecture:
+    """The architecture of a target; that of the first device where it names none and there is one."""
+    found = "" if target.arch else device.first_architecture()
+    return architecture(replace(target, arch=found) if found else target)
 
 
 def capabilities(arch: Architecture, target: str) -> Capabilities:
@@ -69,7 +76,7 @@ def capabilities(arch: Architecture, target: str) -> Capabilities:
         synchronisation=tuple(synchronisation),
         registers=RegisterFile(per_lane=LANE_REGISTERS),
         block_lanes=1024,
-        bounds=BOUNDS,
+        bounds=device.BOUNDS,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,11 +18,13 @@ from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Expr, const
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
-from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode, NativeLaunch, NativeStep
+from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode
 from zellige_cuda import device
-from zellige_cuda.boxes import ADDRESS_ALIGNMENT, Maps
+from zellige_cuda.boxes import Maps
 
 if TYPE_CHECKING:
+    from zellige.plugin.contract import NativeLaunch
+    from zellige_cuda.native import PackedLaunch
     from zellige_cuda.records import Records, Site
 
 ELEMENTWISE = "-DELEMENTWISE"
@@ -60,41 +61,40 @@ class CudaKernel:
 
     def __init__(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> None:
         facts = json.loads(source.facts)
-        self._kernel = kernel
+        self.kernel = kernel
+        self.functions: list[dict[str, Any]] = facts["functions"]
+        """Of each launch ``name``, ``threads``, ``shared`` bytes, and which arguments its parameters are (``params``)."""
+        self.arch: str = facts["arch"]
+        """The architecture that the code is for, in the compiler's word."""
+        self.alignments: list[int] = facts["alignments"]
+        """The widest access to each tensor, in bytes."""
+        self.written: list[int] = facts["written"]
+        """Which tensors the code writes."""
+        self.tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
+        self.scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
+        self.sizes = list(size_vars(kernel))
+        self.reports = any(f["records"] for f in self.functions)
+        """Whether it asserts or prints."""
+        self.maps = Maps(facts["maps"], self.tensors)
+        self._facts = facts
         self._binary = binary
-        self._functions: list[dict[str, Any]] = facts["functions"]
-        self._arch: str = facts["arch"]
-        self._alignments: list[int] = facts["alignments"]
-        self._needed: list[int] = facts["needed"]
-        self._written: list[int] = facts["written"]
-        self._flags: list[str] = facts["flags"]
-        self._places_told = facts["sites"], source.spans
-        self._sizes = list(size_vars(kernel))
-        self._tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
-        self._scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
-        self._names = [*self._scalars, *self._sizes]
-        self._records = any(f["records"] for f in self._functions)
-        self._maps = Maps(facts["maps"], self._tensors)
         self._source = source
-        self._otherwise: str = facts["otherwise"]
         self._without_boxes: CudaKernel | None = None
+        self._packed: PackedLaunch | None = None
         self._loaded: dict[tuple[int, tuple[str, ...]], _Loaded] = {}
         self._variants: dict[tuple[str, ...], bytes] = {(): binary.data}
         self._entries: list[LoadedCode] = []
         self._lock = threading.Lock()
-        counts = (len(self._alignments), len(self._scalars), len(self._sizes))
-        words = "".join("d" if v.dtype.is_float else "q" for v in self._scalars)
-        self._packed = struct.Struct(f"<{counts[0]}q{words}{counts[2]}q")
-        starts = {"tensor": 0, "scalar": counts[0], "size": counts[0] + counts[1]}
-        self._places = [[8 * (starts[kind] + index) for kind, index in f["params"] if kind != "map"] for f in self._functions]
-        self._boxed = [[index for kind, index in f["params"] if kind == "map"] for f in self._functions]
-        self._grids = [_constant_grid(launch.grid) for launch in kernel.launches]
-        self._address = 8 * sum(counts)
-        self._is_plain = not self._records and None not in self._grids and not any(v.dtype.is_float for v in self._scalars)
+        starts = {"tensor": 0, "scalar": len(self.tensors), "size": len(self.tensors) + len(self.scalars)}
+        self.places = [[8 * (starts[kind] + index) for kind, index in f["params"] if kind != "map"] for f in self.functions]
+        """Where, in a block of all arguments of 8 bytes each, those of each launch lie."""
+        self.boxed = [[index for kind, index in f["params"] if kind == "map"] for f in self.functions]
+        """Which maps each launch takes after them."""
+        self._grids = [constant_grid(launch.grid) for launch in kernel.launches]
 
     # ---- code in a context ----
 
-    def _code(self, api: Any, defines: tuple[str, ...]) -> _Loaded:
+    def code(self, api: Any, defines: tuple[str, ...]) -> _Loaded:
         """The functions in the current context, of the text compiled with ``defines``."""
         context = int(device.call(api.cuCtxGetCurrent())), defines
         found = self._loaded.get(context)
@@ -110,16 +110,16 @@ class CudaKernel:
         if defines not in self._variants:
             from zellige_cuda.compiler import compile_cubin  # code from the cache is loaded without
 
-            self._variants[defines] = compile_cubin(self._source.text, "kernel", self._arch, (*self._flags, *defines))[0]
+            self._variants[defines] = compile_cubin(self._source.text, "kernel", self.arch, (*self._facts["flags"], *defines))[0]
         module = device.loaded_code(api, self._variants[defines])
         handles = []
-        for function in self._functions:
+        for function in self.functions:
             handle = device.call(api.cuModuleGetFunction(module, function["name"].encode()))
             if function["shared"] > 48 * 1024:
                 attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 device.call(api.cuFuncSetAttribute(handle, attribute, function["shared"]))
             handles.append(int(handle))
-        records = self._memory_of_reports(api) if self._records else None
+        records = self._memory_of_reports(api) if self.reports else None
         index = int(device.call(api.cuCtxGetDevice()))
         self._loaded[context, defines] = found = _Loaded(handles, index, records)
         if not defines:
@@ -137,34 +137,15 @@ class CudaKernel:
         """The places that assert or print."""
         from zellige_cuda.records import Site  # few kernels report
 
-        told, spans = self._places_told
-        return [Site.of(site, spans) for site in told]
+        return [Site.of(site, self._source.spans) for site in self._facts["sites"]]
 
     # ---- launches by core's machine code ----
 
     def native_launch(self) -> NativeLaunch | None:
         """How core launches it; None for a kernel that asserts or prints, which is waited for."""
-        if self._records:
-            return None
-        alignments = list(self._alignments)
-        for index in self._maps.tensors():
-            alignments[index] = max(alignments[index], ADDRESS_ALIGNMENT)
-        steps = tuple(
-            NativeStep(
-                grid=_three(launch.grid), threads=(function["threads"], 1, 1), shared_bytes=function["shared"],
-                parameters=tuple(("made" if kind == "map" else kind, place) for kind, place in function["params"]),
-            )
-            for launch, function in zip(self._kernel.launches, self._functions)
-        )  # fmt: skip
-        return NativeLaunch(
-            functions=device.functions(), device_type=device.DLPACK_TYPE, steps=steps, alignments=tuple(alignments),
-            most_blocks=device.MOST_BLOCKS, apart=self._apart(), made=self._maps.native(),
-        )  # fmt: skip
+        from zellige_cuda.native import native_launch  # a kernel that is called once does without
 
-    def _apart(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of tensors that the code takes for different arrays: those that it writes and all others."""
-        others = range(len(self._tensors))
-        return tuple((w, i) for w in self._written for i in others if i != w and (i < w or i not in self._written))
+        return None if self.reports else native_launch(self)
 
     def loaded_code(self) -> Sequence[LoadedCode]:
         """Where it is loaded by now."""
@@ -178,12 +159,13 @@ class CudaKernel:
 
     def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
         """Put every launch into the caller's stream, in order."""
-        values = dict(zip(self._sizes, sizes))
-        values.update({v: int(x) for v, x in zip(self._scalars, scalars) if not v.dtype.is_float})
-        if self._otherwise and self._maps.are_unfit(pointers):
-            self._ordinary().launch(pointers, scalars, sizes)
+        values = dict(zip(self.sizes, sizes))
+        values.update({v: int(x) for v, x in zip(self.scalars, scalars) if not v.dtype.is_float})
+        ordinary = self.ordinary(pointers)
+        if ordinary is not None:
+            ordinary.launch(pointers, scalars, sizes)
             return
-        defines = self._defines(tuple(pointers))
+        defines = self.defines(tuple(pointers))
         api = device.required()
         with device.entered(api, pointers):
             self._launch(api, pointers, scalars, sizes, values, defines)
@@ -192,22 +174,22 @@ class CudaKernel:
         self, api: Any, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], values: dict[Any, int],
         defines: tuple[str, ...],
     ) -> None:  # fmt: skip
-        loaded = self._code(api, defines)
-        words = [*pointers, *(_bits(x, v.dtype) for x, v in zip(scalars, self._scalars)), *sizes]
+        loaded = self.code(api, defines)
+        words = [*pointers, *(_bits(x, v.dtype) for x, v in zip(scalars, self.scalars)), *sizes]
         block = (ctypes.c_uint64 * (len(words) + 1))(*(int(w) & (1 << 64) - 1 for w in words), 0)
         if loaded.records is not None:
             block[len(words)] = loaded.records.address
         base = ctypes.addressof(block)
         stream = device.current_stream(loaded.device)
-        if loaded.records is not None and device.is_recorded(api, stream):
+        if loaded.records is not None and _is_recorded(api, stream):
             reason = "it asserts or prints, so each launch waits for the end of the kernel"
-            raise catalogue.E643.error(kernel=self._kernel.name, reason=reason)
-        boxes = self._maps.addresses(pointers, values) if self._maps else []
-        grids = [fixed if fixed is not None else _grid(launch.grid, values) for fixed, launch in zip(self._grids, self._kernel.launches)]
-        for number, function in enumerate(self._functions):
-            given = [*(base + p for p in self._places[number]), *(boxes[index] for index in self._boxed[number])]
+            raise catalogue.E643.error(kernel=self.kernel.name, reason=reason)
+        boxes = self.maps.addresses(pointers, values) if self.maps else []
+        grids = [fixed if fixed is not None else _grid(launch.grid, values) for fixed, launch in zip(self._grids, self.kernel.launches)]
+        for number, function in enumerate(self.functions):
+            given = [*(base + p for p in self.places[number]), *(boxes[index] for index in self.boxed[number])]
             given += [base + 8 * len(words)] if function["records"] else []
-            self._start(loaded, number, grids[number], (ctypes.c_void_p * len(given))(*given), stream)
+            self.start(loaded, number, grids[number], (ctypes.c_void_p * len(given))(*given), stream)
         if loaded.records is not None:
             loaded.records.report(stream)
 
@@ -215,72 +197,55 @@ class CudaKernel:
         self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], streams: Sequence[int]
     ) -> None:
         """The same, ordered with other streams by events."""
-        api = device.required()
-        with device.entered(api, pointers):
-            own = device.current_stream(int(device.call(api.cuCtxGetDevice())))
-            others = [stream for stream in streams if not device.is_same_stream(stream, own)]
-            for other in others:
-                device.follow(api, own, other)
+        from zellige_cuda.streams import among
+
+        with among(pointers, streams):
             self.launch(pointers, scalars, sizes)
-            for other in others:
-                device.follow(api, other, own)
 
     def launch_packed(self, words: bytes) -> None:
         """The same with the arguments of :mod:`zellige.plugin.contract`: they are handed to the driver where they lie."""
-        if not self._is_plain:
-            values = self._packed.unpack_from(words)
-            tensors, scalars = len(self._alignments), len(self._scalars)
-            self.launch(values[:tensors], values[tensors : tensors + scalars], values[tensors + scalars :])
-            return
-        values = self._packed.unpack_from(words)
-        pointers = values[: len(self._alignments)]
-        if self._otherwise and self._maps.are_unfit(pointers):
-            self._ordinary().launch_packed(words)
-            return
-        defines = self._defines(pointers)
-        boxes = self._maps.addresses(pointers, dict(zip(self._names, values[len(pointers) :]))) if self._maps else []
-        base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
-        api = device.required()
-        with device.entered(api, pointers):
-            loaded = self._code(api, defines)
-            stream = device.current_stream(loaded.device)
-            for number, places in enumerate(self._places):
-                grid = self._grids[number]
-                assert grid is not None
-                given = [*(base + p for p in places), *(boxes[index] for index in self._boxed[number])]
-                self._start(loaded, number, grid, (ctypes.c_void_p * len(given))(*given), stream)
+        if self._packed is None:
+            from zellige_cuda.native import PackedLaunch  # few kernels are launched so
 
-    def _ordinary(self) -> CudaKernel:
-        """The kernel of the program without copies of boxes, compiled when it is first needed."""
+            self._packed = PackedLaunch(self, self._grids)
+        self._packed(words)
+
+    def ordinary(self, pointers: Sequence[int]) -> CudaKernel | None:
+        """The kernel of the program without copies of boxes, where there is one and the tensors at ``pointers`` do not suit boxes; compiled
+        when it is first needed."""
+        otherwise: str = self._facts["otherwise"]
+        if not otherwise or not self.maps.are_unfit(pointers):
+            return None
         with self._lock:
             if self._without_boxes is None:
                 from zellige_cuda.compiler import compile_cubin
 
-                flags = (*self._flags, f"-D{WITHOUT_BOXES}")
-                cubin, log = compile_cubin(self._source.text, "kernel", self._arch, flags)
-                source = replace(self._source, facts=json.dumps({**json.loads(self._otherwise), "flags": flags}))
-                self._without_boxes = CudaKernel(MachineCode(data=cubin, format="cubin", log=log), self._kernel, source)
+                flags = (*self._facts["flags"], f"-D{WITHOUT_BOXES}")
+                cubin, log = compile_cubin(self._source.text, "kernel", self.arch, flags)
+                source = replace(self._source, facts=json.dumps({**json.loads(otherwise), "flags": flags}))
+                self._without_boxes = CudaKernel(MachineCode(data=cubin, format="cubin", log=log), self.kernel, source)
             return self._without_boxes
 
-    def _start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
+    def start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
+        """Put a launch into a stream; ``arguments`` is an array of the addresses of its parameters."""
         if min(grid) <= 0:
             return
-        function = self._functions[number]
+        function = self.functions[number]
         status = device.launcher()(loaded.handles[number], *grid, function["threads"], 1, 1, function["shared"], stream, arguments, None)
         if status:
             device.refused(status)
 
-    def _defines(self, pointers: tuple[int, ...]) -> tuple[str, ...]:
+    def defines(self, pointers: tuple[int, ...]) -> tuple[str, ...]:
         """What must be defined for tensors that lie so; arrays that overlap in another way than wholly are taken for distinct."""
         found: tuple[str, ...] = ()
-        if any(pointer % alignment for pointer, alignment in zip(pointers, self._alignments)):
+        if any(pointer % alignment for pointer, alignment in zip(pointers, self.alignments)):
             from zellige.simt.arguments import require
 
-            for pointer, alignment, tensor in zip(pointers, self._needed, self._tensors):
+            for pointer, alignment, tensor in zip(pointers, self._facts["needed"], self.tensors):
                 require(tensor.name, str(tensor.dtype), alignment, pointer, tensor.dtype.bytes)
             found = (ELEMENTWISE,)
         if len(set(pointers)) < len(pointers):
-            if any(pointers[i] and pointers.count(pointers[i]) > 1 for i in self._written):
+            if any(pointers[i] and pointers.count(pointers[i]) > 1 for i in self.written):
                 found = (*found, TENSORS_MEET)
         return found
 
@@ -290,16 +255,6 @@ class CudaKernel:
     def log(self) -> str:
         """What the compiler said."""
         return self._binary.log
-
-    @property
-    def functions(self) -> list[dict[str, Any]]:
-        """Of each launch ``name``, ``threads`` and ``shared`` bytes."""
-        return self._functions
-
-    @property
-    def arch(self) -> str:
-        """The architecture that the code is for, in the compiler's word."""
-        return self._arch
 
     def source(self) -> str:
         """CUDA C++."""
@@ -321,7 +276,7 @@ def _bits(value: int | float, dtype: DType) -> int:
     return bits_of(float(value), dtype)
 
 
-def _constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
+def constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
     """The grid where its extents are known now."""
     try:
         return _grid(grid, {})
@@ -330,17 +285,22 @@ def _constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
 
 
 def _grid(grid: Sequence[Any], values: dict[Any, int]) -> tuple[int, int, int]:
-    first, second, third = (evaluate_size(e, values) for e in _three(grid))
+    first, second, third = (evaluate_size(e, values) for e in three(grid))
     return first, second, third
 
 
-def _three(grid: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
+def three(grid: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
     """The extents of a grid as three: those from the third on in one, 1 where there are fewer."""
     extents = [*grid, *[const(1)] * (3 - len(grid))]
     third = extents[2]
     for extent in extents[3:]:
         third = Binary(op="mul", left=third, right=extent)
     return extents[0], extents[1], third
+
+
+def _is_recorded(api: Any, stream: int) -> bool:
+    """Whether what is put into the stream is recorded in a graph, and not run."""
+    return int(device.call(api.cuStreamIsCapturing(stream))) != 0
 
 
 class CudaRuntime:

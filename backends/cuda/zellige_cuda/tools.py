@@ -13,6 +13,7 @@ from typing import Final
 from zellige.diagnostics import ZelligeError
 from zellige.plugin.contract import Tool, Unavailable
 from zellige_cuda import device
+from zellige_cuda.presence import too_old_for, version_text
 
 _MAPS: Final = Path("/proc/self/maps")
 
@@ -28,7 +29,7 @@ def driver_tool() -> Tool:
     if isinstance(api, Unavailable):
         return Tool(name="CUDA driver", purpose="launches", problem=api.reason)
     found = device.driver_version(api)
-    return Tool(name="CUDA driver", purpose="launches", version=device.version_text(found), place=loaded_library("libcuda.so"))
+    return Tool(name="CUDA driver", purpose="launches", version=version_text(found), place=loaded_library("libcuda.so"))
 
 
 def compiler_tool() -> Tool:
@@ -44,7 +45,7 @@ def compiler_tool() -> Tool:
     problem = ""
     driver = device.driver()
     if not isinstance(driver, Unavailable):
-        problem = device.too_old_for(major, device.driver_version(driver))
+        problem = too_old_for(major, device.driver_version(driver))
     return Tool(name=name, purpose=purpose, version=f"{major}.{minor}", place=loaded_library("libnvrtc.so"), problem=problem)
 
 
