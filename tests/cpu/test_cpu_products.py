@@ -14,6 +14,7 @@ from zellige.options import CompileOptions
 from zellige.plan.capabilities import Machine
 from zellige.plan.planner import plan
 from zellige.plan.products import choose_product, holds
+from zellige.plugin.schema import problems
 from zellige_cpu.backend import capabilities_of
 from zellige_cpu.host import Host, make_host, running_host
 from zellige_cpu.jit import assembly, compile_object
@@ -250,6 +251,14 @@ FACTS = [
     ("aarch64-dot", "int8", "int32", "sdot.v4i32"), ("aarch64-dot", "uint8", "int32", "udot.v4i32"),
     ("aarch64-dot", "bfloat16", "float32", "bfdot.v4f32"), ("aarch64-dot", "float16", "float32", "llvm.fma.v4f32"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_each_machine_offers_keeps_the_contract(name):
+    """The capabilities of machines other than the one that runs the tests: none of their units shares its name with another."""
+    offered = capabilities_of(machine(name))
+    assert problems(offered, "cpu") == ()
+    assert name == "baseline" or any(unit.is_native for unit in offered.matmul)
 
 
 @pytest.mark.parametrize("name, operand, total, expected", FACTS, ids=lambda x: str(x))

@@ -118,8 +118,10 @@ def _units(host: Host, rows: tuple[ProductRow, ...]) -> tuple[Unit, ...]:
     # where no instruction takes both operands signed, one that takes a unsigned serves with a bias
     signed = {unit.width for unit in found if (unit.a, unit.b) == (_INT8, _INT8) and not unit.is_matrix}
     biased = [
-        Unit(name=unit.name, a=_INT8, b=_INT8, accumulator=unit.accumulator, width=unit.width, group=unit.group, intrinsic=unit.intrinsic,
-             is_biased=True)
+        Unit(
+            name=f"{unit.name} (a biased)", a=_INT8, b=_INT8, accumulator=unit.accumulator, width=unit.width, group=unit.group,
+            intrinsic=unit.intrinsic, is_biased=True,
+        )
         for unit in found
         if (unit.a, unit.b) == (_UINT8, _INT8) and unit.width > max(signed, default=0) and not unit.is_matrix
     ]  # fmt: skip
