@@ -116,3 +116,4 @@ def large(A: tensor((1,), float32)):
     with pytest.raises(CompileError) as caught:
         compiled(program).launch([array.ctypes.data], [], [])
     assert caught.value.code == "E301"
+    assert "this machine's memory of the target interp holds" in str(caught.value)

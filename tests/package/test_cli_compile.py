@@ -305,6 +305,9 @@ def test_a_configuration_of_a_tuned_function_is_said(parameters: Path) -> None:
     assert "launch(13," in dumped(f"{parameters}:proposed")  # without configurations: its defaults
     wrong = invoke(f"{parameters}:tuned", "--config", "3")
     assert wrong.exit_code == 2 and "tuned has 2 configurations, not 3" in wrong.output
+    for name, settings in {"eager": ("--set", "A=float16[1024]"), "proposed": ()}.items():
+        wrong = invoke(f"{parameters}:{name}", "--config", "7", *settings)
+        assert wrong.exit_code == 2 and f"{name} has no configurations: leave the option out" in wrong.output, wrong.output
 
 
 def test_only_ready_kernels_are_meant_without_a_name(parameters: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from importlib.metadata import entry_points, version
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from zellige.plugin.installed import installed_points, installed_version
+from zellige.plugin.installed import are_unchanged, installed_points, installed_version, noted_places
 
 
 def described(group: str) -> list[tuple[str, str]]:
@@ -55,3 +56,18 @@ def test_versions_are_those_of_the_standard_library(name: str) -> None:
 
 def test_what_is_not_installed_has_no_version() -> None:
     assert installed_version("there-is-no-such-thing") == "none"
+
+
+@pytest.mark.parametrize("form", ["{0}", "{0}/", "{0}//", "{0}/../plugins", "./plugins", "plugins/", "../{1}/plugins"])
+def test_a_list_of_entry_points_is_watched_however_its_place_is_written(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution(tmp_path / "plugins", "a_plugin", "x = first:plugin")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [form.format(tmp_path / "plugins", tmp_path.name), *sys.path])
+    noted = noted_places("some.group", "a_plugin", ())
+    assert noted is not None
+    assert are_unchanged(noted)
+    file = tmp_path / "plugins" / "a_plugin-1.0.dist-info" / "entry_points.txt"
+    before = os.stat(file.parent.parent)
+    file.write_text("[some.group]\nx = another:plugin\n")
+    assert os.stat(file.parent.parent).st_mtime_ns == before.st_mtime_ns, "the folder itself tells nothing"
+    assert not are_unchanged(noted)

@@ -89,6 +89,7 @@ def test_json_that_fits_no_field_is_refused(change: dict[str, Any], says: str) -
         ({"matmul": (MatmulUnit(a="half", b="float16", c="float32"),)}, "matmul[0] names 'half', which is no element type"),
         ({"matmul": (MatmulUnit(a="int8", b="int8", c="int32", m=0),)}, "matmul[0].m is 0, less than 1"),
         ({"matmul": (MatmulUnit(a="int8", b="int8", c="int32", m=16, largest=(40, 1, 1)),)}, "matmul[0].largest is (40, 1, 1)"),
+        ({"matmul": (MatmulUnit(a="int8", b="int8", c="int32"),)}, "matmul[0] has no name: a plan says by the name which unit it means"),
         ({"engines": (Engine(name="e", kind="copy"),) * 2}, "engines has two of the name 'e'"),
         ({"engines": (Engine(name="e", kind="copy", count=0),)}, "engines[0].count is 0, less than 1"),
         ({"spaces": (Space(name="s", bytes=0),)}, "spaces[0].bytes is 0, less than 1"),

@@ -137,6 +137,20 @@ def test_what_a_launch_answers_is_refused(install: Install) -> None:
     assert findings and all("answered 7" in one.reason and one.verdict == "does not hold" for one in findings)
 
 
+def test_a_word_that_core_does_not_know_is_the_fault_of_who_said_it(install: Install) -> None:
+    words = {
+        "element": "from zellige.elements.arithmetic import binary; binary('frobnicate', np.ones(2), np.ones(2), T.float32)",
+        "reduction": "from zellige.ir.reductions import identity; identity('frobnicate', T.float32)",
+    }
+    head = "def launch(self, p, s, z):\n            import numpy as np, zellige.language as T; "
+    install({name: kernel(head + ask) for name, ask in words.items()})
+    for name in words:
+        with pytest.raises(ZelligeError, match=f"the backend '{name}' raised in its hook runtime: ValueError: .*frobnicate") as caught:
+            works(name)
+        (line,) = [note.span for note in caught.value.diagnostics[0].notes if note.kind == "raised here"]
+        assert line is not None and line.file.endswith(f"plug_{name}.py") and "frobnicate" in line.source_line()
+
+
 def test_naming_a_module_of_core_makes_core_nobody_elses(install: Install) -> None:
     """Else each failure of core's would be said to be the backend's."""
     changes = "replace(AcmeBackend.manifest(self), code_packages=('zellige.plan', 'zellige', 'plug_claims.deep'))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,7 @@ def test_rows_that_are_padded_beyond_the_limit_name_the_stages_that_fit() -> Non
     with pytest.raises(CompileError, match="E301") as caught:
         lowered(function)
     text = str(caught.value)
+    assert re.search(r"error E301: shared of the target \S+ holds \d+ bytes a block", text)
     assert f"a 8 x {64 * 88 * 2} bytes" in text
     assert f"b 8 x {64 * 80 * 2} bytes" in text
     assert "with a in 7 and b in 7 stages it would fit" in text

@@ -77,7 +77,7 @@ def check_capacity(launch: Launch, plan: ScratchPlan, needed: int, limit: int) -
     sizes = sorted(((_bytes(buffer, buffer in plan.packed), buffer.name) for buffer in plan.offsets), reverse=True)
     tiles = ", ".join(f"{name} {size}" for size, name in sizes[:8])
     fits = f"{sizes[0][1]} is the largest" if sizes else "use smaller tiles"
-    raise catalogue.E301.error(launch.span, space="a worker's memory", limit=limit, needed=needed, tiles=tiles, fits=fits)
+    raise catalogue.E301.error(launch.span, space="a worker's memory", target="cpu", limit=limit, needed=needed, tiles=tiles, fits=fits)
 
 
 def _bytes(buffer: Buffer, packed: bool) -> int:

@@ -25,12 +25,14 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty():
-            from rich.console import Console
+            from rich.markup import escape
             from rich.progress import Progress as Bar
 
-            self._bar = Bar(console=Console(stderr=True), transient=True)
+            from zellige.diagnostics.console import plain_console
+
+            self._bar = Bar(console=plain_console(is_error=True), transient=True)
             self._bar.start()
-            self._compiling: TaskID = self._bar.add_task(f"{self._name}: compiling", total=self._total)
+            self._compiling: TaskID = self._bar.add_task(f"{escape(self._name)}: compiling", total=self._total)
             self._trying: TaskID = self._bar.add_task("measuring", total=self._total)
         return self
 

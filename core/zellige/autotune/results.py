@@ -68,9 +68,9 @@ class AutotuneResult:
 
     def show(self) -> None:
         """Print the table."""
-        from rich.console import Console
+        from zellige.diagnostics.console import plain_console
 
-        Console(markup=False).print(self.table())
+        plain_console().print(self.table())
 
 
 def ranked(trials: tuple[Trial, ...]) -> list[Trial]:

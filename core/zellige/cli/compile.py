@@ -20,7 +20,7 @@ from zellige.diagnostics.suggest import closest
 @click.option("--dump", "stages", metavar="STAGE", multiple=True, help="Print tile-ir, legal, plan, source or asm. May be repeated.")
 @setting_option
 @config_option
-def compile_command(source: str, target: str, stages: tuple[str, ...], settings: tuple[str, ...], config: int) -> None:
+def compile_command(source: str, target: str, stages: tuple[str, ...], settings: tuple[str, ...], config: int | None) -> None:
     """Compile the kernels of FILE, or only KERNEL, and print the stages asked for.
 
     FILE is a Python file, whose `if __name__ == "__main__"` part does not run, or a file of tile IR text.

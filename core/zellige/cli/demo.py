@@ -22,10 +22,10 @@ def demo(target: str, quick: bool) -> None:
     Targets that are simulated or interpreted get sizes that take seconds there, and the table says so. Exit code 1 when a result is further
     from NumPy's than its derived bound.
     """
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    from zellige.cli.console import wide_console
+    from zellige.cli.console import plain_console, wide_console
     from zellige.demo.cases import cases
     from zellige.demo.run import run
     from zellige.plugin.registry import registry
@@ -37,7 +37,7 @@ def demo(target: str, quick: bool) -> None:
     for heading in HEADINGS:
         table.add_column(heading, no_wrap=True)
     for case in cases(quick=quick, simulated=bool(slow)):
-        with Console(stderr=True).status(f"{case.name}, {case.size}"):
+        with plain_console(is_error=True).status(Text(f"{case.name}, {case.size}")):
             seconds = 0.0 if slow else 0.05 if quick else 0.5
             outcomes.extend(run((case,), str(resolved), seconds=seconds, least=1 if slow else 3))
         table.add_row(*row(outcomes[-1]))

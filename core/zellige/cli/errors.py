@@ -34,9 +34,10 @@ def explain_error(code: str) -> None:
     if text is None:
         raise click.ClickException(f"the page of {wanted} is missing from this installation")
     if sys.stdout.isatty():
-        from rich.console import Console
         from rich.markdown import Markdown
 
-        Console().print(Markdown(text))
+        from zellige.cli.console import plain_console
+
+        plain_console().print(Markdown(text))
     else:
         click.echo(text.rstrip())

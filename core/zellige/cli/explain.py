@@ -39,7 +39,7 @@ def explain(
     is_layout: bool,
     folder: Path | None,
     settings: tuple[str, ...],
-    config: int,
+    config: int | None,
     is_json: bool,
 ) -> None:
     """Print what the compiler decides for the kernels of FILE, or only KERNEL, and why: first for a block as a whole, then line by line.

@@ -34,6 +34,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _TENSOR: Final = re.compile(r"(?P<dtype>[A-Za-z]\w*)\[(?P<sizes>[^\]]*)\]")
 
+_TAKES_ARGUMENTS: Final = (catalogue.E157.id, catalogue.E160.id)
+
 _SETTING_HELP: Final = (
     "A value for a parameter of the function that makes the kernel: a number, True, False or a text such as float16; of a tensor its type "
     "and shape, as in A=float16[1024,512]. May be repeated."
@@ -48,7 +50,7 @@ def setting_option(command: _F) -> _F:
 def config_option(command: _F) -> _F:
     """Gives a command the option ``--config``."""
     what = "Which configuration of a function with autotune is meant, counted from 1."
-    return click.option("--config", type=click.IntRange(min=1), default=1, show_default=True, help=what)(command)
+    return click.option("--config", type=click.IntRange(min=1), help=f"{what}  [default: 1]")(command)
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
@@ -78,8 +80,9 @@ def _value(text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def select(source: str, settings: Mapping[str, Any] | None = None, config: int = 1) -> dict[str, Kernel]:
-    """The kernels that FILE[:KERNEL] names, by name; at least one. Raises E742, E747."""
+def select(source: str, settings: Mapping[str, Any] | None = None, config: int | None = None) -> dict[str, Kernel]:
+    """The kernels that FILE[:KERNEL] names, by name; at least one. Raises E742, E747; wrong usage, exit code 2, for a configuration that
+    none of them has."""
     file, name = source, None
     if not Path(file).exists() and ":" in source:
         file, _, name = source.rpartition(":")
@@ -100,17 +103,19 @@ def select(source: str, settings: Mapping[str, Any] | None = None, config: int =
     return {name: kernels[name]}
 
 
-def kernels_of(path: Path, wanted: str | None, settings: Mapping[str, Any], config: int) -> dict[str, Kernel]:
+def kernels_of(path: Path, wanted: str | None, settings: Mapping[str, Any], config: int | None) -> dict[str, Kernel]:
     """The kernels of a file by name: of tile IR text the one that it holds, of Python those at the top level, all or the one ``wanted``."""
     if is_tile_ir(path):
         from zellige.ir.parser import parse_kernel
 
         kernel = parse_kernel(path.read_text(encoding="utf-8"), str(path))
         _refuse_unused(path, settings, {kernel.name: ()})
+        _refuse_configuration(config, {kernel.name: kernel}, settings)
         return {kernel.name: kernel}
     loaded = vars(load(path))
     values = {name: value for name, value in loaded.items() if wanted is None or name == wanted} or loaded
     _refuse_unused(path, settings, {name: names for name, value in values.items() if (names := _parameters(value)) is not None})
+    _refuse_configuration(config, {name: value for name, value in values.items() if _parameters(value) is not None}, settings)
     found: dict[str, Kernel] = {}
     for name, value in values.items():
         kernel_or_none = kernel_in(name, value, settings, config)
@@ -148,6 +153,30 @@ def _refuse_unused(path: Path, settings: Mapping[str, Any], parameters: Mapping[
             raise catalogue.E747.error(file=str(path), kernels=", ".join(parameters), name=name, suggestion=meant, known=listed)
 
 
+def _refuse_configuration(config: int | None, values: Mapping[str, object], settings: Mapping[str, Any]) -> None:
+    """Wrong usage for the number of a configuration where none of the kernels has any."""
+    from zellige.autotune.decorator import TunedFunction
+    from zellige.diagnostics import CompileError
+
+    if config is None or not values:
+        return
+    for value in values.values():
+        try:
+            if isinstance(value, TunedFunction) and value.configurations(**_given(value.jit_impl, settings)):
+                return
+        except CompileError as error:
+            if error.code not in _TAKES_ARGUMENTS:
+                raise
+            return  # that it takes arguments is said for each kernel
+    lacking = f"{', '.join(values)} {'has' if len(values) == 1 else 'have'} no configurations: leave the option out"
+    raise click.BadParameter(lacking, param_hint="--config")
+
+
+def _given(function: JITFunction, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are parameters of a function."""
+    return {key: one for key, one in settings.items() if key in function.signature.parameters}
+
+
 def _none_ready(path: Path, *names: str) -> ZelligeError:
     """E742 for functions ``names``, or all of the file, that would make a kernel if they were given arguments."""
     made_by = names or _made_by_arguments(path)
@@ -165,7 +194,7 @@ def _made_by_arguments(path: Path) -> tuple[str, ...]:
     return () if module is None else tuple(name for name, value in vars(module).items() if _maker(value) is not None)
 
 
-def kernel_in(name: str, value: object, settings: Mapping[str, Any], config: int) -> Kernel | None:
+def kernel_in(name: str, value: object, settings: Mapping[str, Any], config: int | None) -> Kernel | None:
     """The tile IR of a module's attribute that is a kernel: a prim_func, a compiled kernel, or a jit function that needs no argument beside
     the settings; of a function with autotune that of one configuration, which is named on standard error."""
     from zellige.autotune.decorator import TunedFunction
@@ -178,13 +207,13 @@ def kernel_in(name: str, value: object, settings: Mapping[str, Any], config: int
     function = _maker(value)
     if function is None:
         return None
-    given = {key: one for key, one in settings.items() if key in function.signature.parameters}
+    given = _given(function, settings)
     try:
         if isinstance(value, TunedFunction):
-            given |= _configuration(name, value, given, config)
+            given |= _configuration(name, value, given, config or 1)
         return function.get_tir(**given).kernel
     except CompileError as error:
-        if error.code not in (catalogue.E157.id, catalogue.E160.id):  # it takes arguments, so it is no kernel yet
+        if error.code not in _TAKES_ARGUMENTS:  # else it is no kernel yet
             raise
     return None
 

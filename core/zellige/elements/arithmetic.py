@@ -12,7 +12,6 @@ from typing import Final, cast as typed
 
 import numpy as np
 
-from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.elements.conversion import FLOAT32, TFLOAT32, Array, cast, codes, from_codes
 from zellige.ir.expr import BinaryOp, CompareOp, UnaryOp
@@ -110,7 +109,7 @@ def binary(op: BinaryOp, left: Array, right: Array, dtype: DType) -> Array:
 
 def _known(table: dict[str, Callable[[Array, Array], Array]], op: str, dtype: DType) -> Callable[[Array, Array], Array]:
     if op not in table:
-        raise InternalError(f"the operation {op} of {dtype} has no meaning in elements")
+        raise ValueError(f"the operation {op} of {dtype} has no meaning in elements")  # the fault of whoever asked for it
     return table[op]
 
 

@@ -59,7 +59,7 @@ class InterpreterBackend:
             spaces=(*(Space(name=space) for space in SPACES), Space(name="*")),
             dtypes=names,
             compute_dtypes=names,
-            matmul=(MatmulUnit(a="float32", b="float32", c="float32", is_native=False),),
+            matmul=(MatmulUnit(name="NumPy", a="float32", b="float32", c="float32", is_native=False),),
         )
 
     @hookimpl

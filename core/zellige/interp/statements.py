@@ -250,8 +250,8 @@ def _check_size(buffer: Buffer, needed: int) -> None:
     """E301 where a tile alone is larger than this machine's memory, which would end the process."""
     limit = _machine_bytes()
     if needed > limit:
-        space, tiles, fits = "this machine", f"{buffer.name} {needed}", f"make {buffer.name} smaller"
-        raise catalogue.E301.error(buffer.span, space=space, limit=limit, needed=needed, tiles=tiles, fits=fits)
+        space, tiles, fits = "this machine's memory", f"{buffer.name} {needed}", f"make {buffer.name} smaller"
+        raise catalogue.E301.error(buffer.span, space=space, target=lanes.TARGET, limit=limit, needed=needed, tiles=tiles, fits=fits)
 
 
 @cache

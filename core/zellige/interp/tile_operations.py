@@ -190,7 +190,7 @@ def combiner(op: ReduceOp | str, *, nan_propagate: bool) -> np.ufunc:
         case "all":
             return np.logical_and
         case _:
-            raise InternalError(f"{op} is no reduction")
+            raise ValueError(f"{op} is no reduction")
 
 
 def filled(value: bool | int | float, dtype: DType) -> Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
 
 _FLOAT32: Final = as_dtype("float32")
@@ -46,4 +45,4 @@ def identity(op: str, dtype: DType) -> bool | int | float:
         case "min":
             return math.inf if dtype.is_float and dtype.has_inf else dtype.max
         case _:
-            raise InternalError(f"{op} is no reduction")
+            raise ValueError(f"{op} is no reduction")

@@ -127,7 +127,7 @@ class Context:
                 )
                 continue
             if not _reduce(depths, placed, inside):
-                raise too_large(placed, self.facts)
+                raise too_large(placed, self.facts, self.machine.name)
         for group, depth in depths.items():
             if depth < group.wanted:
                 names = " and ".join(b.name for b in group.buffers)

@@ -112,14 +112,15 @@ def _up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def too_large(excess: Excess, facts: LaunchFacts) -> ZelligeError:
-    """E301 with every tile of the space, the limit, and what would fit."""
+def too_large(excess: Excess, facts: LaunchFacts, target: str) -> ZelligeError:
+    """E301 with every tile of the space of ``target``, the limit, and what would fit."""
     limit = excess.space.bytes or 0
     listed = sorted(excess.tiles, key=lambda t: -(bytes_of(t.buffer) or 0) * t.slots)
     lines = ", ".join(f"{t.buffer.name} {_shape(t.buffer)} {t.buffer.dtype} of {bytes_of(t.buffer) or 0} bytes x {t.slots}" for t in listed)
     return catalogue.E301.error(
-        facts.launch.span, space=excess.space.name, limit=limit, needed=excess.needed, tiles=lines, fits=_what_fits(excess, listed, limit)
-    )
+        facts.launch.span, space=excess.space.name, target=target, limit=limit, needed=excess.needed, tiles=lines,
+        fits=_what_fits(excess, listed, limit),
+    )  # fmt: skip
 
 
 def _what_fits(excess: Excess, listed: Sequence[Tile], limit: int) -> str:

@@ -155,7 +155,7 @@ def _in_one_role(context: Context) -> Programs:
     if isinstance(placed, Excess) and context.give_up_stores(placed.space):
         placed = context.placed({}, frozenset())
     if isinstance(placed, Excess):
-        raise too_large(placed, context.facts)
+        raise too_large(placed, context.facts, context.machine.name)
     return Programs(roles=(Role(name=BLOCK, engine=context.machine.main_engine, body=body),), placements=placed)
 
 

@@ -90,7 +90,8 @@ def noted_places(group: str, distribution: str, packages: Iterable[str]) -> Plac
         if own is None:
             lists = _lists(place, group)
         else:
-            lists = [_status(os.path.join(own, _POINTS))] if os.path.dirname(own) == (place or ".") else []
+            is_there = os.path.join(place or ".", os.path.basename(own)) == own  # as it is made, whatever separators the path ends in
+            lists = [_status(os.path.join(own, _POINTS))] if is_there else []
         places.append([place, changed if changed < LOADED_NS else -1, _counting(place, wanted), lists])
     return {"packages": wanted, "group": "" if distribution else group, "places": places}
 

@@ -220,12 +220,14 @@ def _rule_numbers(c: Capabilities, _: str) -> Iterator[str]:
 
 
 def _rule_repeated(c: Capabilities, _: str) -> Iterator[str]:
-    """Names that two entries of a field have, of which one would never be found."""
+    """Names that two entries of a field have, of which one would never be found, and units without one."""
     yield from _duplicates("engines", [e.name for e in c.engines])
     yield from _duplicates("spaces", [s.name for s in c.spaces])
     yield from _duplicates("math", [f"{m.function} of {m.dtype}" for m in c.math])
     named: dict[str, list[str]] = {}
     for i, unit in enumerate(c.matmul):
+        if not unit.name:
+            yield f"matmul[{i}] has no name: a plan says by the name which unit it means"
         named.setdefault(unit.name, []).append(f"matmul[{i}]")
     for name, places in named.items():
         if name and len(places) > 1:

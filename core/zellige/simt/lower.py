@@ -450,7 +450,8 @@ class LaunchLowering:
         if staged and all(slots[m] > fewer for m in staged):
             names = " and ".join(f"{m.name} in {slots[m] - fewer}" for m in staged)
             fits = f"with {names} stage{'s' if any(slots[m] - fewer > 1 for m in staged) else ''} it would fit"
-        error = catalogue.E301.error(self._launch.span, space="shared", needed=total, limit=limit, tiles=", ".join(parts), fits=fits)
+        target, tiles = self.machine.capabilities.target, ", ".join(parts)
+        error = catalogue.E301.error(self._launch.span, space="shared", target=target, needed=total, limit=limit, tiles=tiles, fits=fits)
         found = Overfull(*error.diagnostics)
         found.excess = total - limit
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from zellige.diagnostics import InternalError, Span, catalogue
+from zellige.diagnostics import Span, catalogue
 from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Cast, Math
 from zellige.simt.expression_printer import ExpressionPrinter
@@ -60,10 +60,10 @@ class PlainSpelling:
         raise self.refuse("a copy of boxes", param.box.tensor.span)
 
     def helper(self, name: str) -> tuple[str, tuple[str, ...]]:
-        """The definition of a function and the names it uses. Raises InternalError for a name that is none."""
+        """The definition of a function and the names it uses. Raises ValueError for a name that is none."""
         found = plain_function(name, self.inline)
         if found is None:
-            raise InternalError(f"there is no helper {name}")
+            raise ValueError(f"there is no helper {name}")
         return found
 
     def refuse(self, what: str, span: Span | None) -> Exception:

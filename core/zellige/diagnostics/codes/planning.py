@@ -9,7 +9,7 @@ from zellige.diagnostics.codes.declaration import code
 
 E301 = code(
     "E301", "tiles do not fit into the memory of a block",
-    "{space} holds {limit} bytes a block, and the tiles need {needed}: {tiles}", hint="{fits}",
+    "{space} of the target {target} holds {limit} bytes a block, and the tiles need {needed}: {tiles}", hint="{fits}",
 )
 E302 = code(
     "E302", "too many lanes for a block", "the kernel asks for {threads} threads a block, the target {target} has at most {limit}",
