@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from zellige.cache import memo, recall, sources
 from zellige.diagnostics import ZelligeError
 from zellige.options import options
 from zellige.plugin import installed
+from zellige.plugin.calling import Hooks
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.registry import registry
 
@@ -155,7 +157,7 @@ class Vendor:
     @property
     def served_by(self) -> str:
         """The distribution whose backend the target has."""
-        return registry().named("vendor").origin.text.partition(":")[0]
+        return registry().named("vendor").origin.distribution
 
     @property
     def took_all(self) -> bool:
@@ -287,3 +289,43 @@ def test_a_hook_that_raises_says_so_and_harms_nothing(vendor: Vendor) -> None:
     assert caught.value.code == "E709"
     vendor.driver.write_text("7")
     assert vendor.run() == "start"
+
+
+COMPAT_LESS = """
+    @hookimpl
+    def runtime(self):
+"""
+COMPAT = """
+    @hookimpl
+    def probe(self):
+        return (Device(name="card", index=0, target="vendor"),)
+
+    @hookimpl
+    def compat(self, binary, device):
+        return Compatibility(verdict="ok")
+""" + COMPAT_LESS
+
+
+@pytest.mark.parametrize("has_compat", [False, True])
+def test_a_start_asks_the_hooks_that_the_manual_says(vendor: Vendor, monkeypatch: pytest.MonkeyPatch, has_compat: bool) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "write-a-backend.md").read_text(encoding="utf-8")
+    sentence = r"of your hooks (`manifest`.*?) called, and where you have (.*?), about whose first"
+    ((always, with_compat),) = re.findall(sentence, page, flags=re.DOTALL)
+    vendor.install()
+    source = vendor.package / "backend.py"
+    text = source.read_text()
+    text = text.replace("\n    @hookimpl\n    def runtime(self):\n", COMPAT if has_compat else f"\n    compat = None\n{COMPAT_LESS}")
+    source.write_text(text.replace("import hookimpl\n", "import hookimpl\nfrom zellige.plugin.contract import Compatibility, Device\n"))
+    asked: list[str] = []
+    call = Hooks.call
+
+    def counted(self: Hooks, hook: str, arguments: Any) -> Any:
+        asked.append(hook)
+        return call(self, hook, arguments)
+
+    monkeypatch.setattr(Hooks, "call", counted)
+    assert vendor.run() == "compiled"
+    asked.clear()
+    assert vendor.run() == "start"
+    expected = {*re.findall(r"`(\w+)`", f"{always} {with_compat if has_compat else ''}")} - {"describe"}  # it has describe_key
+    assert set(asked) == expected
