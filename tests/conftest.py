@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,3 +46,62 @@ def settings_end_with_the_test() -> Iterator[None]:
     os.environ.update(before)
     if (read := sys.modules.get("zellige.options")) is not None:
         read.options.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def forget() -> Callable[[], None]:
+    """What makes this process like a new one: nothing compiled, no backend asked, settings unread."""
+    from zellige.cache import memo, recall
+    from zellige.options import options
+    from zellige.plugin.registry import registry
+
+    def forgotten() -> None:
+        memo.clear()
+        registry.cache_clear()
+        options.cache_clear()
+        recall._conditions.cache_clear()
+
+    return forgotten
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: Callable[[], None]) -> Iterator[Path]:
+    """The folder of a cache of the test's own: it finds nothing that was made before, and leaves nothing that is found later."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("ZELLIGE_CACHE_DIR", str(folder))
+    forget()
+    yield folder
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def asked_anew(own_cache: Path) -> None:
+    """Backends that say something else in this test alone: what follows from earlier answers is not found, nor what follows from these."""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Iterator[Path]:
+    """A folder that packages are installed in for the test, in this process and those that it starts."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    yield folder
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{folder}{os.sep}"):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def announce() -> Callable[..., Path]:
+    """What an installer writes down of a distribution with entry points: ``announce(folder, name, points)``."""
+
+    def announced(folder: Path, name: str, points: str, version: str = "1.0", more: str = "") -> Path:
+        info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}", encoding="utf-8")
+        (info / "entry_points.txt").write_text(f"[zellige.backends]\n{points}", encoding="utf-8")
+        return info
+
+    return announced

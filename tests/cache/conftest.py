@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import zellige.language as T
-from zellige.cache import memo, recall
-from zellige.options import options
 from zellige.plugin.registry import BackendHandle
 
 
-def forget() -> None:
-    """Make this process like a new one: nothing compiled, settings unread."""
-    memo.clear()
-    options.cache_clear()
-    recall._conditions.cache_clear()
-
-
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    made = tmp_path / "cache"
-    monkeypatch.setenv("ZELLIGE_CACHE_DIR", str(made))
-    forget()
-    yield made
-    monkeypatch.undo()
-    forget()
+def folder(own_cache: Path) -> Path:
+    return own_cache
 
 
 class Steps:

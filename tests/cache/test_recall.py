@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.cache import artifacts, cache_statistics, keys, memo, recall, sources, store
+from zellige.cache import artifacts, cache_statistics, keys, sources, store
 from zellige.cache.disk import DiskStore
 from zellige.diagnostics import InternalError
 from zellige.driver import compile_kernel
@@ -22,10 +23,7 @@ from zellige.plugin.contract import Binary, Emitted
 from zellige.plugin.registry import BackendHandle, registry
 from zellige.target import Target
 
-
-def forget() -> None:
-    memo.clear()
-    recall._conditions.cache_clear()
+Forget = Callable[[], None]
 
 
 def doubled(kernel: Any) -> float:
@@ -40,7 +38,7 @@ def entries(folder: Path, kind: str) -> list[Path]:
     return sorted(path for path in (folder / "v1" / kind).rglob("*") if path.is_file())
 
 
-def test_a_second_process_neither_emits_nor_compiles(folder: Path, steps: Any, scaled: Any) -> None:
+def test_a_second_process_neither_emits_nor_compiles(folder: Path, forget: Forget, steps: Any, scaled: Any) -> None:
     first = compiled(scaled(2.0))
     assert doubled(first) == 2 and steps.taken == (1, 1)
     assert doubled(compiled(scaled(2.0))) == 2 and steps.taken == (0, 0)
@@ -54,7 +52,7 @@ def test_a_second_process_neither_emits_nor_compiles(folder: Path, steps: Any, s
     assert found.entries["artifacts"] == 3 and found.folder == folder
 
 
-def test_machine_code_is_shared_by_programs_that_come_to_the_same_text(folder: Path, steps: Any, scaled: Any) -> None:
+def test_machine_code_is_shared_by_programs_that_come_to_the_same_text(folder: Path, forget: Forget, steps: Any, scaled: Any) -> None:
     compiled(scaled(2.0))
     assert steps.taken == (1, 1)
     for path in entries(folder, "artifacts"):
@@ -63,7 +61,7 @@ def test_machine_code_is_shared_by_programs_that_come_to_the_same_text(folder: P
     assert doubled(compiled(scaled(2.0))) == 2 and steps.taken == (1, 0)
 
 
-def test_machine_code_that_is_gone_is_made_again_without_emitting(folder: Path, steps: Any, scaled: Any) -> None:
+def test_machine_code_that_is_gone_is_made_again_without_emitting(folder: Path, forget: Forget, steps: Any, scaled: Any) -> None:
     compiled(scaled(2.0))
     steps.taken  # noqa: B018
     for path in entries(folder, "binaries"):
@@ -76,7 +74,7 @@ def test_machine_code_that_is_gone_is_made_again_without_emitting(folder: Path, 
 
 @pytest.mark.parametrize("kind", ["artifacts", "binaries"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "exchanged"])
-def test_a_damaged_entry_is_rebuilt(folder: Path, steps: Any, kind: str, damage: str, scaled: Any) -> None:
+def test_a_damaged_entry_is_rebuilt(folder: Path, forget: Forget, steps: Any, kind: str, damage: str, scaled: Any) -> None:
     compiled(scaled(3.0))
     compiled(scaled(2.0))
     steps.taken  # noqa: B018
@@ -98,7 +96,9 @@ def test_a_damaged_entry_is_rebuilt(folder: Path, steps: Any, kind: str, damage:
     assert steps.taken == ((1, 0) if kind == "artifacts" else (0, 1))
 
 
-def test_what_is_kept_but_cannot_be_used_is_compiled_again(folder: Path, steps: Any, monkeypatch: pytest.MonkeyPatch, scaled: Any) -> None:
+def test_what_is_kept_but_cannot_be_used_is_compiled_again(
+    folder: Path, forget: Forget, steps: Any, monkeypatch: pytest.MonkeyPatch, scaled: Any
+) -> None:
     compiled(scaled(2.0))
     disk = store()
     for path in entries(folder, "artifacts"):
@@ -121,7 +121,7 @@ def test_what_is_kept_but_cannot_be_used_is_compiled_again(folder: Path, steps: 
 
 
 def test_the_versions_of_compiler_and_tools_belong_to_the_key(
-    folder: Path, steps: Any, monkeypatch: pytest.MonkeyPatch, scaled: Any
+    folder: Path, forget: Forget, steps: Any, monkeypatch: pytest.MonkeyPatch, scaled: Any
 ) -> None:
     compiled(scaled(2.0))
     steps.taken  # noqa: B018
@@ -263,7 +263,7 @@ def test_places_and_headers_survive_the_way_to_disk() -> None:
             artifacts.unpack_binary(data)
 
 
-def test_printing_kernels_work_from_disk(folder: Path, steps: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_printing_kernels_work_from_disk(folder: Path, forget: Forget, steps: Any, capfd: pytest.CaptureFixture[str]) -> None:
     @T.prim_func
     def shown(A: T.Tensor((4,), "float32")):
         with T.Kernel(1) as _:

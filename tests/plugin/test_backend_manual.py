@@ -102,17 +102,14 @@ def test_every_python_block_is_a_program_as_it_stands() -> None:
         ast.parse(block)
 
 
-def test_what_announces_it_is_what_is_found(site: Path, install: Callable[..., Registry]) -> None:
+def test_what_announces_it_is_what_is_found(site: Path, install: Callable[..., Registry], announce: Callable[..., Path]) -> None:
     """The project file of section 1, as an installer writes it down, with the object of section 2."""
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
     project = tomllib.loads(text)["project"]
     points = project["entry-points"]["zellige.backends"]
     (site / "zellige_acme.py").write_text(blocks("2.")[0], encoding="utf-8")
-    info = site / f"{project['name'].replace('-', '_')}-1.0.dist-info"
-    info.mkdir()
     needs = "".join(f"Requires-Dist: {one}\n" for one in project["dependencies"])
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1.0\n{needs}", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[zellige.backends]\n" + "".join(f"{name} = {at}\n" for name, at in points.items()))
+    announce(site, project["name"], "".join(f"{name} = {at}\n" for name, at in points.items()), more=needs)
     found = install({})
     assert found.named("acme").manifest.vendor == "Acme"
     assert found.named("acme").origin.text.replace("_", "-").startswith("zellige-acme: ")

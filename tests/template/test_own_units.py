@@ -14,11 +14,9 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.cache import memo
 from zellige.cli.new_backend import write_package
 from zellige.diagnostics import ZelligeError
 from zellige.explain import explain
-from zellige.options import options
 from zellige.plugin.registry import registry
 from zellige_intrinsics import changed, families, family, find, gather, homes, run, scatter
 from zellige_intrinsics.lookup import Request
@@ -29,10 +27,8 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, announce: Callable[..., Path]) -> Iterator[Write]:
     """Writes and installs a package, in this process alone; the edits are of its files, each with what stands there and what shall."""
-    monkeypatch.setenv("ZELLIGE_CACHE_DIR", str(tmp_path / "cache"))
-    options.cache_clear()
     names: list[str] = []
 
     def written(name: str, start: str, edits: dict[str, tuple[tuple[str, str], ...]]) -> Path:
@@ -44,10 +40,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
                 assert text.count(before) == 1 or not text, before
                 text = text.replace(before, after) if text else after
             path.write_text(text, encoding="utf-8")
-        info = folder / f"zellige_{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: zellige-{name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[zellige.backends]\n{name} = zellige_{name}:backend\n")
+        announce(folder, f"zellige-{name}", f"{name} = zellige_{name}:backend\n")
         monkeypatch.syspath_prepend(folder)
         importlib.invalidate_caches()
         registry.cache_clear()
@@ -58,9 +51,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     monkeypatch.undo()
     for module in [one for one in sys.modules if one.split(".")[0] in names]:
         del sys.modules[module]
-    registry.cache_clear()
-    options.cache_clear()
-    memo.clear()
 
 
 @T.prim_func

@@ -6,7 +6,7 @@ import importlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.cache import memo
 from zellige.claims import examined
 from zellige.cli.new_backend import write_package
 from zellige.diagnostics import CompileError, LaunchError, Unsupported
@@ -47,14 +46,11 @@ void fail(int site);
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def target(tmp_path_factory: pytest.TempPathFactory, announce: Callable[..., Path], forget: Callable[[], None]) -> Iterator[str]:
     """A package written for the test, installed in this process alone."""
     top = tmp_path_factory.mktemp("lanes")
     folder = write_package("lanes", "simt", top)
-    info = folder / "zellige_lanes-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zellige-lanes\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[zellige.backends]\nlanes = zellige_lanes:backend\n")
+    announce(folder, "zellige-lanes", "lanes = zellige_lanes:backend\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         importlib.invalidate_caches()
@@ -62,8 +58,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield "lanes"
     for name in [n for n in sys.modules if n.split(".")[0] == "zellige_lanes"]:
         del sys.modules[name]
-    registry.cache_clear()
-    memo.clear()
+    forget()
 
 
 @T.prim_func
