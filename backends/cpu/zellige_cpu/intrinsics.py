@@ -4,7 +4,7 @@ In: a base name (``llvm.fma``) and operands. Out: the mangled name, the result t
 LLVM aborts the process when code generation meets an intrinsic or a type it does not know, so nothing else may reach it.
 
 A pattern is ``result operands``, one letter each: T the overloaded type, E its element, M a mask of its lanes, Q pointers and N i32
-in its lanes, I an i1, B an i8, W an i32, D an i64, P a pointer, V nothing; the other letters are fixed vectors.
+in its lanes, I an i1, B an i8, H an i16, W an i32, D an i64, P a pointer, V nothing; the other letters are fixed vectors.
 """
 
 from __future__ import annotations
@@ -74,6 +74,11 @@ INTRINSICS: Final[dict[str, Intrinsic]] = {
     "llvm.x86.avx2.pmadd.wd": Intrinsic("xzz", "", _ANY, "avx2"),
     "llvm.x86.sse2.pmadd.wd": Intrinsic("uss", "", _ANY, "sse2"),
     "llvm.x86.avx512bf16.dpbf16ps.256": Intrinsic("ffgg", "", _ANY, "avx512bf16"),
+    "llvm.x86.avx512.mask.reduce.ps.512": Intrinsic("FFWFHW", "", _ANY, "avx512dq"),
+    "llvm.x86.avx512.mask.scalef.ps.512": Intrinsic("FFFFHW", "", _ANY, "avx512f"),
+    "llvm.x86.avx512.fpclass.ps.512": Intrinsic("KFW", "", _ANY, "avx512dq"),
+    "llvm.x86.avx512bf16.cvtne2ps2bf16.512": Intrinsic("GFF", "", _ANY, "avx512bf16"),
+    "llvm.x86.avx512bf16.cvtneps2bf16.512": Intrinsic("gF", "", _ANY, "avx512bf16"),
     "llvm.x86.ldtilecfg": Intrinsic("VP", "", _ANY, "amx-tile"),
     "llvm.x86.tilerelease": Intrinsic("V", "", _ANY, "amx-tile"),
     "llvm.x86.tilezero": Intrinsic("VB", "", _ANY, "amx-tile"),
@@ -95,8 +100,8 @@ _FULL_NAMES: Final = {
     "llvm.memset": "llvm.memset.p0.i64",
 }
 _FIXED: Final = {
-    "I": "i1", "B": "i8", "W": "i32", "D": "i64", "P": "ptr", "V": "void",
-    "X": "<16 x i32>", "Y": "<64 x i8>", "F": "<16 x float>", "G": "<32 x bfloat>", "Z": "<32 x i16>",
+    "I": "i1", "B": "i8", "H": "i16", "W": "i32", "D": "i64", "P": "ptr", "V": "void",
+    "X": "<16 x i32>", "Y": "<64 x i8>", "F": "<16 x float>", "G": "<32 x bfloat>", "Z": "<32 x i16>", "K": "<16 x i1>",
     "x": "<8 x i32>", "y": "<32 x i8>", "z": "<16 x i16>", "u": "<4 x i32>", "s": "<8 x i16>",
     "f": "<8 x float>", "g": "<16 x bfloat>", "b": "<16 x i8>", "q": "<4 x float>", "r": "<8 x bfloat>",
 }  # fmt: skip

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.expr import Rounding
+from zellige_cpu.leaf import instructions
 from zellige_cpu.leaf.formats import Format, float_format
 from zellige_cpu.leaf.lane import Lane
 from zellige_cpu.text import Function
@@ -241,6 +242,8 @@ def _from_float(x: Lane, target: DType, rounding: Rounding, saturate: bool) -> L
     if target.name == "tfloat32":
         return _round_in_place(x, 13, rounding).to_float()
     if target.name == "bfloat16":
+        if rounding == "nearest_even" and instructions.rounds(x):
+            return instructions.bfloat16(x, lambda y: (_round_in_place(y, 16, rounding) >> 16).resize("i16"))
         return (_round_in_place(x, 16, rounding) >> 16).resize("i16")
     if target.name == _SCALE:
         return _to_scale(x, rounding)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from zellige_cpu.leaf import instructions
 from zellige_cpu.leaf.lane import Lane, polynomial
 from zellige_cpu.leaf.polynomials import ERF_LARGE, ERF_SMALL, EXP, EXP2, EXP2_DOUBLE, EXP10, EXPM1, LOG, LOG2_ATANH
 
@@ -85,6 +86,9 @@ def _nearest(x: Lane, factor: float | None = None, halves: _Halves | None = None
 
 def exp2(x: Lane) -> Lane:
     """2 to the power x: 2**n by the exponent's bits, times a polynomial of the rest."""
+    if instructions.scales(x):
+        rest = instructions.remainder(x)
+        return instructions.scaled(polynomial(rest, (1.0, *EXP2)), x - rest)
     x = _clamp(x, -160.0, 160.0)
     halves = _halves(x)
     whole, exponent = _nearest(x, None, halves)
