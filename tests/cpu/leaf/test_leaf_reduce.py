@@ -11,6 +11,7 @@ import pytest
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, all_dtypes, dtype
 from zellige_cpu.host import running_host
+from zellige_cpu.leaf import reduce as reduce_module
 from zellige_cpu.leaf.reduce import ReduceSpec, emit_reduce, reduction_dtype
 from zellige_cpu.leaf.scan import ScanSpec, emit_scan
 from zellige_cpu.text import Module
@@ -227,6 +228,37 @@ def test_nan_is_skipped_or_propagated(program, host, t):
     program(batch.module, [entry])(entry, np.array([[np.nan] * 40, [np.nan] * 39 + [-np.inf]], t), out)
     assert np.isnan(out[0])
     assert out[1] == -np.inf
+
+
+@pytest.mark.parametrize("t", ["float32", "float64", "bfloat16"])
+def test_rows_together_give_the_bits_of_rows_one_by_one(program, host, t, monkeypatch):
+    """Sums in the same order, and a row without a number, or with nothing but the worst, amid others."""
+    random = np.random.default_rng(8)
+    x = random.standard_normal((2, 37, 133)).astype(dtype(t).numpy)
+    x[0, 3], x[1, 20] = np.nan, -np.inf
+    x[1, 4, :100], x[0, 7, 99:] = np.inf, np.nan
+    specs = [
+        reduce_spec(x.shape, 2, t, t, op, clear=clear, nan_propagate=propagate)
+        for op, propagate in (("sum", False), ("prod", False), ("abssum", False), ("max", False), ("min", False), ("absmax", False), ("max", True))
+        for clear in (True, False)
+    ]  # fmt: skip
+    together, one_by_one = [], []
+    for found, rows in ((together, None), (one_by_one, 0)):
+        if rows is not None:
+            monkeypatch.setattr(reduce_module._Reduction, "rows_at_once", rows)
+        batch = Batch(host)
+        loaded = program(batch.module, [batch.add(emit_reduce(batch.module, spec)) for spec in specs])
+        for entry in batch.entries:
+            out = np.full((2, 37), 0.75, dtype(t).numpy)
+            loaded(entry, x, out)
+            found.append(out)
+    for spec, ours, theirs in zip(specs, together, one_by_one):
+        assert np.array_equal(ours.view(np.uint8), theirs.view(np.uint8)), (spec.op, ours, theirs)
+
+
+def test_the_order_of_rows_holds_each_once():
+    for count in (2, 4, 8, 16, 32):
+        assert sorted(reduce_module.order_of_rows(count)) == list(range(count))
 
 
 def test_strided_tiles(program, host):

@@ -5,13 +5,15 @@ In: a :class:`ReduceSpec`. Out: the name of a function ``void (ptr src, ptr dst)
 Elements are converted to the type that both sides promote to (at least float32 for floats), combined there and converted once to dst's.
 Where another dimension is contiguous, its positions are the lanes and the axis is walked in order. Where the axis itself is contiguous,
 several vectors of partial results run side by side and are folded at the end: the order of a float sum is then not that of the
-elements, but it depends on nothing but the spec.
+elements, but it depends on nothing but the spec. Where as many results as a vector has lanes lie next to each other, their vectors are
+folded together, in the same order: with half of its lanes used a step would else be as long as with all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from zellige.diagnostics import InternalError
@@ -26,6 +28,7 @@ from zellige_cpu.types import element_bytes, memory_type, register_type
 from zellige_cpu.values import FALSE, Value, constant
 
 _GROUP: Final = 4  # vectors of partial results: enough to hide the latency of an addition
+_UNROLLED: Final = 4  # rounds over such a group up to which there is no loop
 _FLOAT32: Final = dtype("float32")
 _BOOL: Final = dtype("bool")
 
@@ -80,6 +83,9 @@ def emit_reduce(module: Module, spec: ReduceSpec) -> str:
         with loops(fn, outer, fn.params[0], fn.params[1], element_bytes(spec.src), element_bytes(spec.dst)) as (source, target):
             for stretch in stretches(fn, across.extent, lanes, _GROUP):
                 reduction.across(source, target, across, stretch)
+    elif reduction.rows_at_once:
+        with loops(fn, kept[:-1], fn.params[0], fn.params[1], element_bytes(spec.src), element_bytes(spec.dst)) as (source, target):
+            reduction.rows(source, target, kept[-1])
     else:
         with loops(fn, kept, fn.params[0], fn.params[1], element_bytes(spec.src), element_bytes(spec.dst)) as (source, target):
             reduction.along(source, target)
@@ -140,8 +146,8 @@ class _Reduction:
         so the walk begins at the worst number there is, and only where the result is still that is the axis walked again with NaN as start.
         """
         spec = self.spec
-        if spec.op not in _WORST or spec.nan_propagate or not spec.accumulator.is_float:
-            self.finish_one(self.total(source, identity(spec.op, spec.accumulator, 1, spec.nan_propagate), self.combine), target)
+        if not self.skips_nan:
+            self.finish_one(self.total(source, self.neutral(1), self.combine), target)
             return
         fn = self.fn
         worst = constant(register_type(spec.accumulator), _WORST[spec.op])
@@ -155,8 +161,68 @@ class _Reduction:
         fn.label(known)
         self.finish_one(fn.phi((quick, before), (exact, end)), target)
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many neighbouring results are made together; 0 where it is each for itself. In long rows the end does not count, and code
+        for several at once would be long too."""
+        spec, lanes = self.spec, self.lanes
+        is_contiguous = spec.src_strides[spec.axis] == 1 and 1 < lanes <= spec.shape[spec.axis] < (_UNROLLED + 1) * _GROUP * lanes
+        kept = spec.kept
+        is_wide = bool(kept) and kept[-1].target == 1 and kept[-1].extent >= lanes
+        return lanes if is_contiguous and is_wide and not spec.accumulator.is_bool else 0
+
+    def rows(self, source: Value, target: Value, dimension: Dimension) -> None:
+        """Results that lie next to each other, a vector of them at a time, the rest one by one."""
+        fn, spec, count = self.fn, self.spec, self.rows_at_once
+        pitch, size = dimension.source * element_bytes(spec.src), element_bytes(spec.dst)
+        whole = dimension.extent // count * count
+        for first, last, step in ((0, whole, count), (whole, dimension.extent, 1)):
+            if first < last:
+                with fn.loop(constant("i64", first), constant("i64", last), step) as loop:
+                    row, place = fn.offset(source, _bytes(fn, loop.index, pitch)), fn.offset(target, _bytes(fn, loop.index, size))
+                    if step == 1:
+                        self.along(row, place)
+                    else:
+                        self.together(row, place, pitch)
+
+    def together(self, source: Value, target: Value, pitch: int) -> None:
+        """As many results as there are lanes, of rows ``pitch`` bytes apart; see :meth:`along` for what skips NaN."""
+        fn, spec, count = self.fn, self.spec, self.rows_at_once
+        is_quick = self.skips_nan
+        start = constant(register_type(spec.accumulator), _WORST[spec.op]) if is_quick else self.neutral(1)
+        combine = self.better if is_quick else self.combine
+        rows = (self.partial(fn.offset(source, row * pitch), start, combine) for row in order_of_rows(count))
+        totals = folded_together(fn, rows, count, combine)
+        everything = Stretch(start=constant("i64", 0), vectors=1, last_lanes=0)
+        if not is_quick:
+            self.finish(totals, target, 1, None, everything)
+            return
+        again, known, join = (fn.fresh_label(stem) for stem in ("again", "known", "reduced"))
+        is_worst = fn.compare("oeq", totals, fn.splat(start, count))
+        fn.branch_if(fn.intrinsic("llvm.vector.reduce.or", is_worst), again, known)
+        fn.label(again)
+        with fn.loop(constant("i64", 0), constant("i64", count)) as loop:
+            size = element_bytes(spec.dst)
+            self.along(fn.offset(source, _bytes(fn, loop.index, pitch)), fn.offset(target, _bytes(fn, loop.index, size)))
+        fn.branch(join)
+        fn.label(known)
+        self.finish(totals, target, 1, None, everything)
+        fn.label(join)
+
+    @property
+    def skips_nan(self) -> bool:
+        spec = self.spec
+        return spec.op in _WORST and not spec.nan_propagate and spec.accumulator.is_float
+
+    def neutral(self, lanes: int) -> Value:
+        return identity(self.spec.op, self.spec.accumulator, lanes, self.spec.nan_propagate)
+
     def total(self, source: Value, start: Value, combine: Callable[[Value, Value], Value]) -> Value:
         """All elements along the axis combined, from ``start`` on."""
+        return folded(self.fn, self.partial(source, start, combine), combine)
+
+    def partial(self, source: Value, start: Value, combine: Callable[[Value, Value], Value]) -> Value:
+        """All elements along the axis combined into the lanes of a vector, from ``start`` on."""
         fn, spec = self.fn, self.spec
         extent, stride, size = spec.shape[spec.axis], spec.src_strides[spec.axis], element_bytes(spec.src)
         lanes = self.lanes if stride == 1 and extent > 1 else 1
@@ -164,7 +230,10 @@ class _Reduction:
             lanes //= 2
         full, rest = divmod(extent, _GROUP * lanes)
         partial = [fn.splat(start, lanes)] * _GROUP
-        if full:
+        if full <= _UNROLLED:
+            for v in range(full * _GROUP):
+                partial[v % _GROUP] = combine(partial[v % _GROUP], self.load(fn.offset(source, v * lanes * stride * size), lanes, None))
+        else:
             with fn.loop(constant("i64", 0), constant("i64", full)) as loop:
                 carried = [loop.carry(p) for p in partial]
                 first = fn.offset(source, _bytes(fn, loop.index, _GROUP * lanes * stride * size))
@@ -180,7 +249,7 @@ class _Reduction:
         while len(used) > 1:
             half = (len(used) + 1) // 2
             used = [combine(a, b) for a, b in zip(used, used[half:])] + used[len(used) - half : half]
-        return folded(fn, used[0], combine)
+        return used[0]
 
     def better(self, left: Value, right: Value) -> Value:
         """The larger or smaller of both; ``left``, which is no NaN, where ``right`` is one."""
@@ -214,6 +283,52 @@ def folded(fn: Function, vector: Value, combine: Callable[[Value, Value], Value]
         half = vector.lanes // 2
         vector = combine(fn.shuffle(vector, None, range(half)), fn.shuffle(vector, None, range(half, 2 * half)))
     return vector if vector.lanes == 1 else combine(fn.extract(vector, 0), fn.extract(vector, 1))
+
+
+def folded_together(fn: Function, vectors: Iterator[Value], count: int, combine: Callable[[Value, Value], Value]) -> Value:
+    """As many vectors as each has lanes, ``count``, folded like :func:`folded`: lane i is vector i, which come in :func:`order_of_rows`.
+
+    Two vectors become one of halves combined, two of these one of quarters, and so on; each is taken when it is needed, so that few are
+    at hand at a time.
+    """
+    waiting: list[tuple[int, Value]] = []
+    for vector in vectors:
+        segment = count
+        while waiting and waiting[-1][0] == segment:
+            left = waiting.pop()[1]
+            low, high = _halves(count, segment)
+            vector = combine(fn.shuffle(left, vector, low), fn.shuffle(left, vector, high))
+            segment //= 2
+        waiting.append((segment, vector))
+    return waiting[0][1]
+
+
+_NEAR: Final = 4
+"""Lanes within which processors move values between two vectors in one step; wider halves move as a whole."""
+
+
+def _halves(count: int, segment: int) -> tuple[list[int], list[int]]:
+    """The lanes of two vectors of ``count`` lanes that are lower halves of their segments, and those that are upper halves. Segments of
+    both take turns, in stretches of ``_NEAR`` lanes, so that lanes stay near where they were."""
+    half = segment // 2
+    stretch = max(segment, min(_NEAR, count))
+    low = [v * count + s + i for s in range(0, count, stretch) for v in (0, 1) for t in range(0, stretch, segment) for i in range(t, t + half)]
+    return low, [lane + half for lane in low]
+
+
+@cache
+def order_of_rows(count: int) -> tuple[int, ...]:
+    """The order in which :func:`folded_together` takes ``count`` vectors so that lane i of its result is vector i."""
+    places: list[tuple[int, list[int]]] = []
+    for number in range(count):
+        segment, lanes = count, [number] * count
+        while places and places[-1][0] == segment:
+            both = places.pop()[1] + lanes
+            lanes = [both[lane] for lane in _halves(count, segment)[0]]
+            segment //= 2
+        places.append((segment, lanes))
+    found = places[0][1]  # lane i holds the vector that came as number found[i]
+    return tuple(found.index(number) for number in range(count))
 
 
 def _bytes(fn: Function, index: Value, each: int) -> Value:
