@@ -704,6 +704,25 @@ def test_operands_are_packed_straight_from_tensors_where_only_the_product_reads_
     assert [at.is_direct for at in scores.layouts] == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    "start, is_direct",
+    [("0", True), ("bx", True), ("S[0]", False), ("bx - 1", False)],
+)
+def test_the_first_iteration_is_known_where_the_last_one_is_made_of_data(start: str, is_direct: bool) -> None:
+    """As in causal attention, whose loop ends where the block's queries see no more keys."""
+    kernel = parse_kernel(
+        "# tile-ir 1.0\n\n\ndef k(A: tensor((8, 256), float32), B: tensor((256, 32), float32), C: tensor((32, 32), float32), "
+        "S: tensor((4,), int32)):\n"
+        '    with launch(4) as (bx,):\n        a = alloc((8, 8), float32, "shared")\n        b = alloc((8, 32), float32, "shared")\n'
+        '        c = alloc((8, 32), float32, "fragment")\n        fill(c[:, :], 0.0)\n'
+        f"        for k in pipelined({start}, S[1], stages=2):\n            copy(A[:, k * 8:+8], a[:, :])\n"
+        "            copy(B[k * 8:+8, 0:+32], b[:, :])\n            gemm(a[:, :], b[:, :], c[:, :], clear=False)\n"
+        "        copy(c[:, :], C[bx * 8:+8, 0:+32])\n"
+    )
+    launch = first(kernel, SCALAR_VECTOR_CPU)
+    assert [at.is_direct for at in choice(launch, Gemm).layouts] == [is_direct, is_direct, False]
+
+
 def test_blocks_beyond_the_tensors_are_left_out() -> None:
     launch = first(gemm(dtype="float32", M=500, N=300), SCALAR_VECTOR_CPU)
     assert choice(launch, Gemm).unread == ("m", "n")

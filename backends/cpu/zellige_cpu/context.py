@@ -144,6 +144,8 @@ class Context:
     """Tensors whose whole vectors are stored past the caches here, see :mod:`zellige_cpu.streaming`."""
     partials: dict[int, Partial] = field(default_factory=dict)
     """Of each Fold (by its id) of the Map at hand: its partial results."""
+    zeroed: dict[int, Value] = field(default_factory=dict)
+    """Of a product (by its id) that comes next: where it begins at zero, see :mod:`zellige_cpu.zeroed`."""
     following: tuple[Following, ...] = ()
     """What Maps before the code at hand have read that the next cell will read further on, see :mod:`zellige_cpu.next_cells`."""
     asks: tuple[Following, ...] = ()

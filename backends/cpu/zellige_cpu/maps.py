@@ -66,14 +66,36 @@ class Shape:
     narrow_lanes: int
 
 
-def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
-    """The Map at the current place, which handles one point itself."""
-    extents = [ctx.freeze(ctx, extent) for extent in statement.extents]
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What can be known of all points of a Map before its loops: ``holding`` are at least 0 at each where all ``tests`` are. ``scope`` knows
+    the variables of the body."""
+
+    scope: Scope
+    holding: frozenset[Form]
+    tests: tuple[Form, ...]
+
+
+def known_of_points(ctx: Context, statement: Map) -> Known:
+    """What the comparisons of a Map's body hold for."""
+    scope, found = _declared(ctx, statement, [ctx.freeze(ctx, extent) for extent in statement.extents])
+    return Known(scope, *_run_time_tests(ctx, scope, statement, list(walk(statement)), found.conditions, drops_never=True))
+
+
+def _declared(ctx: Context, statement: Map, extents: list[Form]) -> tuple[Scope, _Findings]:
+    """The scope inside of a Map, and what its body touches and asks."""
     scope = ctx.scope.inner()
     for axis, extent in zip(statement.axes, extents):
         scope.add_variable(axis, ZERO, extent - 1)
     found = _Findings()
     _declare(ctx, scope, statement.body, found)
+    return scope, found
+
+
+def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
+    """The Map at the current place, which handles one point itself."""
+    extents = [ctx.freeze(ctx, extent) for extent in statement.extents]
+    scope, found = _declared(ctx, statement, extents)
     nodes = list(walk(statement))
     shape = _choose(ctx, statement, nodes, extents, found.accesses)
     bounds = dict.fromkeys(bound for access in found.accesses for bound in access.open_bounds)

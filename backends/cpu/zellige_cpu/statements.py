@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from typing import Final
 
 from zellige.analysis.forms import Form, is_index_dtype
@@ -46,7 +47,7 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige.passes import tile_operations
-from zellige_cpu import accesses, atomics, effects, folds, maps, parts, storage, tiles
+from zellige_cpu import accesses, atomics, effects, folds, maps, parts, storage, tiles, zeroed
 from zellige_cpu.accesses import Address, store_raw
 from zellige_cpu.arithmetic import unary
 from zellige_cpu.context import Context, LoopLabels, Slot
@@ -54,7 +55,7 @@ from zellige_cpu.expressions import evaluate
 from zellige_cpu.fusion import Fold
 from zellige_cpu.indexes import conjunction, is_stable, to_i64, uniform
 from zellige_cpu.types import register_type, vector_type
-from zellige_cpu.values import Value, constant
+from zellige_cpu.values import TRUE, Value, constant
 
 BLOCK_LENGTH: Final = 200
 """Instructions after which a basic block is cut: LLVM's schedulers take time that grows with the square of its length."""
@@ -65,12 +66,24 @@ def emit_body(ctx: Context, body: Sequence[Stmt]) -> None:
     if parts.is_long(ctx, body):
         parts.emit_in_parts(ctx, body, emit)
         return
-    for statement in body:
-        emit(ctx, statement)
+    for statement, following in zip_longest(body, body[1:]):
+        zero = None if following is None else zeroed.test(ctx, statement, following)
+        if zero is None:
+            emit(ctx, statement)
+        else:
+            _emit_unless(ctx, zero, statement, following)
         if ctx.fn.is_terminated:
             return
         if ctx.fn.block_length > BLOCK_LENGTH:
             effects.poll(ctx)
+
+
+def _emit_unless(ctx: Context, zero: Value, statement: Stmt, product: Stmt) -> None:
+    """The statement, but where all that it does is done by the product behind it."""
+    zeroed.note(ctx, product, zero)
+    if zero.name != "true":
+        with ctx.nested(), ctx.fn.when(ctx.fn.binary("xor", zero, TRUE)):
+            emit(ctx, statement)
 
 
 def emit(ctx: Context, statement: Stmt) -> None:

@@ -13,7 +13,7 @@ from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Copy, Fill, For, Gemm, Reduce, Scan, whole
 from zellige.passes import tile_operations
-from zellige_cpu import products
+from zellige_cpu import products, zeroed
 from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context, EmitBody
 from zellige_cpu.expressions import evaluate
@@ -87,11 +87,14 @@ def _write_back(ctx: Context, tile: Tile, region: Region, emit_body: EmitBody) -
 def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
     """Emits a product: a leaf function where all sizes are known, loops otherwise."""
     regions = (statement.a, statement.b, statement.c)
+    zero = zeroed.taken(ctx, statement)
     is_special = any(extra is not None for extra in (statement.scale_a, statement.scale_b, statement.metadata))
     if ctx.lanes is not None or is_special or any(constant_extents(region) is None for region in regions):
-        emit_body(ctx, tile_operations.gemm_as_map(statement))
+        _emit_points(ctx, statement, zero, emit_body)
         return
     clear = evaluate(ctx, statement.clear)
+    if zero is not None:
+        clear = ctx.fn.binary("or", clear, zero)
     is_direct = [ctx.products.source(statement, operand) is not None for operand in ("a", "b")]
     a = None if is_direct[0] else _tile(ctx, statement.a, emit_body)
     b = None if is_direct[1] else _tile(ctx, statement.b, emit_body)
@@ -99,13 +102,20 @@ def emit_gemm(ctx: Context, statement: Gemm, emit_body: EmitBody) -> None:
     if any(tile is not None and tile.strides[-1] != 1 for tile in (a, b, c)):
         if any(is_direct):
             raise InternalError("a product with a direct operand has a tile whose elements are apart")
-        emit_body(ctx, tile_operations.gemm_as_map(statement))
+        _emit_points(ctx, statement, zero, emit_body)
         return
     if a is None or b is None:
         products.emit_direct(ctx, statement, a, b, c, clear)
     else:
         _emit_tiles(ctx, statement, a, b, c, clear)
     _write_back(ctx, c, statement.c, emit_body)
+
+
+def _emit_points(ctx: Context, statement: Gemm, zero: Value | None, emit_body: EmitBody) -> None:
+    """A product as loops, which add to what is there."""
+    if zero is not None:
+        zeroed.fill(ctx, statement, zero, emit_body)
+    emit_body(ctx, tile_operations.gemm_as_map(statement))
 
 
 def _emit_tiles(ctx: Context, statement: Gemm, a: Tile, b: Tile, c: Tile, clear: Value) -> None:

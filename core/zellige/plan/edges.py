@@ -50,12 +50,12 @@ def scopes_of(facts: LaunchFacts) -> dict[int, Scope]:
 
 
 def _add_loop(loop: For, scope: Scope) -> None:
+    """The loop's variable: of a loop that counts up each end is known by itself, also where the other is made of data."""
     step = constant_value(loop.step)
-    if step is not None and step > 0 and scope.is_exact(loop.start) and scope.is_exact(loop.stop):
-        stop = scope.form(loop.stop)
-        scope.add_variable(loop.var, scope.form(loop.start), stop - 1)
-    else:
-        scope.add_variable(loop.var, None, None)
+    counts_up = step is not None and step > 0
+    low = scope.form(loop.start) if counts_up and scope.is_exact(loop.start) else None
+    high = scope.form(loop.stop) - 1 if counts_up and scope.is_exact(loop.stop) else None
+    scope.add_variable(loop.var, low, high)
 
 
 def global_regions(statement: Stmt | PlanStmt) -> Iterator[Region]:
