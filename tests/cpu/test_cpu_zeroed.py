@@ -80,5 +80,7 @@ def test_the_product_begins_at_zero_where_all_of_its_tile_is(tools, check_block,
 def test_a_product_that_is_loops_gets_its_zeros(check_block, random, monkeypatch, before, n):
     monkeypatch.setattr(tiles, "constant_extents", lambda region: None)
     a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in ((M, 2 * K), (2 * K, N)))
-    body = body_of(before).replace("copy(B[", "b[0, 0] = 0.0\n    copy(B[").replace("copy(A[", "a[0, 0] = 0.0\n    copy(A[")  # no operand is direct
+    body = body_of(before)
+    for operand in "AB":  # written once more, so that it is not packed from its tensor
+        body = body.replace(f"copy({operand}[", f"{operand.lower()}[0, 0] = 0.0\n    copy({operand}[")
     check_block(HEAD, body, a, b, np.zeros((M, N), np.float32), n)

@@ -312,7 +312,8 @@ def _halves(count: int, segment: int) -> tuple[list[int], list[int]]:
     both take turns, in stretches of ``_NEAR`` lanes, so that lanes stay near where they were."""
     half = segment // 2
     stretch = max(segment, min(_NEAR, count))
-    low = [v * count + s + i for s in range(0, count, stretch) for v in (0, 1) for t in range(0, stretch, segment) for i in range(t, t + half)]
+    within = [t + i for t in range(0, stretch, segment) for i in range(half)]
+    low = [v * count + s + i for s in range(0, count, stretch) for v in (0, 1) for i in within]
     return low, [lane + half for lane in low]
 
 
