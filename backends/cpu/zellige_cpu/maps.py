@@ -68,8 +68,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What can be known of all points of a Map before its loops: ``holding`` are at least 0 at each where all ``tests`` are. ``scope`` knows
-    the variables of the body."""
+    """What can be known of all points of a Map before its loops: ``holding`` are at least 0 at each where all ``tests`` are. ``scope``
+    knows the variables of the body."""
 
     scope: Scope
     holding: frozenset[Form]

@@ -239,7 +239,7 @@ def test_rows_together_give_the_bits_of_rows_one_by_one(program, host, t, monkey
     x[1, 4, :100], x[0, 7, 99:] = np.inf, np.nan
     specs = [
         reduce_spec(x.shape, 2, t, t, op, clear=clear, nan_propagate=propagate)
-        for op, propagate in (("sum", False), ("prod", False), ("abssum", False), ("max", False), ("min", False), ("absmax", False), ("max", True))
+        for op, propagate in (*((op, False) for op in ("sum", "prod", "abssum", "max", "min", "absmax")), ("max", True))
         for clear in (True, False)
     ]  # fmt: skip
     together, one_by_one = [], []
