@@ -87,6 +87,12 @@ class Machine:
         found = [s for s in self.capabilities.synchronisation if s.scope == "block"]
         return min(found, key=lambda s: not s.counts_bytes) if found else None
 
+    @property
+    def most_peers(self) -> int:
+        """How many blocks of a cluster one copy can write to; 1 where nothing joins blocks."""
+        is_joined = any(s.scope == "cluster" for s in self.capabilities.synchronisation)
+        return max((path.spreads for path in self.capabilities.copies), default=1) if is_joined else 1
+
     def takes_turns(self, copies: int) -> bool:
         """Whether so many copies of a role can pass on whose turn it is: each has one of what the target passes turns on with."""
         return copies > 1 and any(s.scope == "turn" and (s.count is None or s.count >= copies) for s in self.capabilities.synchronisation)

@@ -29,13 +29,15 @@ the plan), never of the kernel's author. The checks, by their numbers:
     steps, only where nothing else uses them; cells that a worker takes together fit the grid.
 16. Classes: an operation without masks runs only in iterations in which the masks hold at every point.
 17. Tiles: blocks that stay take each tile of the kernel's grid exactly once.
+18. Clusters: channels between blocks carry what whole copies from tensors make and transactions count, and clusters divide the grid. All
+    other checks then look at the blocks of a cluster as at one (:mod:`zellige.plan.clusters`).
 
-Checks 1, 7, 8, 13 and 15 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation can
-afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices, counters and
-clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and what data
-decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in the middle of
-the grid are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all. Blocks of very many
-operations are followed through the first of them only, and :attr:`Findings.notes` says so.
+Checks 1, 7, 8, 13, 15 and 18 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation
+can afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices, counters and
+clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and what data decides
+are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in the middle of the grid
+are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all. Blocks of very many operations are
+followed through the first of them only, and :attr:`Findings.notes` says so.
 
 The kernel's operations are those of :attr:`PlannedLaunch.launch`: what legalisation has made of the author's launch, itself a program of
 the tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.
@@ -52,6 +54,7 @@ from zellige.diagnostics import InternalError
 from zellige.ir.lanes import has_lane_code
 from zellige.log import logger
 from zellige.plan.checks.choices import check_choices
+from zellige.plan.checks.clusters import check_clusters
 from zellige.plan.checks.problem import Problem, Problems
 from zellige.plan.checks.structure import (
     Limits,
@@ -63,6 +66,7 @@ from zellige.plan.checks.structure import (
     is_untouched,
 )
 from zellige.plan.checks.tiles import check_tiles
+from zellige.plan.clusters import unfolded
 from zellige.plan.nodes import PlannedKernel
 from zellige.plugin.contract import Capabilities
 
@@ -101,15 +105,16 @@ def examine(
         check_registers(launch, bounds, problems)
         check_edges(launch, problems)
         check_choices(launch, problems)
+        can_unfold = check_clusters(launch, problems)
         if has_lane_code(launch.launch):
             if not is_untouched(launch):
                 problems.add(9, "a launch with lanes or barriers is planned otherwise than as one role with its own body")
             continue
         check_sharing(launch, problems)
-        if level == "sampled":
+        if level == "sampled" and can_unfold:
             from zellige.plan.checks.sampled import run_samples  # it needs the interpreter, which a compilation does without
 
-            notes += run_samples(planned.kernel, launch, problems, samples, seed)
+            notes += run_samples(planned.kernel, unfolded(launch), problems, samples, seed)
     return Findings(problems=tuple(problems.found), notes=tuple(notes))
 
 

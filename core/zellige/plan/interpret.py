@@ -20,7 +20,10 @@ from zellige.ir.expr import Buffer, Var
 from zellige.ir.lanes import has_lane_code
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.ir.traverse import rebuilt, walk
+from zellige.plan.checks.clusters import check_clusters
+from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.structure import is_untouched
+from zellige.plan.clusters import has_clusters, unfolded
 from zellige.plan.execution.block import Block
 from zellige.plan.execution.schedule import Schedule, Strategy
 from zellige.plan.execution.slots import PlanFault
@@ -52,9 +55,19 @@ def run(
                 raise PlanFault("membership", "a launch with lanes is planned otherwise than as one role with its own body")
             run_kernel(rebuilt(kernel, launches=(launch.launch,)), bound.values, bound.memories, lanes=lanes)
         else:
-            _run_launch(kernel, launch, bound, schedule)
+            _run_launch(kernel, _of_clusters(launch), bound, schedule)
     bound.copy_back()
     return Interpretation(results=tuple(bound.arrays[index] for index in kernel.results), findings=())
+
+
+def _of_clusters(planned: PlannedLaunch) -> PlannedLaunch:
+    """A launch with one block for each cluster, where channels join the blocks of clusters: their roles run at the same time."""
+    if not has_clusters(planned):
+        return planned
+    problems = Problems()
+    if not check_clusters(planned, problems):
+        raise PlanFault("clusters", "; ".join(problem.message for problem in problems.found))
+    return unfolded(planned)
 
 
 def has_one_order(planned: PlannedKernel) -> bool:

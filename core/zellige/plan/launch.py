@@ -40,9 +40,10 @@ while."""
 
 def plan_order(
     facts: LaunchFacts, products: dict[int, Product], choices: Sequence[Choice], machine: Machine, decisions: Decisions,
-    tiles: Tiles | None = None,
+    tiles: Tiles | None = None, cluster: tuple[int, ...] | None = None,
 ) -> LaunchPlan:  # fmt: skip
-    """The walk over the grid: as hinted, and coarser where a cell's product is small. ``tiles``: the launch is a loop over those."""
+    """The walk over the grid: as hinted, and coarser where a cell's product is small. ``tiles``: the launch is a loop over those;
+    ``cluster``: blocks share what they copy in clusters of this shape."""
     launch = facts.launch
     hint = next((h for h in launch.hints if isinstance(h, RasterHint)), None)
     is_persistent = is_written_so(launch)
@@ -62,11 +63,11 @@ def plan_order(
     coarsen: tuple[int, ...] = ()
     if machine.style == "ordered" and not launch.lane_vars:
         coarsen = _coarsening(facts, products, choices, machine, decisions)
+    is_joined = any(s.scope == "cluster" for s in machine.capabilities.synchronisation)
     if launch.cluster is not None:
-        known = any(s.scope == "cluster" for s in machine.capabilities.synchronisation)
         decisions.take(
-            "do blocks form clusters?", f"{launch.cluster}" if known else "no",
-            "the kernel asks for it" if known else "the target has nothing that joins blocks, and the result does not depend on it",
+            "do blocks form clusters?", f"{launch.cluster}" if is_joined else "no",
+            "the kernel asks for it" if is_joined else "the target has nothing that joins blocks, and the result does not depend on it",
         )  # fmt: skip
     for named in launch.hints:
         if isinstance(named, NamedHint):
@@ -77,7 +78,7 @@ def plan_order(
             )
     panel = hint.panel if hint is not None else 1
     from_last: Var | None = None
-    if hint is None and machine.has_true_lanes and not launch.lane_vars and not is_persistent:
+    if hint is None and machine.has_true_lanes and not launch.lane_vars and not is_persistent and cluster is None:
         panel = _panel(facts, products, machine, decisions)
         if panel == 1 and (found := longest_first(facts, machine, decisions)) is not None:
             from_last, panel = found
@@ -88,7 +89,7 @@ def plan_order(
         is_persistent=is_persistent,
         tiles=tiles,
         from_last=from_last,
-        cluster=launch.cluster if any(s.scope == "cluster" for s in machine.capabilities.synchronisation) else None,
+        cluster=cluster or (launch.cluster if is_joined else None),
     )
 
 

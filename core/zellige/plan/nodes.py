@@ -69,6 +69,11 @@ class Channel:
     free it (one a consumer). ``is_transaction``: the slot is complete when the copies issued on ``token`` have landed, counted in
     ``bytes`` a slot. ``orders`` are buffers of one version whose use the channel hands over; a channel has either buffers or those.
     ``mechanism`` is the target's own word for what implements it.
+
+    In scope "cluster" it joins the roles of all blocks of a cluster, which are neighbours along one axis of the grid: each has slots of its
+    own, and what producers copy into a buffer of ``spread`` is the same in all of them, so each producer copies its share of the rows, into
+    the slots of all blocks. A slot is then free when the consumers of all blocks have released it, and full when the producers of all
+    blocks have put it (:mod:`zellige.plan.clusters`). ``arrivals``, ``releases`` and ``bytes`` are those of one block.
     """
 
     name: str
@@ -82,6 +87,7 @@ class Channel:
     mechanism: str = "order"
     token: Token | None = None
     orders: tuple[Buffer, ...] = ()
+    spread: tuple[Buffer, ...] = ()
 
     @property
     def arrivals(self) -> int:

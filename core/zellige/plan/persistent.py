@@ -37,7 +37,7 @@ def why_one_tile(launch: Launch, made: PlannedLaunch, machine: Machine) -> str |
         return "the target starts a block for each tile and does not say that blocks which stay would pay"
     if workers < 1:
         return "how many blocks the target runs at once is not known"
-    if launch.cluster is not None:
+    if launch.cluster is not None or made.order.cluster is not None:
         return "blocks of the grid form clusters"
     if made.order.from_last is not None:
         return f"loops are longer where {made.order.from_last.name} is larger, and shares made beforehand would be uneven"

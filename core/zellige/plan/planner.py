@@ -7,7 +7,9 @@ not understood.
 The order of passes for a launch, each a module::
 
     separate (operands) -> lane_points (each lane's own) -> legalise (products) -> spaces -> choices -> roles -> streams
-        -> channels (depths that fit: place) -> weave -> overlap -> in flight -> stores -> classes -> split -> launch order
+        -> channels (depths that fit: place) -> weave -> overlap -> in flight -> spread (clusters) -> stores -> classes -> split
+        -> launch order;
+    once more as a loop over tiles where blocks may stay (persistent)
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the
 result.
@@ -37,6 +39,7 @@ from zellige.plan.roles import BLOCK, copies_ahead, pipelined_loops, why_one_rol
 from zellige.plan.software import software
 from zellige.plan.specialised import specialised
 from zellige.plan.split import split_loops
+from zellige.plan.spread import with_clusters
 from zellige.plan.stores import with_deferred_stores
 from zellige.plugin.contract import Capabilities
 
@@ -82,10 +85,11 @@ def _planned(kernel: Kernel, launch: Launch, machine: Machine, tiles: Tiles | No
     choices = choose(context.facts, context.legal.products, context.spaces, context.scopes, context.machine, context.decisions)
     _tell_schedules(context)
     programs = _programs(context, choices) or _in_one_role(context)
+    programs, cluster = with_clusters(context, programs) if tiles is None else (programs, None)
     roles = with_deferred_stores(context.facts, programs.roles, programs.channels, context.stores)
     roles, resolved, choices = _by_classes(context, roles, choices)
     roles, full, choices = _split(context, roles, choices)
-    order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions, tiles)
+    order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions, tiles, cluster)
     return PlannedLaunch(
         launch=context.legal.launch, roles=roles, full_loops=full, channels=programs.channels, placements=programs.placements,
         choices=choices, resolved=resolved, order=order, decisions=context.decisions.all(),

@@ -84,6 +84,9 @@ def channel_text(channel: Channel) -> str:
     ends = f"{' and '.join(channel.producers)} -> {' and '.join(channel.consumers)}"
     if channel.scope == "role":
         ends = "within its role"
+    if channel.scope == "cluster":
+        shared = ", ".join(b.name for b in channel.spread)
+        ends += f" of all blocks of a cluster, each of which copies its share of {shared} for all"
     if channel.orders:
         return f"{channel.name}: {ends}, hands over {', '.join(b.name for b in channel.orders)}, by {channel.mechanism}"
     return (
@@ -129,7 +132,8 @@ def _launch_dictionary(launch: PlannedLaunch) -> dict[str, Any]:
         "roles": [{"name": r.name, "engine": r.engine, "count": r.count, "registers": r.registers} for r in launch.roles],
         "channels": [
             {
-                "name": c.name, "buffers": [b.name for b in c.buffers], "orders": [b.name for b in c.orders], "depth": c.depth,
+                "name": c.name, "buffers": [b.name for b in c.buffers], "orders": [b.name for b in c.orders],
+                "spread": [b.name for b in c.spread], "depth": c.depth,
                 "bytes": c.bytes, "producers": list(c.producers), "consumers": list(c.consumers), "scope": c.scope,
                 "mechanism": c.mechanism,
             }

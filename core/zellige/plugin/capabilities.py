@@ -151,6 +151,7 @@ class CopyPath:
     ``source`` and ``destination`` name spaces, ``*`` any. ``fills_out_of_bounds``: parts of a region outside its tensor cost nothing, they
     arrive as zeros and are not written. ``casts``: it can convert elements on the way. ``transposes``: it can exchange the last two
     dimensions. ``ranks`` is the least and most rank of a region, ``largest_stride`` the widest pitch in bytes (None: no limit).
+    ``spreads``: how many blocks of a cluster can have it in their memory by one copy, where they copy the same.
     """
 
     source: str = _tried("copies", limits=_NAME)
@@ -165,6 +166,7 @@ class CopyPath:
     transposes: bool = _declared(False)
     ranks: tuple[int, int] | None = _consistent(None)
     largest_stride: int | None = _declared(None, _AT_LEAST_ONE)
+    spreads: int = _declared(1, _AT_LEAST_ONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

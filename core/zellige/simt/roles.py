@@ -100,6 +100,8 @@ def _checked_tiles(planned: PlannedLaunch, lowering: LaunchLowering) -> EngineTi
     tiles = engine_tiles(planned, lowering.machine)
     boxed = {id(node) for node in _boxed(planned, tiles)}
     for channel in planned.channels:
+        if channel.scope == "cluster":
+            raise NotLowered(f"the slots of {channel.name} are those of several blocks, which is not lowered")
         if not channel.is_transaction:
             continue
         roots = {b.root for b in channel.buffers}
