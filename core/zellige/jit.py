@@ -153,6 +153,15 @@ class JITFunction:
                 return known.kernel(*[args[place] for place in known.places])
         if self._style(args, named):
             return self._lazy_kernel(args, named)
+        return self._run(args, named) if self._entries else self._run_first(args, named)
+
+    @rarely_collecting()
+    def _run_first(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """The first call, all of it: the collector would look through a program's objects for longer than a kernel found on disk takes."""
+        return self._run(args, named)
+
+    def _run(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """A call of the eager or direct style."""
         kernel, passed = self._eager_kernel(args, named)
         if not named:
             self._remember(args, kernel, passed)
@@ -417,7 +426,7 @@ class JITFunction:
                 return True
         return known.state == self._state()
 
-    def _eager_kernel(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[JITKernel, dict[str, Any]]:
+    def _eager_kernel(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[JITKernel, dict[str, Any]]:
         """The kernel for a call, and the values that it takes, in its order."""
         constants, given, sizes, passed = self._split(args, named)
         kinds = tuple(sorted(given))

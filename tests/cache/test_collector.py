@@ -14,6 +14,8 @@ import zellige as zl
 import zellige.language as T
 from zellige import driver
 from zellige.collector import OBJECTS, rarely_collecting
+from zellige.jit import JITFunction
+from zellige.kernel import JITKernel
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +156,35 @@ def test_what_is_set_while_a_look_is_due_stays() -> None:
     gc.collect(0)
     assert gc.get_threshold() == (1234, 10, 10)
     assert len(kept) == 2_000
+
+
+def test_the_whole_first_call_collects_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matching the arguments, finding the kernel, remembering it and launching it: no part of a first call is left out."""
+    found: dict[str, int] = {}
+
+    def noting(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def noted(*arguments: Any) -> Any:
+            found[name] = gc.get_threshold()[0]
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    for owner, name in ((JITFunction, "_split"), (JITFunction, "_remember"), (JITKernel, "_called_slowly")):
+        noting(owner, name)
+
+    @zl.jit(target="cpu")
+    def eager(A):
+        A: T.Tensor((29,), "float32")
+        B = T.empty((29,), "float32")
+        with T.Kernel(1) as _:
+            for j in T.Parallel(29):
+                B[j] = A[j] + 1
+        return B
+
+    given = np.zeros(29, np.float32)
+    assert eager(given).tolist() == [1.0] * 29
+    assert found == {"_split": OBJECTS, "_remember": OBJECTS, "_called_slowly": OBJECTS}
+    assert eager(A=given).tolist() == [1.0] * 29
+    assert found["_called_slowly"] != OBJECTS
