@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 from zellige.diagnostics import CompileError, catalogue
@@ -25,6 +25,7 @@ from zellige.plugin.capabilities import Capabilities
 from zellige.plugin.contract import CompileContext
 from zellige.plugin.fit import Asked, Fitted, FittedKernel, Revision
 from zellige.plugin.handle import BackendHandle
+from zellige.records import dataclass
 
 if TYPE_CHECKING:
     from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch

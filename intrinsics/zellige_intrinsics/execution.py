@@ -7,7 +7,6 @@ addresses by lane. Out: the results in the same form. Layouts gather elements in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.layouts import Layout
 from zellige.plugin.fields import said, shortened
+from zellige.records import dataclass
 from zellige_intrinsics.specification import ELEMENT, Array, Intrinsic, Operand
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype
+from zellige.records import dataclass
 from zellige_intrinsics.homes import families, own_family
 from zellige_intrinsics.specification import Copy, Function, Intrinsic, Product, Synchronisation
 from zellige_intrinsics.tables import added, removed

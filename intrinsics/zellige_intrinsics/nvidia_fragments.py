@@ -6,13 +6,13 @@ Fragments" of each shape, "Shared Memory Matrix Layout" and "Matrix Descriptor F
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from zellige.diagnostics import catalogue
 from zellige.layouts import Layout, mixed
 from zellige.layouts.digits import Digit, flipping
 from zellige.layouts.layout import layout
+from zellige.records import dataclass
 
 M, N, K = "m", "n", "k"
 Swizzle = Literal[0, 32, 64, 128]

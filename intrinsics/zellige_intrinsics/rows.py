@@ -7,8 +7,9 @@ time for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from zellige.records import dataclass
 
 Form = Literal["broadcast", "tile", "matrix", "fragment"]
 """How operands lie: a group of a for all columns of a vector of b; small row-major tiles in one register; matrices in registers of several

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from string import Formatter
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -21,6 +20,7 @@ from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType, UnknownDType, dtype
 from zellige.layouts import Layout, free_digits, right_inverse
 from zellige.plugin.fields import is_line
+from zellige.records import dataclass
 
 Array: TypeAlias = npt.NDArray[Any]
 Meaning: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]

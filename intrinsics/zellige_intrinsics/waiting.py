@@ -7,9 +7,10 @@ raises E332.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.diagnostics import catalogue
+from zellige.records import dataclass
 
 
 @dataclass(slots=True)

@@ -9,10 +9,9 @@ else is a gather.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zellige.analysis.forms import ZERO, Form
 from zellige.ir.expr import Buffer, Expr
+from zellige.records import dataclass
 from zellige_cpu.arithmetic import number
 from zellige_cpu.context import Context, Storage
 from zellige_cpu.indexes import Index, any_lane, conjunction, iota, is_nonnegative, pointer, separate, spread

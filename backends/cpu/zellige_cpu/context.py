@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from zellige.analysis.bounds import Scope
@@ -24,6 +24,7 @@ from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Expr, Load, Precision, Var
 from zellige.ir.stmt import Stmt
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 from zellige_cpu.host import Host
 from zellige_cpu.lines import Line
 from zellige_cpu.planned import Products

@@ -9,7 +9,6 @@ the tree. The side of a Select that is not chosen is computed under a mask in wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from zellige.analysis.bounds import Scope
@@ -17,6 +16,7 @@ from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, Load, Math, Reinterpret, Select, Unary, Var
 from zellige.ir.traverse import children
+from zellige.records import dataclass
 from zellige_cpu import accesses, arithmetic
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import conjunction, index, index_register, iota, is_nonnegative, spread

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.reductions import reduction_dtype
+from zellige.records import dataclass
 from zellige_cpu import accesses
 from zellige_cpu.context import Context
 from zellige_cpu.expressions import evaluate

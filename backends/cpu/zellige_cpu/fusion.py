@@ -12,7 +12,7 @@ shape and type may be the same memory: then they too must be touched at the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, TypeAlias, cast
 
 from zellige.analysis.bounds import Scope
@@ -43,6 +43,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
 from zellige.passes import tile_operations
+from zellige.records import dataclass
 from zellige_cpu.indexes import is_stable
 from zellige_cpu.liveness import Liveness
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from zellige.analysis.forms import Atom, Form, Monomial
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Binary, Cast, Expr, Load, Unary, Var
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 from zellige_cpu.arithmetic import divide_signed
 from zellige_cpu.context import Context
 from zellige_cpu.types import register_type

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from zellige.diagnostics import InternalError
+from zellige.records import dataclass
 from zellige_cpu.types import element_of, mangled, vector_type
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ code that leaves the operand of one step packed and gives its address.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Region, Var
 from zellige.plan.nodes import OperandLayout
+from zellige.records import dataclass
 from zellige_cpu import pool_program
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import i64, uniform

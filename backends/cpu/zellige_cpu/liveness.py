@@ -10,11 +10,11 @@ tile of which somebody has a view is never replaced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zellige.ir.expr import Buffer, Const, Region, Var, constant_value
 from zellige.ir.stmt import Alloc, Break, Continue, Copy, Fill, For, Gemm, If, Map, Reduce, Stmt, StmtNode, Store, Transpose, While
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 
 _NOTHING: frozenset[Buffer] = frozenset()
 

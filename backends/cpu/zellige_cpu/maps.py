@@ -10,7 +10,7 @@ loops, the body is emitted twice: without and with tests of each access.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
@@ -31,6 +31,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import loads_in, walk
 from zellige.plan.facts import statements_in
+from zellige.records import dataclass
 from zellige_cpu import next_cells, streaming
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, EmitBody, Lanes

@@ -8,12 +8,12 @@ changes no result, and what is asked for need not exist.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 from zellige.analysis.forms import Form
 from zellige.ir.expr import Var
+from zellige.records import dataclass
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.indexes import pointer, separate
 from zellige_cpu.prefetch import ask_for, prefetch

@@ -9,7 +9,7 @@ as one product: every element of the result still adds its terms in the order of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from zellige.diagnostics import InternalError
@@ -18,6 +18,7 @@ from zellige.ir.stmt import Copy, Fill, For, Gemm, Launch, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.nodes import Choice, PlannedLaunch
 from zellige.plan.products import accumulator_of
+from zellige.records import dataclass
 from zellige_cpu.host import Host
 from zellige_cpu.leaf.units import Unit, general_unit, unit_named
 

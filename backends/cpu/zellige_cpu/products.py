@@ -5,7 +5,7 @@ In: a product or loop and :class:`zellige_cpu.planned.Products`. Out: calls of p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from zellige.diagnostics import InternalError
@@ -14,6 +14,7 @@ from zellige.ir.expr import Region, constant_value
 from zellige.ir.stmt import Copy, For, Gemm
 from zellige.plan.direct import matrix_dimensions
 from zellige.plan.nodes import Choice
+from zellige.records import dataclass
 from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context
 from zellige_cpu.host import Host

@@ -5,10 +5,11 @@ In: a :class:`Step` and where the last one stores. Out: calls of the loops over 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from zellige.dtypes import DType
 from zellige.ir.stmt import Copy
+from zellige.records import dataclass
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import i64
 from zellige_cpu.leaf.blocks import Macro, Soon, emit_macro

@@ -10,13 +10,13 @@ as tensors are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError, catalogue
 from zellige.ir.expr import Buffer, Expr, constant_value
 from zellige.ir.stmt import Alloc, Launch
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 from zellige_cpu.context import Context, Storage
 from zellige_cpu.types import element_bytes, is_packed, memory_type, vector_type
 from zellige_cpu.values import Value

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.diagnostics import InternalError
+from zellige.records import dataclass
 from zellige_cpu.host import Host
 from zellige_cpu.intrinsics import resolve
 from zellige_cpu.lines import Lines, flattened

@@ -7,11 +7,11 @@ registers, processors do not follow from the architecture); PTX ISA 8.8 for whic
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.suggest import closest
+from zellige.records import dataclass
 from zellige.target import Target
 
 KIB: Final = 1024

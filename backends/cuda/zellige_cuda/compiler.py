@@ -7,10 +7,10 @@ its log where it refuses.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from zellige.diagnostics import catalogue
+from zellige.records import dataclass
 from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
 from zellige_cuda.device import INSTALL
 from zellige_cuda.engines import HIDING, SHOWING

@@ -6,11 +6,11 @@ In: an architecture. Out: the units as planning knows them (:func:`units_of`, fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype as as_dtype
+from zellige.records import dataclass
 from zellige.simt.distribution import Digit, Distribution, Source
 from zellige.simt.ir import ProductForm
 from zellige_cuda.architectures import ARCHITECTURES, Architecture

@@ -5,10 +5,10 @@ In: a kernel that was compiled here. Out: numbers read from the log of ptxas, te
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from zellige.records import dataclass
 from zellige_cuda.compiler import compile_ptx, usage_of
 from zellige_cuda.kernel import CudaKernel
 

@@ -10,7 +10,6 @@ and the bits of its value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from zellige.diagnostics.span import Span
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.stmt import Assert, Print
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 from zellige.simt.ir import Function

@@ -11,7 +11,7 @@ by their inequalities, and subtracts multiples of known facts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd, prod
 from typing import Final
 
@@ -19,6 +19,7 @@ from zellige.analysis.forms import ZERO, Division, Form, form_of, is_index_dtype
 from zellige.dtypes import DType
 from zellige.ir.expr import INT32, Binary, Cast, Compare, Const, Expr, Load, Unary, Var
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 
 _STEPS: Final = 400
 """Rewrites one proof may take: a bound on compile time, far above what real index expressions need."""

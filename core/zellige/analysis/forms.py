@@ -8,12 +8,12 @@ arithmetic of forms is exact: it does not wrap at the width of the expression's 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from zellige.dtypes import DType
 from zellige.ir.expr import INT64, Binary, Buffer, Cast, Const, Expr, ExprNode, Reinterpret, Select, Unary, Var
 from zellige.ir.traverse import children
+from zellige.records import dataclass
 
 Atom: TypeAlias = Expr
 Monomial: TypeAlias = tuple[Atom, ...]

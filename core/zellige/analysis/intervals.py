@@ -7,11 +7,11 @@ known. Arithmetic is that of unbounded integers: a caller that must know about w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.ir.expr import Binary, Cast, Const, Expr, ExprNode, Select, Unary, Var
 from zellige.ir.traverse import children
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

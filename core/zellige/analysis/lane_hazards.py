@@ -11,7 +11,7 @@ the lane in the same way, as a digit of a mixed-radix number, meet only in the s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from zellige.analysis.bounds import Scope
@@ -20,6 +20,7 @@ from zellige.ir.expr import Buffer, Expr, Load, Region, Var, constant_value
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import Atomic, AtomicTile, For, Map, ReducerUpdate, Stmt, StmtNode, Store
 from zellige.ir.traverse import loads_in, walk
+from zellige.records import dataclass
 
 Digit: TypeAlias = tuple[int, int]
 """A coefficient and an extent."""

@@ -16,7 +16,6 @@ be meant so, a warning where it may. Each looks for one shape of mistake and is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.analysis.intervals import Interval, interval
@@ -47,6 +46,7 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige.ir.traverse import loads_in, walk
+from zellige.records import dataclass
 
 _SAMPLES: Final = (4096, 10007)
 """Values tried for symbolic sizes: a grid that is too small for both is too small."""

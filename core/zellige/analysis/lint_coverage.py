@@ -12,7 +12,6 @@ boxes, leave a part of the tensor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, Final
@@ -25,6 +24,7 @@ from zellige.diagnostics import Span
 from zellige.ir.expr import INT64, Const, Expr, Region, Var
 from zellige.ir.stmt import Bind, For, StmtNode
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 
 _LONGEST: Final = 1 << 20
 """Dimensions longer than this are not looked at element by element, which only writes at distances ask for."""

@@ -8,12 +8,12 @@ know which those are. Atomic operations and updates of reducers go to the one ou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from zellige.ir.expr import Buffer, Load, Var
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import Alloc, Assign, Atomic, AtomicTile, Bind, Dialect, For, Map, ReducerUpdate, Shuffle, StmtNode, Vote
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ really read, for the reports, follows afterwards from the conditions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from zellige.interp.names import shape_variables
 from zellige.interp.report import AccessKind, index_text
 from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Math, Reinterpret, Select, Unary, Var
 from zellige.ir.traverse import children
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

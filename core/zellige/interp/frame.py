@@ -8,7 +8,7 @@ Storage is a :class:`Place` a buffer: the memory, and which copy of it each poin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from zellige.interp.report import Findings, RaceWatch, Report
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.lanes import LaneDependence
 from zellige.ir.stmt import Stmt
+from zellige.records import dataclass
 
 if TYPE_CHECKING:
     from zellige.interp.expressions import Program

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from zellige.ir.lanes import lane_dependence
 from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import Barrier, Kernel, Launch, ScalarParam, TensorParam
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 
 NO_REPORT = Report(races=False, undefined=False, bounds=False)
 

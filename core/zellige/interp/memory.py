@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from zellige.dtypes import DType
 from zellige.elements.conversion import Array, codes, from_codes, has_nan, stored
 from zellige.elements.memory import bytes_at
+from zellige.records import dataclass
 
 PATTERN = 0xA5
 """What every byte of fresh storage holds where its type has no NaN."""

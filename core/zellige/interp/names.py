@@ -6,11 +6,10 @@ shapes count as read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zellige.ir.expr import Buffer, Expr, Load, Node, Region, Var
 from zellige.ir.stmt import Alloc, Assign, Atomic, AtomicTile, Bind, For, Map, ReducerUpdate, Stmt, StmtNode
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

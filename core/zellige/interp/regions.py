@@ -6,8 +6,6 @@ box of the same storage). What lies outside the buffer reads as its safe value a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from zellige.elements.conversion import Array, stored
@@ -16,6 +14,7 @@ from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.masks import Mask, active_points
 from zellige.interp.memory import Layout, halves
 from zellige.ir.expr import Buffer, Region
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ happened and how often. Nothing here changes what the program computes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from zellige.elements.conversion import Array
 from zellige.interp.memory import Layout, Memory, halves
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.stmt import Stmt
+from zellige.records import dataclass
 
 AccessKind = Literal["read", "write", "atomic"]
 

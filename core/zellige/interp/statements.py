@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -62,6 +61,7 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
+from zellige.records import dataclass
 from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 

@@ -16,7 +16,6 @@ A stretch ends at a barrier, at a shuffle or vote, at a collective operation, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO
@@ -50,6 +49,7 @@ from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes.guarded_returns import with_structured_returns
 from zellige.passes.lane_exchange import any_lane, shuffle_pieces, vote_pieces
 from zellige.passes.lane_stretches import Branch, Lanes, Once, Piece, Repeat, Stretch, assemble
+from zellige.records import dataclass
 
 
 def expand_lanes(launch: Launch, *, warp: int, target: str) -> Launch:

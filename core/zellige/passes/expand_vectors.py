@@ -7,7 +7,6 @@ becomes one of ``float32`` with a last dimension of 4, a variable becomes four, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from zellige.diagnostics import InternalError
@@ -52,6 +51,7 @@ from zellige.ir.stmt import (
     whole,
 )
 from zellige.ir.traverse import children, rebuilt, rewrite, walk
+from zellige.records import dataclass
 
 _WHOLE: Final = -1
 """The "lane" of an expression that has one lane."""

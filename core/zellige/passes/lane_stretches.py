@@ -11,7 +11,7 @@ Map. Variables that stand for index arithmetic are written out again in each str
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from zellige.dtypes import DType
@@ -19,6 +19,7 @@ from zellige.ir.expr import INT64, Binary, Buffer, Cast, Const, Expr, Load, Node
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import Alloc, Assign, Atomic, Bind, For, If, Map, ReducerUpdate, Stmt, Store, While
 from zellige.ir.traverse import rebuilt, rewrite, walk
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

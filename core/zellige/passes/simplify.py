@@ -7,7 +7,6 @@ loops that run nothing go. Written for index arithmetic; constants move to the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from zellige.ir.arithmetic import wrap, wrapped
@@ -15,6 +14,7 @@ from zellige.ir.expr import Binary, BinaryOp, Cast, Compare, CompareOp, Const, E
 from zellige.ir.stmt import Assert, Assume, For, If, Kernel, Stmt
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.passes.folding import fold, truth
+from zellige.records import dataclass
 
 _COMMUTATIVE: Final = frozenset(("add", "mul", "min", "max", "min_nan", "max_nan", "bitand", "bitor", "bitxor"))
 _ASSOCIATIVE: Final = frozenset(("mul", "min", "max", "min_nan", "max_nan", "bitand", "bitor", "bitxor"))

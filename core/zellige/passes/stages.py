@@ -10,7 +10,6 @@ ask for. What a pass of a backend or a user gets wrong is said of that pass (E71
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -26,6 +25,7 @@ from zellige.plugin.contract import Emitted
 from zellige.plugin.fields import is_line, said, shortened
 from zellige.plugin.interruption import is_blameless
 from zellige.plugin.probing import waiting
+from zellige.records import dataclass
 
 if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel, PlannedLaunch

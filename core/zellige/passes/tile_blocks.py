@@ -6,7 +6,6 @@ In: one tile operation. Out: statements with the same meaning. A backend lowers 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.analysis.map_changes import outer_changes
@@ -35,6 +34,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import rebuilt
 from zellige.passes import tile_operations as tiles
+from zellige.records import dataclass
 
 
 def as_maps(statement: object) -> tuple[Stmt, ...] | None:

@@ -7,7 +7,6 @@ sizes and types that it knows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.dtypes import DType, dtype as as_dtype
@@ -49,6 +48,7 @@ from zellige.ir.stmt import (
     Transpose,
     whole,
 )
+from zellige.records import dataclass
 
 FLOAT32: Final = as_dtype("float32")
 FLOAT64: Final = as_dtype("float64")

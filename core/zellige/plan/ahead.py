@@ -8,7 +8,7 @@ the loop asked for stages. A backend sees these answers (``Operation.offered``) 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from zellige.diagnostics import catalogue
@@ -21,6 +21,7 @@ from zellige.plan.facts import LaunchFacts
 from zellige.plan.spaces import choose_path, space_of
 from zellige.plugin.choices import Answer, Candidate, Operation, Rejection
 from zellige.plugin.contract import CopyPath, Space, Synchronisation
+from zellige.records import dataclass
 
 IN_TURN: Final = "in its turn"
 """The candidate of a copy that nothing overlaps: an emulation, made when its iteration comes."""

@@ -7,7 +7,7 @@ the answers that a backend or its capabilities give to it the best, with the rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from zellige.diagnostics import ZelligeError, catalogue
@@ -15,6 +15,7 @@ from zellige.ir.expr import Expr, Region, constant_value
 from zellige.ir.stmt import AtomicTile, Copy, Fill, Gemm, Launch, LayoutHint, Map, Reduce, Scan, Stmt, Transpose
 from zellige.plan.capabilities import Machine
 from zellige.plugin.choices import Answer, Candidate, Operation, OperationKind, Rejection
+from zellige.records import dataclass
 
 _KINDS: Final[dict[type, OperationKind]] = {
     Gemm: "gemm", Copy: "copy", Fill: "fill", Reduce: "reduce", Scan: "scan", Transpose: "transpose", AtomicTile: "atomic", Map: "map",

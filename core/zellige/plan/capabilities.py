@@ -6,11 +6,11 @@ serves. A capability set that says nothing of engines and copies is a machine wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from zellige.plugin.choices import Ask as Ask
 from zellige.plugin.contract import Capabilities, CopyPath, Engine, MatmulUnit, Space, SpaceRole, Synchronisation
+from zellige.records import dataclass
 
 Style = Literal["ordered", "software", "specialised", "queues"]
 """How work overlaps: not at all between roles and copies (the executor may interleave), by copies in flight within one role, by roles of

@@ -8,7 +8,6 @@ each, so that the first is free for its next version while the others are still 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Copy, For, Pipelined, Stmt
@@ -20,6 +19,7 @@ from zellige.plan.nodes import Channel, Token
 from zellige.plan.pipeline import Schedule
 from zellige.plan.roles import Assignment
 from zellige.plan.streams import Phase, Place, RoleView, Stream
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

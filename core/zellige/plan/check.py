@@ -46,7 +46,6 @@ the tile IR that the interpreter runs. Lane code is planned as it stands: one ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Literal, TypeAlias
 
@@ -69,6 +68,7 @@ from zellige.plan.checks.tiles import check_tiles
 from zellige.plan.clusters import unfolded
 from zellige.plan.nodes import PlannedKernel
 from zellige.plugin.contract import Capabilities
+from zellige.records import dataclass
 
 __all__ = ["Findings", "Level", "Limits", "Problem", "check", "examine", "verify_plan"]
 

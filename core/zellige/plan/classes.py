@@ -12,7 +12,7 @@ run the same operations in the same order without the tests that hold, so no bit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from zellige.analysis.bounds import Scope
@@ -23,6 +23,7 @@ from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.plan.facts import LaunchFacts, launch_scope, statements_in
 from zellige.plan.nodes import Issue, PlanStmt, Resolved, Slotted
 from zellige.plan.split import clamped
+from zellige.records import dataclass
 
 Literal: TypeAlias = tuple[Compare, bool]
 """A comparison and the answer that a full iteration gives at every point."""

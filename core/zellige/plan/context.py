@@ -7,7 +7,7 @@ decisions so far; from it placements, the numbers of versions that fit (:meth:`C
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.analysis.bounds import Scope
 from zellige.ir.expr import Buffer
@@ -28,6 +28,7 @@ from zellige.plan.spaces import block_buffers, choose_spaces
 from zellige.plan.stores import DeferredStore, deferred_stores
 from zellige.plan.streams import LAUNCH, Place, RoleView
 from zellige.plugin.contract import Space
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ register is needed for it (a product that ran ahead of its use, :mod:`zellige.pl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import For, Gemm, Stmt
@@ -20,6 +19,7 @@ from zellige.plan.inflight import ProductsInFlight, operands_of
 from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Token, Turn
 from zellige.plan.overlap import scalars_of_run, why_not_among
 from zellige.plan.pipeline import Schedule, Segment, pipelined, replicable
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

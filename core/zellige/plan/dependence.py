@@ -12,7 +12,6 @@ one kind that give no result may change places in memory but keep their order he
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from zellige.analysis.bounds import Scope
@@ -20,6 +19,7 @@ from zellige.analysis.forms import Form
 from zellige.ir.expr import Buffer, Region, Var
 from zellige.ir.stmt import Assign, Bind, For, Map, Stmt
 from zellige.plan.facts import Access, LaunchFacts, statements_in
+from zellige.records import dataclass
 
 DependenceKind = Literal["RAW", "WAR", "WAW", "atomic", "scalar"]
 

@@ -7,7 +7,6 @@ variables that it uses and assigns, and whether it overwrites all of a buffer wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from zellige.analysis.bounds import Scope
@@ -47,6 +46,7 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 
 AccessKind = Literal["read", "write", "atomic"]
 

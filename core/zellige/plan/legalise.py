@@ -11,7 +11,7 @@ type and rounded once to c's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Load, Select, Var, constant_value
 from zellige.ir.stmt import Alloc, Copy, Fill, Gemm, Kernel, Launch, Map, Stmt, Store, whole
@@ -20,6 +20,7 @@ from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, is_whole, statements_in
 from zellige.plan.products import Product, choose_product
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

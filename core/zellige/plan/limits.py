@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.diagnostics import Span, ZelligeError, catalogue
@@ -20,6 +19,7 @@ from zellige.ir.expr import Buffer, Expr, Var
 from zellige.ir.sizes import SizeError, evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Bounds
+from zellige.records import dataclass
 
 WORD_BYTES: Final = 8
 

@@ -42,13 +42,14 @@ All synchronisation between roles is channels and turns, inside a role tokens: n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Compare, Expr, Node, Var
 from zellige.ir.stmt import For, Kernel, Launch, Map, Stmt, StmtNode
+from zellige.records import dataclass
 
 ChannelScope = Literal["role", "block", "cluster"]
 

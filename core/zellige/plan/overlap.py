@@ -7,7 +7,6 @@ In: a loop of a role, the tiles with versions, and how far to run ahead. Out: th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import For, Gemm, Stmt
@@ -15,6 +14,7 @@ from zellige.plan.channels import Bound
 from zellige.plan.facts import LaunchFacts
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, PlanStmt, Put, Release, Slotted, Token, Wait
 from zellige.plan.pipeline import Schedule, Segment, pipelined, replicable, why_not
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ in loop order, and there the loop goes from the destination's side to the source
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zellige.analysis.bounds import Scope
 from zellige.ir.expr import INT64, Binary, Buffer, Compare, Expr, Region, Select, Var, constant_value
 from zellige.ir.stmt import AtomicTile, Bind, Copy, For, Serial, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.passes.tile_operations import added, axis, number, wide
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

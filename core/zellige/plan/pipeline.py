@@ -12,13 +12,13 @@ next iteration makes it again has versions, and an edge of the dependence graph 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zellige.ir.expr import Binary, Buffer, Const, Expr, Var, constant_value
 from zellige.ir.stmt import Bind, For, Serial, Stmt
 from zellige.plan.dependence import Dependence, dependences
 from zellige.plan.facts import SCALARS, LaunchFacts
 from zellige.plan.nodes import PlanStmt
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ in program order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.expr import Buffer, constant_value
 from zellige.plan.facts import LaunchFacts, bytes_of
 from zellige.plan.nodes import Placement
 from zellige.plugin.contract import Space
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ for sums, two vectors wide.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.diagnostics import catalogue
@@ -24,6 +23,7 @@ from zellige.plan.capabilities import Machine
 from zellige.plan.nodes import Tiling
 from zellige.plugin.choices import Answer, Candidate, Rejection
 from zellige.plugin.contract import Capabilities, MatmulUnit
+from zellige.records import dataclass
 
 _FLOAT32: Final = as_dtype("float32")
 _FLOAT64: Final = as_dtype("float64")

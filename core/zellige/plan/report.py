@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from zellige.plan.nodes import Channel, Decision, PlannedKernel, PlannedLaunch, Role
 from zellige.plan.roles import BLOCK
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

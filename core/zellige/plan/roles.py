@@ -9,7 +9,6 @@ is a role. What is not understood stays in one role, with the reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.ir.expr import Buffer
@@ -34,6 +33,7 @@ from zellige.plan.facts import SCALARS, STRUCTURE, LaunchFacts, leaves_early, st
 from zellige.plan.products import Product
 from zellige.plan.spaces import choose_path
 from zellige.plugin.contract import Space
+from zellige.records import dataclass
 
 PRODUCER: Final = "producer"
 CONSUMER: Final = "consumer"

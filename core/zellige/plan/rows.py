@@ -11,13 +11,14 @@ another copy is a reason: a sum over rows, a tile as right operand, a whole tile
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.ir.expr import Buffer, Expr, Load, Region, Var, constant_value
 from zellige.ir.stmt import Assert, AtomicTile, Copy, Fill, Gemm, Map, Reduce, Scan, Stmt, Store
 from zellige.ir.traverse import walk
 from zellige.plan.facts import SCALARS, STRUCTURE, LaunchFacts, statements_in
 from zellige.plan.roles import is_operation
+from zellige.records import dataclass
 
 
 def why_not_by_rows(facts: LaunchFacts, operations: Sequence[Stmt], private: frozenset[Buffer]) -> str | None:

@@ -16,7 +16,6 @@ parts, those that are written over first (:mod:`zellige.plan.parts`), or read th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
@@ -50,6 +49,7 @@ from zellige.plan.edges import scopes_of
 from zellige.plan.facts import LaunchFacts, bytes_of, statements_in
 from zellige.plan.parts import in_parts
 from zellige.plan.spaces import element_strides
+from zellige.records import dataclass
 
 Operation: TypeAlias = Copy | Transpose | AtomicTile | Fill | Gemm | Reduce | Scan
 

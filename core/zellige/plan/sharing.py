@@ -11,7 +11,6 @@ place for each of their values, and whoever needs one first packs it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal
 
@@ -21,6 +20,7 @@ from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Copy, For, ScalarParam
 from zellige.ir.traverse import walk
 from zellige.plan.facts import LaunchFacts
+from zellige.records import dataclass
 
 SHARED_BYTES: Final = 256 << 20
 """The most that the packed form of one operand of a launch may take."""

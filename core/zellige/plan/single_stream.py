@@ -11,13 +11,14 @@ says: the one acquired last, or the one got ``lag`` gets before the last where i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from zellige.ir.expr import INT64, Binary, Buffer, Const, Expr, Node, Var
 from zellige.ir.stmt import Alloc, Assign, Bind, Stmt
 from zellige.ir.traverse import deep_nesting, rebuilt, rewrite
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, PlannedLaunch, PlanStmt, Put, Release, Slotted
+from zellige.records import dataclass
 
 _Body = tuple[Stmt | PlanStmt, ...]
 _Lags = dict[Channel, int]

@@ -7,7 +7,6 @@ only outside them. Both parts run the same operations in the same order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from zellige.analysis.bounds import Scope
 from zellige.ir.expr import Binary, Const, Expr, constant_value
@@ -15,6 +14,7 @@ from zellige.ir.stmt import For, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.plan.edges import full_until, global_regions, is_inside, moves_with
 from zellige.plan.nodes import Issue, PlanStmt, Slotted
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ tile must wait for it. Its bytes are its own, since it is in use until a wait, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Alloc, Copy, Pipelined, Stmt
@@ -24,6 +24,7 @@ from zellige.plan.roles import why_one_role
 from zellige.plan.spaces import choose_path
 from zellige.plan.streams import home_of
 from zellige.plugin.contract import Space
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ into the next. Everything else that several roles touch has one version, and the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from zellige.ir.expr import Buffer, Var
@@ -19,6 +18,7 @@ from zellige.ir.stmt import Alloc, Assume, For, Map, Stmt
 from zellige.ir.traverse import walk
 from zellige.plan.facts import LaunchFacts, statements_in
 from zellige.plan.roles import Assignment, is_operation, operations_of
+from zellige.records import dataclass
 
 Place: TypeAlias = tuple[int, str]
 """A body: the identity of its owner (the launch's is 0) and the field's name."""

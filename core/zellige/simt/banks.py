@@ -9,7 +9,6 @@ run, and the tests hold both against the counters of a device.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from zellige.ir.expr import Buffer, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assign, Bind, For, If, Store
 from zellige.ir.traverse import walk
 from zellige.layouts.banks import Banks, phase_degrees
+from zellige.records import dataclass
 from zellige.simt.ir import LANE, REGISTERS, SHARED, THREAD, WARP, AsyncCopy, Function, MatrixLoad, MatrixStore, Stmt
 from zellige.simt.values import value_of
 

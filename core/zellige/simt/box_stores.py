@@ -8,13 +8,12 @@ columns outside the tensor are not written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zellige.diagnostics import Span
 from zellige.dtypes import DType
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Compare, Expr, Load, constant_value
 from zellige.ir.stmt import Barrier, Copy, Store
 from zellige.passes import tile_operations
+from zellige.records import dataclass
 from zellige.simt import elements
 from zellige.simt.context import Context
 from zellige.simt.distribution import added, number, times

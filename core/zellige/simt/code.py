@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Barrier, Break, Continue, For, If, While
 from zellige.ir.traverse import rebuilt
+from zellige.records import dataclass
 from zellige.simt.ir import Fence
 
 Resource = object

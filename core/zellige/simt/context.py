@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from zellige.analysis.bounds import Scope
@@ -17,6 +17,7 @@ from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, V
 from zellige.ir.lanes import LaneDependence
 from zellige.ir.stmt import Alloc, Bind, For, If, Kernel, Map, Serial, Stmt, Unrolled
 from zellige.plan.nodes import Channel, PlannedLaunch, Token
+from zellige.records import dataclass
 from zellige.simt.code import Code
 from zellige.simt.distribution import Distribution, digit_value, number
 from zellige.simt.engine_tiles import Boxes

@@ -7,7 +7,6 @@ In: a Copy and the context. Out: asynchronous copies of 16 bytes or fewer a lane
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.analysis.forms import Form
@@ -15,6 +14,7 @@ from zellige.ir.expr import INT32, INT64, Binary, Buffer, Cast, Compare, Const, 
 from zellige.ir.stmt import Copy, Map, Store
 from zellige.ir.traverse import walk
 from zellige.passes import tile_operations
+from zellige.records import dataclass
 from zellige.simt import elements, maps
 from zellige.simt.context import Context, Point, conjunction
 from zellige.simt.distribution import Distribution, added, digit_value, distribute, times

@@ -11,7 +11,7 @@ the form that index arithmetic is made from; :mod:`zellige.layouts` holds the ge
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Final, Literal
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import INT32, Binary, Const, Expr
+from zellige.records import dataclass
 
 Source = Literal["register", "lane", "warp"]
 

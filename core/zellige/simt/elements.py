@@ -6,7 +6,6 @@ In: expressions and element statements of the tile IR, and the context. Out: exp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.analysis.forms import Form
@@ -15,6 +14,7 @@ from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import Binary, BinaryOp, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Unary, Var, constant_value
 from zellige.ir.stmt import Assign, Atomic, AtomicOp, Bind, Store
 from zellige.ir.traverse import rebuilt, rewrite
+from zellige.records import dataclass
 from zellige.simt.context import Context, conjunction
 from zellige.simt.distribution import (
     Distribution,

@@ -10,13 +10,14 @@ Box copies write that order and products read it with either dimension as k, so 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 from zellige.ir.expr import Buffer, Region, constant_value
 from zellige.ir.stmt import Copy, Gemm, StmtNode
 from zellige.ir.traverse import walk
 from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role
+from zellige.records import dataclass
 from zellige.simt.distribution import Digit, Distribution
 from zellige.simt.homes import Swizzle
 from zellige.simt.ir import ProductForm, TensorBox

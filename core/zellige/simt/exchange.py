@@ -11,13 +11,14 @@ which half the words go to the lane whose number differs in one bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Select, Var
 from zellige.ir.stmt import Map, Shuffle, Store
 from zellige.ir.traverse import walk
+from zellige.records import dataclass
 from zellige.simt.context import Context
 from zellige.simt.distribution import Digit, Distribution, added, digit_value, number, times
 from zellige.simt.homes import GlobalHome, RegisterHome

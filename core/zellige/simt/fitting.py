@@ -15,7 +15,7 @@ role: of the plan that was made first, since its tiles are the author's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from zellige.diagnostics import catalogue
@@ -24,6 +24,7 @@ from zellige.ir.traverse import walk
 from zellige.plan.nodes import Decision, PlannedKernel, PlannedLaunch
 from zellige.plugin.contract import Capabilities, Space
 from zellige.plugin.fit import Asked, Fitted, Revision, capabilities_of
+from zellige.records import dataclass
 from zellige.simt.engine_tiles import NotLowered
 from zellige.simt.ir import Function, Module
 from zellige.simt.lower import Overfull, lower_launch

@@ -7,12 +7,12 @@ place there. Sub-byte elements stand two or more to a byte in global memory and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
 from zellige.ir.expr import INT32, INT64, Binary, Buffer, Cast, Const, Expr
+from zellige.records import dataclass
 from zellige.simt.distribution import Distribution, added, number, times
 
 TENSOR_ALIGNMENT = 16

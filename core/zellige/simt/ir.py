@@ -32,7 +32,7 @@ Variables of kind lane are ``LANE`` (0 to lanes - 1 of the warp), ``WARP`` (of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
@@ -57,6 +57,7 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
+from zellige.records import dataclass
 from zellige.simt.distribution import Distribution
 from zellige.simt.homes import LaneHome, RegisterHome, SharedHome
 

@@ -8,7 +8,6 @@ their products to sums in its registers. The loop stays a loop, so that the text
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Final, Literal
 
@@ -17,6 +16,7 @@ from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Buffer, Const, Expr, Load, Region, Var, constant_value
 from zellige.ir.stmt import Gemm, Store
 from zellige.passes import tile_operations
+from zellige.records import dataclass
 from zellige.simt import elements, products
 from zellige.simt.context import Context
 from zellige.simt.distribution import Digit, Distribution, added, digit_value, number, times

@@ -6,10 +6,11 @@ In: a target's capabilities and, from its backend, the products and mechanisms i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.diagnostics import catalogue
 from zellige.plugin.contract import Capabilities
+from zellige.records import dataclass
 from zellige.simt.ir import ProductForm
 
 

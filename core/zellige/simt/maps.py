@@ -8,13 +8,13 @@ point, their distribution is followed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zellige.analysis.forms import Form
 from zellige.dtypes import DType
 from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
 from zellige.ir.stmt import Alloc, Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
 from zellige.ir.traverse import substitute, walk
+from zellige.records import dataclass
 from zellige.simt import elements, factors, shared_divisors
 from zellige.simt.context import Context, Point, conjunction
 from zellige.simt.distribution import Distribution, distribute, number, times

@@ -13,12 +13,13 @@ ahead of what reads them, and have bytes of their own; so have memories too smal
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Barrier, For, While
 from zellige.ir.traverse import children
+from zellige.records import dataclass
 from zellige.simt.code import Declared, Touch
 
 SHARED_ALIGNMENT: Final = 128

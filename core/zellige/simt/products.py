@@ -7,7 +7,6 @@ and the storage allow, element by element where they do not; a fragment whose la
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Region, Select, Var, constant_value
 from zellige.ir.stmt import Gemm, Map, Store
 from zellige.passes import tile_operations
+from zellige.records import dataclass
 from zellige.simt import elements, maps
 from zellige.simt.context import Context, conjunction
 from zellige.simt.distribution import Distribution, added, number, times

@@ -7,13 +7,13 @@ blocks along one axis and all along the other, and within a panel the blocks of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.dtypes import DType
 from zellige.ir.expr import INT32, INT64, Binary, BinaryOp, Cast, Const, Expr, Var, constant_value
 from zellige.ir.stmt import Bind
 from zellige.plan.nodes import PlannedLaunch
+from zellige.records import dataclass
 from zellige.simt.distribution import added, number, times
 
 MOST_ALONG_FIRST: Final = 32767

@@ -10,13 +10,14 @@ that asks for boxes and nothing else is run by one of its lanes. Budgets of regi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, Var
 from zellige.ir.stmt import Alloc, Assume, Barrier, Bind, Copy, For, Gemm, If, Serial, StmtNode, Unrolled
 from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
 from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Role, Token
+from zellige.records import dataclass
 from zellige.simt import box_stores, channels, control, role_channels, turns
 from zellige.simt.code import Code, with_barriers
 from zellige.simt.context import ChannelBarriers, Context

@@ -13,12 +13,12 @@ a unit off: a below 2^-100 in magnitude, and quotients below 2^-126.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import BOOL, Binary, Buffer, Compare, Const, Expr, ExprNode, Load, Math, Select, Unary, Var
 from zellige.ir.stmt import Bind, Map, Stmt, Store
 from zellige.ir.traverse import children, rebuilt, rewrite, substitute, walk
+from zellige.records import dataclass
 from zellige.simt.context import Context
 from zellige.simt.distribution import Distribution, number
 from zellige.simt.elements import axis_of, pattern_of, projected

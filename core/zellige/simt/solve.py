@@ -11,7 +11,7 @@ distribution of its shape. A fragment used in a way that no lane could serve alo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from zellige.ir.expr import Buffer, Load, Region, constant_value
@@ -38,6 +38,7 @@ from zellige.ir.traverse import loads_in, walk
 from zellige.passes import tile_operations
 from zellige.plan.facts import STRUCTURE
 from zellige.plan.nodes import PlannedLaunch
+from zellige.records import dataclass
 from zellige.simt.distribution import (
     Digit,
     Distribution,

@@ -8,7 +8,6 @@ followed, and its note says why.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from zellige.ir.stmt import LayoutHint
 from zellige.layouts import Banks
+from zellige.records import dataclass
 from zellige.simt.homes import Swizzle, choose_swizzle, dense_strides
 from zellige.simt.values import value_of
 

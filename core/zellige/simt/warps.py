@@ -6,9 +6,8 @@ of the accumulator that follows from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zellige.ir.stmt import GemmPolicy
+from zellige.records import dataclass
 from zellige.simt.distribution import Digit, Distribution
 from zellige.simt.ir import ProductForm
 

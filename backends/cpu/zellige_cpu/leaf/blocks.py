@@ -13,10 +13,10 @@ pass by. Blocks that lie wholly beyond ``rows`` or ``columns`` are left out. Edg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zellige.dtypes import DType
 from zellige.plan.products import even_parts
+from zellige.records import dataclass
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.matrices import MatrixBlock
 from zellige_cpu.leaf.units import Unit, multiply

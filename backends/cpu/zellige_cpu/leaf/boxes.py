@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
+from zellige.records import dataclass
 from zellige_cpu.text import Function
 from zellige_cpu.values import Value, constant
 

@@ -7,9 +7,9 @@ evaluated by Horner's rule, and the result is scaled by a power of two. No branc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from zellige.records import dataclass
 from zellige_cpu.leaf import instructions
 from zellige_cpu.leaf.lane import Lane, polynomial
 from zellige_cpu.leaf.polynomials import ERF_LARGE, ERF_SMALL, EXP, EXP2, EXP2_DOUBLE, EXP10, EXPM1, LOG, LOG2_ATANH

@@ -6,10 +6,10 @@ ml_dtypes for what a type without infinity or NaN does with them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from zellige.dtypes import DType
+from zellige.records import dataclass
 
 _ELEVEN = "float8_e4m3b11fnuz"
 

@@ -9,11 +9,11 @@ strides are constants; any size from 1 up is allowed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from zellige.dtypes import DType, dtype
 from zellige.plan.products import equal_blocks, register_rows, rows_beside
+from zellige.records import dataclass
 from zellige_cpu.host import Host
 from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.leaf.packing import Packing, emit_packing, round_up

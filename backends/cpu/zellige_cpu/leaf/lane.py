@@ -7,9 +7,9 @@ floats or of wrapping integers, ``< <= > >=`` are signed or ordered, ``<<`` and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from zellige.records import dataclass
 from zellige_cpu.text import Function
 from zellige_cpu.types import ELEMENT_BITS
 from zellige_cpu.values import Value, constant

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from zellige.records import dataclass
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.prefetch import ask_for

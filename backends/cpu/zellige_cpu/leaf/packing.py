@@ -17,11 +17,11 @@ run across k the other way round. A line that is not whole is completed in spare
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from zellige.dtypes import DType
 from zellige.plan.products import even_parts
+from zellige.records import dataclass
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import transposed

@@ -12,7 +12,6 @@ folded together, in the same order: with half of its lanes used a step would els
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -20,6 +19,7 @@ from zellige.diagnostics import InternalError
 from zellige.dtypes import DType, dtype
 from zellige.ir.reductions import reduction_dtype
 from zellige.ir.stmt import ReduceOp
+from zellige.records import dataclass
 from zellige_cpu.leaf.boxes import Dimension, Stretch, loops, merged, stretches
 from zellige_cpu.leaf.convert import cast
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes

@@ -8,13 +8,13 @@ Where another dimension is contiguous on both sides, its positions are the lanes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.reductions import reduction_dtype
 from zellige.ir.stmt import ScanOp
+from zellige.records import dataclass
 from zellige_cpu.leaf.boxes import Dimension, loops, merged, stretches
 from zellige_cpu.leaf.reduce import combined, identity, stored
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zellige.ir.stmt import For, Stmt
@@ -18,6 +17,7 @@ from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.touches import outside_dimensions
 from zellige.plan.edges import global_regions
 from zellige.plan.nodes import Choice, PlannedLaunch, Role
+from zellige.records import dataclass
 
 if TYPE_CHECKING:
     from zellige.plan.checks.programs import Machine

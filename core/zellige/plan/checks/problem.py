@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.diagnostics import Span
+from zellige.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from zellige.plan.checks.touches import Surroundings, Touch, touches_of
 from zellige.plan.checks.values import answer, known_ranges, value_of
 from zellige.plan.execution.control import steps
 from zellige.plan.nodes import Channel
+from zellige.records import dataclass
 
 MAXIMUM_ITERATIONS = 24
 """A While loop whose end depends on data ends after so many iterations, in the original and in every role."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.diagnostics import InternalError
 from zellige.elements.conversion import Array
@@ -42,6 +42,7 @@ from zellige.plan.nodes import (
     Turn,
     Wait,
 )
+from zellige.records import dataclass
 
 COUNTS, DEADLOCK, HOLDING, RACE, WAITS, EXECUTED, SLICE, CLASSES = 2, 3, 4, 5, 6, 9, 12, 16
 """Numbers in the list of :mod:`zellige.plan.check`."""

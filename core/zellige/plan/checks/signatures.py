@@ -8,7 +8,7 @@ by ``k + 2`` is the copy of that iteration.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from zellige.dtypes import DType
@@ -19,6 +19,7 @@ from zellige.ir.stmt import Dialect, Map, Stmt, StmtNode
 from zellige.ir.traverse import children, rewrite
 from zellige.passes.folding import fold
 from zellige.plan.checks.values import variable
+from zellige.records import dataclass
 
 _DERIVED = frozenset(("span", "structural_hash"))
 

@@ -10,10 +10,11 @@ begin and the thread and count at which it has certainly ended; it comes after a
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from zellige.plan.checks.touches import Box, Touch, covers, overlaps
+from zellige.records import dataclass
 
 Clock: TypeAlias = "dict[str, int]"
 Seen: TypeAlias = "frozenset[tuple[int, frozenset[int]]]"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.ir.expr import Buffer, Node
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Dialect, Gemm, Stmt, StmtNode
@@ -17,6 +17,7 @@ from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
 from zellige.plan.place import covered_bytes
 from zellige.plugin.contract import Capabilities
+from zellige.records import dataclass
 
 STRUCTURE, WAITS, PLACEMENT, SHARING, EDGES, REGISTERS = 1, 6, 7, 8, 11, 13
 """Numbers in the list of :mod:`zellige.plan.check`."""

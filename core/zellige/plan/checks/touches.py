@@ -8,13 +8,13 @@ it is the whole extent. Boxes are clipped to the buffer; an alias stands for all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from zellige.analysis.intervals import Interval, interval
 from zellige.ir.expr import Binary, Buffer, Const, Expr, Region, Var
 from zellige.ir.stmt import Alloc, Bind, Dialect, For, Gemm, If, Map, Stmt, StmtNode, While, element
 from zellige.ir.traverse import loads_in
+from zellige.records import dataclass
 
 Box: TypeAlias = "tuple[tuple[int, int], ...]"
 """First and last-plus-one index of each dimension."""

@@ -8,7 +8,7 @@ other without end or do what the nodes forbid.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from zellige.plan.nodes import (
     Turn,
     Wait,
 )
+from zellige.records import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

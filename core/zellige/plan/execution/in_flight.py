@@ -9,7 +9,7 @@ meanwhile, since the operation may have written any part of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from zellige.ir.expr import Buffer
 from zellige.ir.stmt import AtomicTile, Copy, Gemm, Stmt
 from zellige.plan.execution.promises import undefine
 from zellige.plan.nodes import Token
+from zellige.records import dataclass
 
 Timing = Literal["early", "late", "torn"]
 

@@ -13,7 +13,7 @@ the interpreter of plans does too, and a promise that the program does not allow
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from zellige.ir.traverse import rebuilt
 from zellige.plan.direct import has_k_last, matrix_dimensions
 from zellige.plan.facts import statements_in
 from zellige.plan.nodes import Choice, PlannedLaunch
+from zellige.records import dataclass
 
 
 class Runner(Protocol):

@@ -8,10 +8,11 @@ The static checks and the plan interpreter share this, so they mean the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zellige.ir.expr import Buffer
 from zellige.plan.nodes import Channel, Turn
+from zellige.records import dataclass
 
 
 class PlanFault(Exception):

@@ -10,7 +10,6 @@ function of the warp and its active lanes that gives the lanes which go on with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Expr, Load, Var, constant_value
 from zellige.ir.stmt import Alloc, Assert, Assign, Bind, Break, Continue, For, If, Print, Return, Store, While
 from zellige.ir.traverse import children, walk
+from zellige.records import dataclass
 from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 from zellige.simt.ir import LANE, THREAD, WARP, Budget, Comment, Function, Opaque, Pointer, Scalar

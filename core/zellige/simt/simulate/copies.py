@@ -6,11 +6,11 @@ the issue or those at the landing, and when before the wait a copy lands, is dra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zellige.records import dataclass
 from zellige.simt.simulate.memory import FLYING, Access, Memory, check_read, check_write, note_write
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ do. Boxes land at any time after their issue, in any order; products read and wr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size
+from zellige.records import dataclass
 from zellige.simt import ir
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.memory import DEFINED, FLYING, NOBODY, Access, Memory, check_read, check_write

@@ -8,7 +8,6 @@ memory of the host. A backend that meets :attr:`zellige.target.Target.is_simulat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary, Emitted
+from zellige.records import dataclass
 from zellige.simt.alignment import preferred, required
 from zellige.simt.arguments import require
 from zellige.simt.homes import TENSOR_ALIGNMENT

@@ -7,13 +7,14 @@ a time (8 and 16 bytes).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zellige.diagnostics import Span
 from zellige.layouts.banks import Banks, phase_degrees
+from zellige.records import dataclass
 
 if TYPE_CHECKING:
     from zellige.simt.simulate.memory import Access, Memory

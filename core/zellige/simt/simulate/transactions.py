@@ -5,12 +5,12 @@ In: what lanes and copy engines do to the barriers of a block. Out: whether a ph
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zellige.diagnostics import Span
+from zellige.records import dataclass
 from zellige.simt.simulate import faults
 
 if TYPE_CHECKING:

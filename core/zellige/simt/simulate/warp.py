@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
 from zellige.diagnostics import Span
 from zellige.ir.expr import Buffer, Var
+from zellige.records import dataclass
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.copies import Copies
 from zellige.simt.simulate.engines import Engines
