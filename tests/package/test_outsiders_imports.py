@@ -20,6 +20,7 @@ OPEN = (
     "zellige.log",
     "zellige.options",
     "zellige.pass_configs",
+    "zellige.records",
     "zellige.passes",
     "zellige.plan",
     "zellige.plugin.capabilities",
