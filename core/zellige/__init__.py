@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from zellige.lowering import lower
     from zellige.math import cdiv, next_power_of_2
     from zellige.pass_configs import PassConfigKey
+    from zellige.plan.split_sums import SplitSums
     from zellige.profiler import Profiler, TensorSupplyType, do_bench
     from zellige.target import Target
 
 __all__ = [
     "AutoTuner", "CompileError", "DType", "DataType", "Explanation", "Fragment", "InternalError", "JITFunction", "JITKernel",
-    "LaunchError", "Layout", "PassConfigKey", "Profiler", "Target", "TensorSupplyType", "Unsupported", "ZelligeError", "ZelligeWarning",
-    "__version__", "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile", "disable_cache", "do_bench",
-    "dtype", "dtypes", "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "lower", "math", "next_power_of_2",
-    "par_compile", "profiler", "set_log_level", "testing", "transform", "tvm",
+    "LaunchError", "Layout", "PassConfigKey", "Profiler", "SplitSums", "Target", "TensorSupplyType", "Unsupported", "ZelligeError",
+    "ZelligeWarning", "__version__", "autotune", "autotuner", "cache", "cache_statistics", "cdiv", "clear_cache", "compile",
+    "disable_cache", "do_bench", "dtype", "dtypes", "enable_cache", "explain", "is_cache_enabled", "jit", "language", "layout", "lower",
+    "math", "next_power_of_2", "par_compile", "profiler", "set_log_level", "testing", "transform", "tvm",
 ]  # fmt: skip
 
 _MODULES: Final[dict[str, str]] = {
@@ -57,6 +58,7 @@ _NAMES: Final[dict[str, str]] = {
         "lowering": ("lower",),
         "math": ("cdiv", "next_power_of_2"),
         "pass_configs": ("PassConfigKey",),
+        "plan.split_sums": ("SplitSums",),
         "profiler": ("Profiler", "TensorSupplyType", "do_bench"),
         "target": ("Target",),
     }.items()

@@ -510,8 +510,8 @@ def jit(func: Any = None, **options: Any) -> Any:
     given, that of ``ZELLIGE_TARGET`` or by the arguments). ``pass_configs``: keys of ``zl.PassConfigKey`` and their values.
     ``compile_flags``: for the target's own compiler. ``verbose`` tells what is done; ``debug_root_path`` is a folder for the text of every
     stage. ``passes``: own passes over the tile IR, as functions or pairs of a stage and a function; ``schedule``: one for the stage
-    "pipeline". Of other programs ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` have no effect. E129: not a
-    function; E159: an option that does not exist or has a wrong value.
+    "pipeline", or :class:`zellige.SplitSums`. Of other programs ``execution_backend``, ``target_host``, ``force_compile`` and ``cached``
+    have no effect. E129: not a function; E159: an option that does not exist or has a wrong value.
     """
     chosen = options_of(options, "jit")
 

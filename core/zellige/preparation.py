@@ -46,6 +46,8 @@ def prepare(func: Any, options: JITOptions, device: str | int | None = None) -> 
     _report(kernel)
     target = options.resolved_target()
     chosen = options.compile_options(func.settings, target)
+    if callable(chosen.schedule) and getattr(chosen.schedule, "changes_parameters", False):
+        kernel, chosen = chosen.schedule(kernel), replace(chosen, schedule=None)  # before its arguments are laid out
     return Prepared(kernel=kernel, target=target, options=chosen, prim_func=func, device=device)
 
 

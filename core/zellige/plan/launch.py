@@ -19,6 +19,7 @@ from zellige.plan.lengths import longest_first
 from zellige.plan.nodes import Choice, LaunchPlan, Tiles
 from zellige.plan.persistent import QUESTION, is_written_so
 from zellige.plan.products import Product
+from zellige.plan.split_sums import tell_splits
 
 SIDE = 128
 """Rows and columns of a product below which a worker of an ordered machine takes several cells at once: packing is paid once for all of
@@ -76,6 +77,7 @@ def plan_order(
                 "it is handed to the target",
                 "it does not change the result; a target that does not know it passes over it",
             )
+    splits, workspace_bytes = tell_splits(facts.kernel, launch, machine, decisions)
     panel = hint.panel if hint is not None else 1
     from_last: Var | None = None
     if hint is None and machine.has_true_lanes and not launch.lane_vars and not is_persistent and cluster is None:
@@ -88,6 +90,8 @@ def plan_order(
         coarsen=coarsen,
         is_persistent=is_persistent,
         tiles=tiles,
+        splits=splits,
+        workspace_bytes=workspace_bytes,
         from_last=from_last,
         cluster=cluster or (launch.cluster if is_joined else None),
     )

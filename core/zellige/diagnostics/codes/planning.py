@@ -20,6 +20,10 @@ E303 = code(
     "{operation} reads {source} and writes {result}, which may have elements in common, and there is no room to read before: {reason}",
     hint="copy what is read into a buffer of its own first, use constant sizes, or go over the region in parts that do not meet",
 )
+E304 = code(
+    "E304", "sum that cannot be computed in parts", "the steps of this launch's sum cannot be shared by several blocks: {reason}",
+    hint="SplitSums takes launches that fill accumulators with zeros, add products to them in one loop from 0 and then use the sums",
+)
 E320 = code(
     "E320", "wrong dimensions of a layout", "{operation} does not fit: {reason}",
     hint="the dimensions of a layout have names and sizes; those of two layouts that meet must agree",
