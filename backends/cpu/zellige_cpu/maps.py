@@ -10,6 +10,7 @@ loops, the body is emitted twice: without and with tests of each access.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import field
 
 from zellige.analysis.bounds import Scope
@@ -32,7 +33,7 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import loads_in, walk
 from zellige.plan.facts import statements_in
 from zellige.records import dataclass
-from zellige_cpu import next_cells, streaming
+from zellige_cpu import factors, next_cells, streaming
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, EmitBody, Lanes
 from zellige_cpu.folds import folding
@@ -110,8 +111,13 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
         narrow = Shape(shape.axis, shape.narrow_lanes, shape.narrow_lanes)
         _emit_nest(ctx, statement, extents, narrow, emit_body)
 
+    needed = factors.is_needed(ctx, statement)
     outer, ctx.asks = ctx.asks, next_cells.taken(ctx, statement.axes, extents)
-    _versions(ctx, tests, granted, lambda: _versions(ctx, conditions, holding, whole, whole), edge)
+    with ExitStack() as enclosing:
+        if needed is not None:
+            enclosing.enter_context(ctx.nested())
+            enclosing.enter_context(ctx.fn.when(needed))
+        _versions(ctx, tests, granted, lambda: _versions(ctx, conditions, holding, whole, whole), edge)
     ctx.asks = outer
     next_cells.note(ctx, statement.axes, extents, ((x.buffer, x.forms) for x in found.accesses if not x.is_store))
 
