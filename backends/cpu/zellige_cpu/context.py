@@ -33,7 +33,7 @@ from zellige_cpu.text import Function, Module
 from zellige_cpu.values import Value
 
 if TYPE_CHECKING:
-    from zellige_cpu.folds import Partial
+    from zellige_cpu.folds import Partial, Waiting
     from zellige_cpu.next_cells import Following
     from zellige_cpu.storage import ScratchPlan
 
@@ -145,6 +145,8 @@ class Context:
     """Tensors whose whole vectors are stored past the caches here, see :mod:`zellige_cpu.streaming`."""
     partials: dict[int, Partial] = field(default_factory=dict)
     """Of each Fold (by its id) of the Map at hand: its partial results."""
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    """Of each Fold whose rows are folded together: where their vectors wait."""
     zeroed: dict[int, Value] = field(default_factory=dict)
     """Of a product (by its id) that comes next: where it begins at zero, see :mod:`zellige_cpu.zeroed`."""
     following: tuple[Following, ...] = ()
