@@ -37,7 +37,9 @@ def waits(tools, head: str, body: str) -> bool:
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min", "abssum", "prod"])
-@pytest.mark.parametrize(("columns", "kind", "clear"), [(64, "float32", True), (32, "float32", False), (64, "float16", True), (128, "float32", True)])
+@pytest.mark.parametrize(
+    ("columns", "kind", "clear"), [(64, "float32", True), (32, "float32", False), (64, "float16", True), (128, "float32", True)]
+)
 def test_rows_that_wait(tools, check_block, random, op, columns, kind, clear):
     head, body = body_of(op, columns, kind=kind, clear=clear)
     x = random.integers(-2, 3, (ROWS, columns)).astype(np.float32)
