@@ -53,7 +53,12 @@ def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, f
                 widths[index] = max(widths[index], bytes_of)
         written.update(tensors.index(p.tensor) for p in f.params if isinstance(p, Pointer) and p.is_written)
         params = [place(p) for p in f.params]
-        functions.append({"name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": params, "records": uses_records(f)})
+        functions.append(
+            {
+                "name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": params, "records": uses_records(f),
+                "workers": f.workers,
+            }
+        )  # fmt: skip
     places = [[*site.facts(), number] for number, site in enumerate(sites)]
     return json.dumps(
         {

@@ -63,7 +63,8 @@ class CudaKernel:
         facts = json.loads(source.facts)
         self.kernel = kernel
         self.functions: list[dict[str, Any]] = facts["functions"]
-        """Of each launch ``name``, ``threads``, ``shared`` bytes, and which arguments its parameters are (``params``)."""
+        """Of each launch ``name``, ``threads``, ``shared`` bytes, which arguments its parameters are (``params``), and the most blocks that
+        it has where these take the tiles of the grid in turn (``workers``)."""
         self.arch: str = facts["arch"]
         """The architecture that the code is for, in the compiler's word."""
         self.alignments: list[int] = facts["alignments"]
@@ -90,7 +91,9 @@ class CudaKernel:
         """Where, in a block of all arguments of 8 bytes each, those of each launch lie."""
         self.boxed = [[index for kind, index in f["params"] if kind == "map"] for f in self.functions]
         """Which maps each launch takes after them."""
-        self._grids = [constant_grid(launch.grid) for launch in kernel.launches]
+        self.grids = [blocks_of(launch.grid, f["workers"]) for launch, f in zip(kernel.launches, self.functions)]
+        """The extents in blocks of each launch, as expressions of the sizes."""
+        self._grids = [constant_grid(grid) for grid in self.grids]
 
     # ---- code in a context ----
 
@@ -185,7 +188,7 @@ class CudaKernel:
             reason = "it asserts or prints, so each launch waits for the end of the kernel"
             raise catalogue.E643.error(kernel=self.kernel.name, reason=reason)
         boxes = self.maps.addresses(pointers, values) if self.maps else []
-        grids = [fixed if fixed is not None else _grid(launch.grid, values) for fixed, launch in zip(self._grids, self.kernel.launches)]
+        grids = [fixed if fixed is not None else _grid(grid, values) for fixed, grid in zip(self._grids, self.grids)]
         for number, function in enumerate(self.functions):
             given = [*(base + p for p in self.places[number]), *(boxes[index] for index in self.boxed[number])]
             given += [base + 8 * len(words)] if function["records"] else []
@@ -274,6 +277,16 @@ def _bits(value: int | float, dtype: DType) -> int:
     from zellige.simt.arguments import bits_of
 
     return bits_of(float(value), dtype)
+
+
+def blocks_of(grid: Sequence[Expr], workers: int | None) -> tuple[Expr, ...]:
+    """The extents in blocks of a launch over the kernel's ``grid``: along one axis and at most ``workers`` where these take all tiles."""
+    if workers is None:
+        return tuple(grid)
+    total: Expr = grid[0]
+    for extent in grid[1:]:
+        total = Binary(op="mul", left=total, right=extent)
+    return (Binary(op="min", left=total, right=const(workers, total.dtype)),)
 
 
 def constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:

@@ -46,10 +46,10 @@ def native_launch(kernel: CudaKernel) -> NativeLaunch:
         alignments[wanted["tensor"]] = max(alignments[wanted["tensor"]], ADDRESS_ALIGNMENT)
     steps = tuple(
         NativeStep(
-            grid=three(launch.grid), threads=(function["threads"], 1, 1), shared_bytes=function["shared"],
+            grid=three(grid), threads=(function["threads"], 1, 1), shared_bytes=function["shared"],
             parameters=tuple(("made" if kind == "map" else kind, place) for kind, place in function["params"]),
         )
-        for launch, function in zip(kernel.kernel.launches, kernel.functions)
+        for grid, function in zip(kernel.grids, kernel.functions)
     )  # fmt: skip
     made = tuple(made_map(wanted, kernel.tensors[wanted["tensor"]]) for wanted in kernel.maps.wanted)
     return NativeLaunch(

@@ -460,7 +460,8 @@ class Function(Node):
     """The program of one launch. ``grid`` are the extents in blocks (expressions of the scalars, at most 3), ``grid_vars`` the block's
     place; ``threads`` lanes a block; ``shared_bytes`` of shared memory; ``header`` lines that open the printed source (the plan); ``tiles``
     what became of the author's tiles; ``exchange`` how engines have tiles there (None: the target has no engines). ``meeting`` are the
-    places of stores that the author wrote for lanes: there lanes may meet at an element, with one value."""
+    places of stores that the author wrote for lanes: there lanes may meet at an element, with one value. ``workers``: the blocks stay, so
+    many at most, and take the tiles of the kernel's grid in turn (None: a block for each)."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -473,6 +474,7 @@ class Function(Node):
     shared_bytes: int = 0
     cluster: tuple[int, ...] | None = None
     min_blocks: int | None = None
+    workers: int | None = None
     header: tuple[str, ...] = ()
     tiles: tuple[Tile, ...] = ()
     exchange: Exchange | None = None

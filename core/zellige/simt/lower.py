@@ -150,10 +150,11 @@ class LaunchLowering:
         """The function with its body and the memory that the context has given out."""
         launch, engines = self._launch, self.machine.engines
         memories, total = self._memories(context)
+        tiles = self.planned.order.tiles
         return Function(
             name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=context.threads,
             lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=min_blocks,
-            header=self._header(context, solution), tiles=self._tiles(context),
+            workers=None if tiles is None else tiles.workers, header=self._header(context, solution), tiles=self._tiles(context),
             exchange=None if engines is None else Exchange(piece_bytes=engines.piece_bytes, rows=engines.rows),
             meeting=_own_stores(launch), span=launch.span,
         )  # fmt: skip
