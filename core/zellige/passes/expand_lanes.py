@@ -32,6 +32,7 @@ from zellige.ir.stmt import (
     Bind,
     Break,
     Continue,
+    Copy,
     For,
     If,
     Launch,
@@ -44,6 +45,7 @@ from zellige.ir.stmt import (
     Store,
     Vote,
     While,
+    whole,
 )
 from zellige.ir.traverse import loads_in, rebuilt, walk
 from zellige.passes.guarded_returns import with_structured_returns
@@ -250,7 +252,7 @@ class _Expansion:
                 return [Once(statement)]
             case Print():
                 # an end of its own, so that all lanes print this before any prints the next
-                return [Stretch([statement], mask), Once(Assume(condition=Const(value=True, dtype=BOOL)))]
+                return [Stretch(_printed_alone(statement), mask), Once(Assume(condition=Const(value=True, dtype=BOOL)))]
             case If():
                 return self._if(statement, masks, loops)
             case For() if self._is_divergent(statement) or self._has_divergent_jump(statement):
@@ -395,6 +397,16 @@ class _Expansion:
             Once(Bind(var=going, value=Const(value=True, dtype=BOOL))),
             Repeat(While(condition=going, body=()), iteration),
         ]
+
+
+def _printed_alone(statement: Print) -> list[Stmt]:
+    """The statement, with a region of a lane's own taken from a copy of its buffer: what the lanes hold together has an axis more."""
+    region = statement.value
+    if not isinstance(region, Region) or region.buffer.root.space not in PRIVATE:
+        return [statement]
+    shown = Buffer(name=region.buffer.name, dtype=region.buffer.dtype, shape=region.buffer.shape, space="local")
+    copied = Copy(src=whole(region.buffer, statement.span), dst=whole(shown, statement.span), span=statement.span)
+    return [Alloc(buffer=shown), copied, rebuilt(statement, value=rebuilt(region, buffer=shown))]
 
 
 def _compare(op: CompareOp, left: Expr, right: Expr) -> Expr:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from zellige.diagnostics import catalogue, unreachable
-from zellige.ir.expr import BOOL, INT32, Buffer, Const, Expr, Region, Unary, Var, constant_value
+from zellige.ir.expr import BOOL, INT32, Buffer, Compare, Const, Expr, Region, Unary, Var, constant_value
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import (
     Alloc,
@@ -59,7 +59,7 @@ from zellige.simt.code import Declared
 from zellige.simt.context import Context, Following
 from zellige.simt.distribution import number
 from zellige.simt.homes import LaneHome, SharedHome
-from zellige.simt.ir import LANE, Opaque
+from zellige.simt.ir import LANE, THREAD, Opaque
 from zellige.simt.written_out import is_written_out
 
 
@@ -217,13 +217,23 @@ def _print(ctx: Context, statement: Print) -> None:
     if isinstance(statement.value, Region):
         root = statement.value.buffer.root
         touches.touch_roots(ctx, {root}, set(), set(), statement.span)
-        with ctx.when(scalars.one_lane(ctx), statement.span):
+        with ctx.when(_printing_lane(ctx, statement, statement.value), statement.span):
             _print_region(ctx, statement, statement.value)
         return
     touches.touch_loads(ctx, statement)
     value = None if statement.value is None else elements.value_of(ctx, statement.value)
     with ctx.when(scalars.one_lane(ctx), statement.span):
         ctx.code.emit(rebuilt(statement, value=value))
+
+
+def _printing_lane(ctx: Context, statement: Print, region: Region) -> Expr | None:
+    """Whether this lane prints the region: also in code written for lanes, where all reach it, one of them what belongs to the block."""
+    dependence = ctx.dependence
+    if dependence is None or ctx.point is not None or dependence.is_divergent(statement):
+        return scalars.one_lane(ctx)
+    if region.buffer.root.space in PRIVATE or dependence.differs(*region.offsets, *region.extents):
+        return scalars.one_lane(ctx)
+    return Compare(op="eq", left=THREAD, right=number(0))
 
 
 def _print_region(ctx: Context, statement: Print, region: Region) -> None:
