@@ -294,15 +294,17 @@ class JITFunction:
         except TypeError as error:
             parameters = self.signature.parameters
             unknown = next((name for name in named if name not in parameters), None)
-            raise self._misfit(f"{error}{closest(unknown, parameters)}") from error
+            are_tensors = any(hasattr(value, "shape") and hasattr(value, "dtype") for value in (*args, *named.values()))
+            raise self._misfit(f"{error}{closest(unknown, parameters)}", gives_tensors=are_tensors) from error
         bound.apply_defaults()
         return bound
 
-    def _misfit(self, message: str) -> CompileError:
+    def _misfit(self, message: str, *, gives_tensors: bool = False) -> CompileError:
         function = self._kernel_function
         span = None if function is None else function.span
         signature = f"{self.__name__}{self.signature}" if function is None else function.head
-        error = catalogue.E157.error(span, function=self.__name__, message=message, signature=signature)
+        hint = f"{signature} makes the kernel; the tensors go to what it returns" if gives_tensors else None
+        error = catalogue.E157.error(span, function=self.__name__, message=message, signature=signature, hint=hint)
         assert isinstance(error, CompileError)
         return error
 

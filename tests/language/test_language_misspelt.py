@@ -65,6 +65,10 @@ ONES = np.ones(8, np.float32)
         ("--", ("__", "cpu"), None),
         (3, ("3",), None),
         ("__clas__", ("__class__",), None),
+        ("axis", ("buffer", "dim"), "dim"),
+        ("stages", ("stage", "num_stages"), "num_stages"),
+        ("num_warps", ("threads",), "threads"),
+        ("axis", ("axes",), "axes"),
     ],
 )
 def test_the_nearest_name(name, known, expected):
@@ -76,6 +80,7 @@ CALLS = {
     "an option of compile": (lambda: zl.compile(double, out_index=[-1]), "E159", "zl.compile has no such option; did you mean 'out_idx'?"),
     "an option of jit": (lambda: zl.jit(pass_config={})(double), "E159", "zl.jit has no such option; did you mean 'pass_configs'?"),
     "an argument of a lazy function": (lambda: doubled(8, blockM=4), "E157", "'blockM'; did you mean 'block_M'?"),
+    "tensors of a lazy function": (lambda: doubled(ONES, ONES, ONES), "E157", "makes the kernel; the tensors go to what it returns"),
     "an argument of an eager function": (lambda: doubled_eager(ONES, blockM=4), "E157", "'blockM'; did you mean 'block_M'?"),
     "a constant of an eager function": (lambda: doubled_eager.compile(A=T.Tensor((8,), "float32"), n=8), "E157", "'n'; did you mean 'N'?"),
     "an argument of a kernel": (lambda: KERNEL(a=ONES), "E602", "double has no argument a; did you mean 'A'?"),

@@ -7,17 +7,36 @@ the alphabet is taken, so that the answer does not depend on the order of a set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _NEAR: Final = 0.65
 """The least similarity (of 1, :class:`difflib.SequenceMatcher`) at which a name may have been meant."""
 
 
+SYNONYMS: Final[Mapping[str, str]] = {
+    "acc": "C",
+    "axes": "dim",
+    "axis": "dim",
+    "block_size": "threads",
+    "fill_value": "value",
+    "num_threads": "threads",
+    "num_warps": "threads",
+    "pipeline_stages": "num_stages",
+    "size": "shape",
+    "stages": "num_stages",
+    "type": "dtype",
+}
+"""What an argument is called elsewhere, and what one with that meaning is called here: meant where there is one of that name."""
+
+
 def nearest(name: object, known: Iterable[object]) -> str | None:
     """The name among ``known`` that ``name`` resembles most; None where it resembles none, or is no text."""
     if not isinstance(name, str) or not _bare(name):
         return None
+    known = tuple(known)
+    if SYNONYMS.get(name) in known:
+        return SYNONYMS[name]
     if len(name) == 1:  # nearly every short name holds a letter
         return next((text for text in known if isinstance(text, str) and text != name and text.lower() == name.lower()), None)
     import difflib  # only a mistake pays for it

@@ -140,7 +140,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
             message = f"{_counted(len(values), 'value')} for {_counted(len(names), 'name')}"
             if getattr(value, "is_grid", False):
                 extents = _counted(len(values), "extent")
-                hint = f"one name for each extent of the grid: it has {extents}"
+                hint = f"one name for each extent of the grid: it has {extents}; the number of lanes is an argument by name, threads=128"
                 raise catalogue.E136.error(span, message=f"T.Kernel of {extents} gives {message}", hint=hint)
             raise catalogue.E136.error(span, message=message)
     else:
@@ -162,8 +162,17 @@ def _assign(frame: Frame, node: ast.Assign) -> Signal:
     value = evaluate_call(frame, node.value, wanted) if isinstance(node.value, ast.Call) else evaluate(frame, node.value)
     for target in node.targets:
         frame.here(node)
+        _refuse_nothing(frame, target, value, node.value)
         assign(frame, target, value, node.value)
     return Signal.NEXT
+
+
+def _refuse_nothing(frame: Frame, target: ast.expr, value: Any, source: ast.expr) -> None:
+    """E164 where a tile's name is given what an operation returns that returns nothing."""
+    if value is not None or not isinstance(source, ast.Call) or not isinstance(target, ast.Name):
+        return
+    if isinstance(frame.locals.get(target.id), (Tile, TileRegion)):
+        raise catalogue.E164.error(frame.here(source), operation=ast.unparse(source.func), name=target.id)
 
 
 @executes(ast.AnnAssign)

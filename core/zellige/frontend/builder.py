@@ -151,6 +151,7 @@ class Builder:
         self.after_placement: Callable[[], None] | None = None  # called when a tensor parameter has got its shape
         self.used_constants: set[str] = set()
         self.reduce_scopes: list[Any] = []  # the reducers of the T.attr blocks around, the innermost last
+        self.unopened: list[LaunchDraft] = []  # what T.Kernel made and no with statement has opened yet
         self.point_depths: list[int] = []  # the numbers of the bodies of the open T.Parallel loops
         self.points: list[Points] = []  # the open T.Parallel loops themselves
         self._bodies: list[list[Stmt]] = []
@@ -249,6 +250,7 @@ class Builder:
         if self.before_launch is not None:
             self.before_launch()
         self.launch = draft
+        self.unopened = [other for other in self.unopened if other is not draft]
         try:
             with self.body() as statements:
                 statements.extend(self.deferred)
@@ -295,7 +297,9 @@ class Builder:
         return buffer
 
     def kernel(self) -> Kernel:
-        """The finished kernel (not yet verified)."""
+        """The finished kernel (not yet verified). E163: a T.Kernel that no with statement opened."""
+        if self.unopened:
+            raise catalogue.E163.error(self.unopened[0].span)
         self._finish_implicit()
         results = set(self.results)
         params = [

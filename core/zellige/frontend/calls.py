@@ -116,7 +116,8 @@ def _refuse_library(function: Any, positional: list[Any], named: dict[str, Any],
     if is_builtin and not isinstance(error, TypeError):
         return
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)
-    word = name if is_builtin else f"{home}.{name}"
+    public = [part for part in str(name).split(".") if not part.startswith("_")]  # without the library's private classes
+    word = name if is_builtin else ".".join([home, *public])
     raise catalogue.E131.error(span, function=word, given=given.described) from None
 
 

@@ -276,6 +276,16 @@ def _target_names(target: ast.expr, count: int) -> list[str]:
     return found if len(found) == count else [f"i{axis}" for axis in range(count)]
 
 
+class LoopVariables(tuple[Scalar, ...]):
+    """The variables of a loop over several extents under the one name that its target has."""
+
+    __slots__ = ()
+
+    @property
+    def described(self) -> str:
+        return f"the {len(self)} variables of a loop under one name"
+
+
 def _bind_targets(frame: Frame, node: ast.For, values: list[Scalar], *, is_tuple: bool) -> dict[str, Variable]:
     """Binds the loop variables. A target that is read after the loop is stored at the top of each iteration, and stays the loop's
     own variable inside; those variables are returned, to be put back after the loop."""
@@ -283,7 +293,7 @@ def _bind_targets(frame: Frame, node: ast.For, values: list[Scalar], *, is_tuple
     targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
     if len(targets) != len(values):
         if is_tuple and isinstance(target, ast.Name):
-            frame.locals[target.id] = tuple(values)
+            frame.locals[target.id] = LoopVariables(values)
             return {}
         given = f"{len(values)} loop variables for {len(targets)} names"
         raise catalogue.E136.error(frame.here(target), message=given)

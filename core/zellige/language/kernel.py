@@ -106,6 +106,7 @@ def Kernel(
     for name, value in hints.items():
         if isinstance(value, (bool, int, float, str)):
             draft.hints.append(NamedHint(name=name, value=value))
+    builder.unopened.append(draft)
     return KernelBlock(draft, count)
 
 

@@ -24,7 +24,12 @@ def element_type(value: Any) -> DType:
         # the language's e4m3 is the one without infinities, as arrays of that name hold it; ml_dtypes' own class keeps its meaning
         return as_dtype("float8_e4m3fn" if name == "float8_e4m3" and isinstance(value, str) and type(value) is not DType else name)
     except UnknownDType as error:
-        raise catalogue.E217.error(here(), given=repr(value), suggestion=closest(value, known_names())) from error
+        hint = 'a shape comes first, in one tuple, and the element type behind it: ((32, 64), "float16")' if _may_be_size(value) else None
+        raise catalogue.E217.error(here(), given=repr(value), suggestion=closest(value, known_names()), hint=hint) from error
+
+
+def _may_be_size(value: Any) -> bool:
+    return isinstance(value, (int, tuple, list, Scalar))
 
 
 def stored_type(value: Any) -> DType:

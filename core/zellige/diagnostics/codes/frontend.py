@@ -182,6 +182,10 @@ E149 = code(
     "E149", "kernel ends the process", "{what} would end the process while the kernel is compiled",
     hint="raise an ordinary exception such as ValueError for a mistake; T.device_assert checks when the kernel runs",
 )
+E164 = code(
+    "E164", "result of what returns nothing", "{operation} returns nothing, and {name} is a tile",
+    hint="call it as a statement of its own: operations such as T.copy and T.gemm change the tiles that they are given",
+)
 E163 = code(
     "E163", "block without with", "a block such as T.Kernel is opened by a with statement, and this one is not",
     hint="write `with T.Kernel(...) as bx:` and put the statements of the block below it, indented",
