@@ -1,6 +1,6 @@
 """Mistakes that published kernels have and that no rule of the language forbids.
 
-In: a verified kernel whose outputs are known. Out: diagnostics among E280 to E293: an error where the kernel cannot
+In: a verified kernel whose outputs are known. Out: diagnostics among E280 to E295: an error where the kernel cannot
 be meant so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
@@ -10,6 +10,7 @@ be meant so, a warning where it may. Each looks for one shape of mistake and is 
   iteration clears: the attention score tile;
 * E283: the result of an exponential rounded to 16 bits and then used for something else than a product;
 * E285: an access that is always outside of its buffer (:mod:`zellige.analysis.lint_bounds`);
+* E295: tiles at another place than is counted (:mod:`zellige.analysis.lint_tiles`);
 * E286, E287 and E289: see :mod:`zellige.analysis.lint_storage`; E293: :mod:`zellige.analysis.lint_loops`.
 """
 
@@ -23,6 +24,7 @@ from zellige.analysis.lint_bounds import outside
 from zellige.analysis.lint_coverage import Missing, Names, Write, dropped_tail, missing
 from zellige.analysis.lint_loops import sums_begun_anew
 from zellige.analysis.lint_storage import accumulated_outputs, overrun_tiles, undefined_tiles
+from zellige.analysis.lint_tiles import Creeping, creeping, exchanged, told_creeping
 from zellige.diagnostics import Diagnostic, catalogue
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Var
 from zellige.ir.sizes import size_vars
@@ -57,13 +59,16 @@ _EXPONENTIALS: Final = frozenset(("exp", "exp2", "exp10", "expm1"))
 def lint(kernel: Kernel) -> list[Diagnostic]:
     """Everything found, in the order of the codes."""
     accesses = _Accesses.of(kernel, {})
-    found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, accesses), *_unread(kernel, accesses)]
+    tried = _tried(kernel, accesses)
+    found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, tried), *_unread(kernel, accesses)]
+    found.extend(_creeping(kernel, tried))
     for launch in kernel.launches:
         found.extend(_uncleared(launch))
         found.extend(_narrowed(launch))
     found.extend(outside(kernel, lambda launch: _with_ranges(launch.body, _launch_ranges(launch, {}))))
     told = {d.span for d in found if d.code == catalogue.E282.id}
     undefined = [d for d in undefined_tiles(kernel) if d.span not in told]
+    found.extend(exchanged(kernel))
     return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel), *undefined, *sums_begun_anew(kernel)]
 
 
@@ -169,11 +174,16 @@ def _unwritten_outputs(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnost
         )
 
 
-def _uncovered(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
-    """Tensors of which the blocks write a part. ``accesses`` are those of unknown sizes; what is missing for all sizes tried is missing."""
+def _tried(kernel: Kernel, accesses: _Accesses) -> list[tuple[dict[Var, Interval], _Accesses]]:
+    """Values of the symbolic sizes, each with what the kernel accesses under them; ``accesses`` where there are none."""
     names = size_vars(kernel)
     samples = [{var: Interval(value, value) for var in names} for value in _SAMPLES] if names else []
-    tried = [(sizes, _Accesses.of(kernel, sizes)) for sizes in samples] or [({}, accesses)]
+    return [(sizes, _Accesses.of(kernel, sizes)) for sizes in samples] or [({}, accesses)]
+
+
+def _uncovered(kernel: Kernel, tried: list[tuple[dict[Var, Interval], _Accesses]]) -> Iterator[Diagnostic]:
+    """Tensors of which the blocks write a part: what is missing for all sizes tried is missing."""
+    names = size_vars(kernel)
     for param in kernel.params:
         if not isinstance(param, TensorParam) or param.role == "workspace":
             continue
@@ -201,6 +211,24 @@ def _unread(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
                 tile=found.tile,
                 severity="warning",
             )
+
+
+def _creeping(kernel: Kernel, tried: list[tuple[dict[Var, Interval], _Accesses]]) -> Iterator[Diagnostic]:
+    """Tensors that are read tile by tile with steps of one element, whatever the sizes."""
+    views = {buffer.root for _, accesses in tried for buffer in accesses.reads if buffer.root is not buffer}
+    for param in kernel.params:
+        if not isinstance(param, TensorParam) or param.buffer in views:
+            continue
+        found = [_creeping_in(param.buffer, accesses, sizes) for sizes, accesses in tried]
+        if found[0] is not None and all(found):
+            yield told_creeping(param.buffer, found[0])
+
+
+def _creeping_in(buffer: Buffer, accesses: _Accesses, sizes: dict[Var, Interval]) -> Creeping | None:
+    shape = [interval(size, sizes).high for size in buffer.shape]
+    known = [size for size in shape if size is not None]
+    reads = accesses.reads.get(buffer, [])
+    return creeping(reads, known) if reads and len(known) == len(shape) else None
 
 
 def _missing_of(param: TensorParam, accesses: _Accesses, sizes: dict[Var, Interval]) -> Missing | None:

@@ -229,6 +229,12 @@ def dropped_tail(reads: Sequence[Write], shape: Sequence[int]) -> Missing | None
 # ---- one write
 
 
+def line_of(access: Write, axis: int) -> _Line | None:
+    """What an access covers along one dimension; None where it is not known."""
+    length = interval(access.region.extents[axis], access.ranges).high
+    return None if length is None else _line(access, access.region.offsets[axis], length)
+
+
 def _lines(write: Write) -> tuple[_Line, ...] | None:
     """What a write covers along each dimension; nothing at all where it never happens, None where it is not known."""
     lines: list[_Line] = []

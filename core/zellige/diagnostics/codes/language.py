@@ -1,4 +1,4 @@
-"""E201 to E259, E290 to E295: the language's operations: types and shapes.
+"""E201 to E259, E288, E290, E291: the language's operations: types and shapes.
 
 In: nothing. Out: a constant a code.
 """

@@ -200,6 +200,10 @@ E651 = code(
     "E651", "shared memory read before it is written", "{lanes}: byte {byte} of {buffer} is read, which nobody wrote",
     hint="fill or copy the whole tile before its first use",
 )
+E658 = code(
+    "E658", "register read before it is written", "{lanes}: register {number} of {buffer} is read, which the lane has not written",
+    hint="give the whole tile values before its first use, with T.clear, T.fill or T.copy",
+)
 E652 = code(
     "E652", "race between lanes", "{lanes}: byte {byte} of {buffer}: {what} {other} ({place}), with nothing between that orders them",
     hint="put a barrier between the two accesses, or make them atomic",

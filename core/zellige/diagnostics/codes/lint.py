@@ -58,6 +58,9 @@ E294 = code(
     "E294", "tail of an input that is not read", "the loop reads {read} of {name}, whose shape is {shape}",
     hint="T.ceildiv({size}, {tile}) steps read all of it: what lies outside the tensor reads as 0",
 )
+E295 = code(
+    "E295", "tile at another place than is counted", "{what}", hint="a tile begins at the number of its block or step times its length"
+)
 E296 = code(
     "E296", "two points touch one element", "{element} is touched by {what} ({times})",
     hint="give each point an element of its own, or use an atomic or a reducer",

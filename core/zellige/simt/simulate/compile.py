@@ -22,6 +22,7 @@ from zellige.ir.traverse import children, walk
 from zellige.records import dataclass
 from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
+from zellige.simt.homes import LaneHome, RegisterHome, SharedHome
 from zellige.simt.ir import LANE, THREAD, WARP, Budget, Comment, Function, Opaque, Pointer, Scalar
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.expressions import Evaluation, evaluation
@@ -61,6 +62,7 @@ class Compiler:
         self.span: Span | None = function.span
         self.places: list[Span | None] = []
         self._slots: dict[Var, int] = {}
+        self._own = {tile.home.memory.root: tile.buffer.name for tile in function.tiles if _is_whole(function, tile.home)}
 
     def program(self) -> Program:
         for var in (LANE, WARP, THREAD, *self.function.grid_vars, *(p.var for p in self.function.params if isinstance(p, Scalar))):
@@ -98,7 +100,7 @@ class Compiler:
         return lambda warp, mask, index: nothing if mask is None else read(warp, mask, index)
 
     def _register_load(self, buffer: Buffer) -> Callable[..., Any]:
-        span = self.span
+        span, name = self.span, self._own.get(buffer.root)
 
         def read(warp: Warp, mask: Any, index: Any) -> Any:
             registers = warp.view(buffer)
@@ -106,8 +108,13 @@ class Compiler:
                 number = int(index)
                 if not 0 <= number < registers.shape[1]:
                     raise faults.outside(span, buffer.name, number, registers.shape[1], warp.chosen(mask))
+                if name is not None:
+                    _check_written(warp, mask, buffer, name, number, span)
                 return registers[:, number].copy()
-            return registers[warp.numbers, _register_index(warp, mask, index, registers.shape[1], buffer, span)]
+            numbers = _register_index(warp, mask, index, registers.shape[1], buffer, span)
+            if name is not None:
+                _check_written(warp, mask, buffer, name, numbers, span)
+            return registers[warp.numbers, numbers]
 
         return read
 
@@ -191,10 +198,12 @@ class Compiler:
                     registers[:, number] = values
                 else:
                     registers[mask, number] = warp.active_vectors(mask, values, width)
+                warp.marks(buffer)[mask, number] = True
                 return mask
             numbers = _register_index(warp, mask, where, registers.shape[1], buffer, span)
             lanes = warp.numbers if mask is warp.full else warp.numbers[mask]
             registers[lanes, numbers[lanes]] = warp.active_vectors(mask, values, width)
+            warp.marks(buffer)[lanes, numbers[lanes]] = True
             return mask
 
         return self._reads(statement), keep
@@ -374,6 +383,24 @@ def _register_index(warp: Warp, mask: Any, index: Any, count: int, buffer: Buffe
             raise faults.outside(span, buffer.name, index[bad], count, warp.threads[bad])
         return np.where(wrong, 0, index)
     return index
+
+
+def _is_whole(function: Function, home: SharedHome | RegisterHome | LaneHome) -> bool:
+    """Whether each register of an author's tile holds an element of it, in every lane, so that to read one that nobody wrote is a mistake:
+    where the tile fills its registers in part, code for the whole moves the others too."""
+    if not isinstance(home, RegisterHome):
+        return isinstance(home, LaneHome)
+    held = home.distribution
+    fits = all(held.covered(dimension) == extent for dimension, extent in enumerate(home.extents))
+    return fits and held.count("lane") * held.count("warp") == function.threads
+
+
+def _check_written(warp: Warp, mask: Any, buffer: Buffer, name: str, numbers: Any, span: Span | None) -> None:
+    """That the active lanes wrote their registers of these numbers (one, or one a lane); ``name`` is the tile's."""
+    missing = mask & ~warp.marks(buffer)[warp.numbers, numbers].all(axis=-1)
+    if missing.any():
+        first = int(np.broadcast_to(numbers, warp.numbers.shape)[missing][0])
+        raise faults.undefined_register(span, name, first, warp.threads[missing])
 
 
 def _cell_bytes(function: Function) -> dict[Buffer, int]:

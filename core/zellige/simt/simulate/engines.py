@@ -412,6 +412,7 @@ def _move(into: Buffer, source: Buffer) -> Any:
     def run(warp: Warp, mask: Any) -> Any:
         chosen = slice(None) if mask is warp.full else mask
         warp.view(into)[chosen] = warp.view(source)[chosen]
+        warp.marks(into)[chosen] = warp.marks(source)[chosen]
         return mask
 
     return run

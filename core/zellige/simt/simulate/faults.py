@@ -1,6 +1,6 @@
 """What a thread-level program did wrong, as errors with the user's line and the lanes.
 
-In: a statement and what was found about lanes and cells of memory. Out: an error to raise (E650 to E657).
+In: a statement and what was found about lanes and cells of memory. Out: an error to raise (E650 to E658).
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ def outside(span: Span | None, name: str, indices: Any, extent: int, lanes: Any)
 def undefined(span: Span | None, name: str, byte: int, lanes: Any) -> ZelligeError:
     """An element that nobody has written."""
     return catalogue.E651.error(span, buffer=name, byte=byte, lanes=lanes_text(lanes))
+
+
+def undefined_register(span: Span | None, name: str, number: int, lanes: Any) -> ZelligeError:
+    """A register that the lane has not written."""
+    return catalogue.E658.error(span, buffer=name, number=number, lanes=lanes_text(lanes))
 
 
 _BLOCKS_DO_NOT_WAIT = (

@@ -272,7 +272,7 @@ def _matrix_load(compiler: Compiler, statement: ir.MatrixLoad) -> Compiled:
                 if is_transposed
                 else (rows[i, lane // 4, column], rows[i, lane // 4, column + 1])
             )
-            data = _registers(warp, mask, into, start, i, span)
+            data = _registers(warp, mask, into, start, i, span, writes=True)
             data.view(np.uint16)[:] = np.stack(pair, axis=1)
         return mask
 
@@ -337,7 +337,7 @@ def _check_rows(warp: Warp, memory: Any, offsets: Array, threads: Array, access:
         check_read(memory, cells, who, block.clocks, block.number, access, warp.lanes, block.places)
 
 
-def _registers(warp: Warp, mask: Any, buffer: Any, start: Any, matrix: int, span: Span | None) -> Array:
+def _registers(warp: Warp, mask: Any, buffer: Any, start: Any, matrix: int, span: Span | None, *, writes: bool = False) -> Array:
     """The four bytes a lane that belong to a matrix."""
     first = np.asarray(start(warp, mask))
     if first.ndim:
@@ -347,6 +347,8 @@ def _registers(warp: Warp, mask: Any, buffer: Any, start: Any, matrix: int, span
     data = warp.registers[buffer.root]
     if offset < 0 or offset + 4 > data.shape[1]:
         raise faults.outside(span, buffer.name, offset // size, data.shape[1] // size, warp.threads)
+    if writes:
+        warp.written[buffer.root][:, offset : offset + 4] = True
     return data[:, offset : offset + 4]
 
 

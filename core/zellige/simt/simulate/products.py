@@ -33,6 +33,7 @@ def operand_of(compiler: Compiler, registers: ir.Registers) -> Callable[..., Arr
         held = warp.view(buffer)
         if first < 0 or first + count > held.shape[1]:
             raise faults.outside(span, buffer.name, first + count - 1, held.shape[1], warp.threads)
+        warp.marks(buffer)[:, first : first + count] = True
         return held[:, first : first + count]
 
     return view

@@ -46,7 +46,7 @@ def simulate(
     sample: int | None = None,
 ) -> None:
     """Run every function of ``module`` in order. ``tensors``: the bytes (uint8 arrays) of each Pointer's ``tensor``; ``sample``: at most so
-    many blocks of each function, drawn. Raises E650 to E657 for what a program does wrong."""
+    many blocks of each function, drawn. Raises E650 to E658 for what a program does wrong."""
     with np.errstate(all="ignore"):
         for function in module.functions:
             _Launch(function, tensors, scalars, seed, report).run(sample)

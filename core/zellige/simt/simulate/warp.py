@@ -54,6 +54,7 @@ class Warp:
         self.alive: Any = self.full if exists.all() else exists
         self.values: list[Any] = [None] * slots
         self.registers: dict[Buffer, Array] = {}
+        self.written: dict[Buffer, Array] = {}
         self.frames: list[LoopFrame] = []
         self.copies = Copies(self)
         self.has_returned = not exists.all()
@@ -61,6 +62,7 @@ class Warp:
         self.doing = ""
         self.span: Span | None = None
         self._views: dict[Buffer, Array] = {}
+        self._marks: dict[Buffer, Array] = {}
 
     # ---- lanes ----
 
@@ -117,11 +119,11 @@ class Warp:
         data = self.registers.get(buffer)
         if data is None:
             self.registers[buffer] = np.full((self.lanes, -(-size // 16) * 16), GARBAGE, np.uint8)
+            self.written[buffer] = np.zeros((self.lanes, -(-size // 16) * 16), bool)
             return
-        if mask is self.full:
-            data.fill(GARBAGE)
-        else:
-            data[mask] = GARBAGE
+        lanes = slice(None) if mask is self.full else mask
+        data[lanes] = GARBAGE
+        self.written[buffer][lanes] = False
 
     def view(self, buffer: Buffer) -> Array:
         """The registers of a buffer as its elements: axes lane, element and that of a vector's lanes."""
@@ -131,6 +133,15 @@ class Warp:
             scalar = np.dtype(dtype.scalar.numpy)
             data = self.registers[buffer.root].view(scalar)
             found = self._views[buffer] = data.reshape(self.lanes, -1, dtype.lanes) if dtype.lanes > 1 else data
+        return found
+
+    def marks(self, buffer: Buffer) -> Array:
+        """Which registers of a buffer somebody wrote: axes lane, element and byte."""
+        found = self._marks.get(buffer)
+        if found is None:
+            size = np.dtype(buffer.dtype.scalar.numpy).itemsize * buffer.dtype.lanes
+            written = self.written[buffer.root]
+            found = self._marks[buffer] = written[:, : written.shape[1] // size * size].reshape(self.lanes, -1, size)
         return found
 
     # ---- memory ----
