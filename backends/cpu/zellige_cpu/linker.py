@@ -252,7 +252,10 @@ def _without_unwinding(section: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _mapped(content: bytes, code: int) -> int:
-    """The address of pages that hold ``content``, of which the first ``code`` bytes can be run and none be written."""
+    """The address of pages that hold ``content``, of which the first ``code`` bytes can be run and none be written; 0 for a program
+    without launches, which has no code."""
+    if not content:
+        return 0
     base = _process().mmap(None, len(content), _READ_WRITE, _PRIVATE_ANONYMOUS, -1, 0)
     if base in (None, _FAILED):
         raise InternalError("the system gives no memory for code")
