@@ -147,7 +147,8 @@ def test_an_extent_known_only_at_run_time(refused):
         with T.Kernel(1):
             T.alloc_shared((n,), "float32")
 
-    assert "T.alloc_shared" in str(refused("E105", k))
+    error = str(refused("E105", k))
+    assert "T.alloc_shared" in error and "use a slice of it: tile[0:n]" in error
 
 
 def test_an_unknown_type(refused):

@@ -37,7 +37,8 @@ def constant_shape(shape: Any, operation: str) -> tuple[Expr, ...]:
     extents = tile_shape(shape)
     for extent in extents:
         if not isinstance(extent, Const):
-            raise catalogue.E105.error(here(), given=f"an extent of the buffer of {operation}")
+            hint = "allocate the largest size that a call needs, a number or T.const, and use a slice of it: tile[0:n]"
+            raise catalogue.E105.error(here(), given=f"an extent of the buffer of {operation}", hint=hint)
     return extents
 
 
