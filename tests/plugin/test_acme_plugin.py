@@ -17,10 +17,11 @@ from zellige import driver
 from zellige.cache import memo
 from zellige.cache.identity import identity_of
 from zellige.diagnostics import CompileError, Unsupported, ZelligeError
+from zellige.dtypes import dtype
 from zellige.explain import explain
 from zellige.ir import syntax
-from zellige.ir.expr import Const
-from zellige.ir.stmt import Copy, Fill, For, Gemm, Kernel, Pipelined
+from zellige.ir.expr import Buffer, Const, const
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Kernel, Pipelined, TensorParam
 from zellige.ir.traverse import rewrite, walk
 from zellige.options import CompileOptions
 from zellige.plugin.contract import Compatibility, Device
@@ -222,10 +223,17 @@ def drops_params(kernel: Kernel) -> Kernel:
     return replace(kernel, params=())
 
 
+def adds_a_workspace(kernel: Kernel) -> Kernel:
+    """Legal tile IR, and nobody would give its launches the tensor."""
+    workspace = Buffer(name="more", dtype=dtype("float32"), shape=(const(4),))
+    return replace(kernel, params=(*kernel.params, TensorParam(buffer=workspace, role="workspace")))
+
+
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
         ({"passes": [drops_params]}, "E713", r"drops_params of jit\(passes=..., schedule=...\) made tile IR that is not well formed"),
+        ({"passes": [adds_a_workspace]}, "E713", "its parameters are others than those that calls were laid out for"),
         ({"passes": [lambda kernel: None]}, "E713", "made a NoneType that is not well formed"),
         ({"passes": [lambda kernel: kernel.nonsense]}, "E718", "failed: AttributeError"),
         ({"passes": [("sync", lambda planned: planned.kernel)]}, "E713", "expected a PlannedKernel"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
 from zellige.diagnostics.error import raised_at, says_something
 from zellige.diagnostics.span import place_outside
-from zellige.ir.stmt import Kernel
+from zellige.ir.stmt import Kernel, TensorParam
 from zellige.ir.verify import verify
 from zellige.passes.runner import Pass, run_passes
 from zellige.plugin.choices import PLAN_PASS, Insert, PassChange, PassStage, Replace, StagePass, Veto
@@ -163,8 +163,15 @@ def run_on_tiles(steps: Sequence[Step], kernel: Kernel) -> Kernel:
             found = _looked_at(step, "tile IR", partial(verify, result))
             if found:
                 raise _wrong(step, "tile IR", "\n".join(d.render() for d in found))
+            if _parameters(result) != _parameters(kernel) or result.results != kernel.results:
+                raise _wrong(step, "tile IR", "its parameters are others than those that calls were laid out for, which a pass must keep")
             kernel = result
     return kernel
+
+
+def _parameters(kernel: Kernel) -> list[str]:
+    """The role of each parameter: what a call takes, makes and returns was laid out by them."""
+    return [p.role if isinstance(p, TensorParam) else "scalar" for p in kernel.params]
 
 
 def run_on_plan(steps: Sequence[Step], planned: PlannedKernel, verify_plan: Callable[[PlannedKernel], None]) -> PlannedKernel:
