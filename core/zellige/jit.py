@@ -20,6 +20,7 @@ from functools import partial
 from operator import is_
 from typing import Any, Final
 
+from zellige.cache.sources import see_loaded
 from zellige.call_keys import call_key, check_tensor, freeze, given_tensor
 from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, catalogue
@@ -522,5 +523,7 @@ def jit(func: Any = None, **options: Any) -> Any:
 
     return decorate if func is None else decorate(func)
 
+
+see_loaded()  # what compiles is loaded by now, but for the parts that a kernel found on disk does without
 
 __all__ = ["BoundJITFunction", "JITFunction", "compile", "jit", "par_compile"]

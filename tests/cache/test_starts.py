@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -250,6 +252,61 @@ def test_a_changed_file_is_seen(package: Path, is_some: bool, change: str) -> No
         _edit(package / change)
     is_without_effect = is_some and change == "deep/other.py"  # no code of it had a part in what was made
     assert sources.is_unchanged(noted) == is_without_effect
+
+
+@pytest.fixture
+def core_is_it(package: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package in core's place, seen when its modules were loaded."""
+    monkeypatch.setattr(sources, "CORE", "some_backend")
+    monkeypatch.setattr(sources, "_loaded", {})
+    return package
+
+
+def test_a_loaded_file_of_core_is_what_it_was_when_it_was_loaded(core_is_it: Path) -> None:
+    noted = sources.stamp(("some_backend",), None)
+    assert noted is not None
+    sources.see_loaded()
+    _edit(core_is_it / "deep" / "loaded.py")
+    assert sources.is_unchanged(noted), "this process runs what was noted"
+    sources.see_loaded()
+    assert sources.is_unchanged(noted), "it is looked at once"
+    changed = sources.stamp(("some_backend",), None)
+    assert changed is not None
+    assert not sources.is_unchanged(changed), "a start of the compiler that came meanwhile is not for this process"
+
+
+@pytest.mark.parametrize("change", ["deep/loaded.py", "deep/other.py", "table.txt", "new", "gone"])
+def test_a_file_of_core_that_changed_before_it_was_loaded_is_seen(core_is_it: Path, change: str) -> None:
+    noted = sources.stamp(("some_backend",), None)
+    assert noted is not None
+    if change == "new":
+        (core_is_it / "deep" / "more.py").write_text("")
+    elif change == "gone":
+        (core_is_it / "deep" / "other.py").unlink()
+    else:
+        _edit(core_is_it / change)
+    sources.see_loaded()
+    assert not sources.is_unchanged(noted)
+
+
+def test_only_loaded_files_of_core_are_believed(core_is_it: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = sources.stamp(("some_backend",), None)
+    assert noted is not None
+    sources.see_loaded()
+    assert {name for names in sources._loaded.values() for name in names} == {"__init__.py", "loaded.py"}
+    _edit(core_is_it / "deep" / "other.py")
+    assert not sources.is_unchanged(noted)
+    monkeypatch.setattr(sources, "_loaded", {})
+    monkeypatch.setattr(sources, "LOADED_NS", 1)
+    sources.see_loaded()
+    assert not any(sources._loaded.values()), "younger than this process: it may not be what was loaded"
+
+
+def test_a_process_that_compiles_has_seen_what_it_loaded() -> None:
+    program = "import os, zellige.jit, zellige.cache.sources as s; print(sorted(os.path.basename(f) for f, n in s._loaded.items() if n))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"zellige", "frontend", "language", "ir"} <= set(ast.literal_eval(done.stdout))
+    assert "cache" not in ast.literal_eval(done.stdout)
 
 
 def test_a_module_alone_is_its_file_and_not_the_folder(package: Path) -> None:

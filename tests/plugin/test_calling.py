@@ -7,7 +7,7 @@ from typing import Any
 import pluggy
 import pytest
 
-from zellige.plugin.calling import Hooks
+from zellige.plugin.calling import OF_A_START, Hooks
 from zellige.plugin.hooks import hookimpl
 from zellige.plugin.registry import registry
 from zellige.plugin.signatures import hook_parameters
@@ -117,14 +117,46 @@ def test_what_pluggy_refuses_is_said_at_once_or_when_it_is_called() -> None:
         late.call("probe", {})
 
 
+class Unusual:
+    """Hooks of a start whose calls are more than a function and the arguments that it names."""
+
+    @hookimpl(wrapper=True)
+    def manifest(self) -> Any:
+        return (yield)
+
+    @hookimpl
+    def describe_key(self, target: str, more: str = "left alone") -> str:
+        return f"{target} {more}"
+
+    @staticmethod
+    @hookimpl
+    def cache_key(ctx: int) -> str:
+        return f"static {ctx}"
+
+    @hookimpl
+    def runtime(self) -> str:
+        return "runtime"
+
+
+def test_what_a_start_asks_is_called_as_pluggy_calls_it() -> None:
+    asked: dict[str, dict[str, object]] = {"manifest": {}, "describe_key": {"target": "acme"}, "cache_key": {"ctx": 4}, "runtime": {"ctx": 5}}
+    late, early = (Hooks(Unusual(), "acme", at_once=at_once) for at_once in (False, True))
+    answers = [late.call(hook, arguments) for hook, arguments in asked.items()]
+    assert answers == [early.call(hook, arguments) for hook, arguments in asked.items()]
+    assert answers == [None, "acme left alone", "static 4", "runtime"]
+    assert [isinstance(late._caller(hook), pluggy.HookCaller) for hook in asked] == [True, True, True, False]
+    assert all(isinstance(early._caller(hook), pluggy.HookCaller) for hook in asked)
+
+
 @pytest.mark.parametrize("handle", registry().backends, ids=lambda handle: str(handle.manifest.name))
-def test_every_hook_is_called_by_pluggy(handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of zellige's own backends as everybody's."""
+def test_every_hook_is_called_by_pluggy_but_those_of_a_start(handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of zellige's own backends as everybody's; a start's alone by the same rule for all."""
     marked = [hook for hook in hook_parameters() if handle._hooks.has(hook)]
     assert {"manifest", "probe", "describe"} <= set(marked)
     for at_once in (False, True):
         hooks = Hooks(handle._hooks.plugin, "again", at_once=at_once)
-        assert all(isinstance(hooks._caller(hook), pluggy.HookCaller) for hook in marked)
+        by_pluggy = {hook for hook in marked if isinstance(hooks._caller(hook), pluggy.HookCaller)}
+        assert by_pluggy == set(marked) - (set() if at_once else set(OF_A_START))
         assert hooks.call("manifest", {}) == handle._call("manifest", lambda answer: answer)
         monkeypatch.setattr(hooks, "_caller", lambda hook: lambda **arguments: (hook, arguments))
         assert [hooks.call(hook, {"a": 1}) for hook in marked] == [(hook, {"a": 1}) for hook in marked]

@@ -3,7 +3,8 @@
 In: the name of a package. Out: a digest of its files by content, equal for equal installations on two machines. Reading all source takes
 longer than a warm start may, and so does looking for the files: what was found is kept with each folder's time of change and each file's
 size and time of change, and counts as long as all of these are what they were. Source that changed since this process loaded the
-compiler is not what made its code: what it compiles then is kept under keys of its own.
+compiler is not what made its code: what it compiles then is kept under keys of its own. Files of modules of core that a process has loaded
+are looked at once, when it has loaded them: they say what it runs, whatever is written into them later.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,11 +109,40 @@ def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: fr
             yield folder, changed, counting
 
 
+_loaded: Final[dict[str, dict[str, tuple[int, int]]]] = {}
+"""By folder and name the size and time of change of the files of core's modules, as they were when this process had loaded them."""
+
+_NONE: Final[Mapping[str, tuple[int, int]]] = {}
+
+
+def see_loaded() -> None:
+    """Look at the files of core's modules that are loaded by now and not looked at yet."""
+    for name, module in list(sys.modules.items()):
+        package, _, inside = name.partition(".")
+        if package != CORE or inside.partition(".")[0] in WITHOUT_EFFECT:
+            continue
+        folder, _, file = str(getattr(module, "__file__", None) or "").rpartition(os.sep)
+        known = _loaded.setdefault(folder, {})
+        if not folder or file in known:
+            continue
+        try:
+            status = os.stat(module.__file__ or "")
+        except OSError:
+            continue  # in an archive, or gone: looked for when it is asked about
+        if status.st_mtime_ns < LOADED_NS:
+            known[file] = (status.st_size, status.st_mtime_ns)
+
+
 def is_unchanged(seen: list[Any]) -> bool:
     """Whether folders and files are what they were: of each folder its path, time of change, the names of its files (with a slash between
-    them), and their sizes and times of change, one after the other."""
+    them), and their sizes and times of change, one after the other. Files of loaded modules are what they were when they were loaded."""
     look = os.stat
     for path, changed, names, numbers in seen:
+        files, known = names.split("/") if names else [], _loaded.get(path, _NONE)
+        if known and all(map(known.__contains__, files)):
+            if numbers != [number for file in files for number in known[file]] or not _is_of(path, changed):
+                return False
+            continue
         try:
             folder = os.open(path, _LOOK_ONLY)
         except OSError:
@@ -120,14 +150,28 @@ def is_unchanged(seen: list[Any]) -> bool:
         try:
             if changed != _ANY_TIME and look(folder).st_mtime_ns != changed:
                 return False
-            found = [look(name, dir_fd=folder) for name in names.split("/")] if names else []
-            if [number for status in found for number in (status.st_size, status.st_mtime_ns)] != numbers:
+            found: list[int] = []
+            for file in files:
+                pair = known.get(file)
+                if pair is None:
+                    status = look(file, dir_fd=folder)
+                    pair = (status.st_size, status.st_mtime_ns)
+                found += pair
+            if found != numbers:
                 return False
         except OSError:
             return False
         finally:
             os.close(folder)
     return True
+
+
+def _is_of(path: str, changed: int) -> bool:
+    """Whether a folder changed last at that time."""
+    try:
+        return changed == _ANY_TIME or os.stat(path).st_mtime_ns == changed
+    except OSError:
+        return False
 
 
 _Folder = tuple[str, int, list[tuple[str, int, int]]]

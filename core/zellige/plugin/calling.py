@@ -2,14 +2,16 @@
 
 In: a backend's object. Out: :class:`Hooks`, which says what hooks it has and calls them with the arguments that each of them names.
 
-Hooks are registered when one of them is first called, and only those that will be called with it: pluggy looks at all names of an object
-that is registered, and takes longer for that than a warm start may take for everything. For another package's backend all are registered
-at once, so that what pluggy refuses is known when the backend is taken in.
+A hook is registered when it is first called, alone: pluggy looks at all names of an object that is registered, and takes longer for that
+than a warm start may take for everything. For another package's backend that was not taken in before all are registered at once, so that
+what pluggy refuses is known then. What a start asks is called as pluggy would call the one function that is registered, with the arguments
+that it names; where the function's mark asks for more than that, or its arguments are not told by its code, pluggy calls it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import FunctionType, MethodType
 from typing import Any, Final, cast
 
 import pluggy
@@ -19,6 +21,12 @@ from zellige.plugin.signatures import MARK, as_written, hook_parameters
 
 OF_A_START: Final = ("manifest", "describe_key", "cache_key", "runtime")
 """What is asked for a kernel that is found on disk."""
+
+_OF_SEVERAL: Final = ("hookwrapper", "wrapper", "specname")
+"""What a mark may ask for that calling one function alone does not give."""
+
+_TAKES_ANY: Final = 0x04 | 0x08
+"""Flags of code that takes any number of arguments (inspect.CO_VARARGS, CO_VARKEYWORDS)."""
 
 
 class Hooks:
@@ -46,7 +54,11 @@ class Hooks:
 
     def _caller(self, hook: str) -> Callable[..., Any]:
         if hook not in self._callers:
-            self._register(OF_A_START if hook in OF_A_START else (hook,))
+            alone = _called_alone(getattr(self.plugin, hook)) if hook in OF_A_START else None
+            if alone is None:
+                self._register((hook,))
+            else:
+                self._callers[hook] = alone
         return self._callers[hook]
 
     def _register(self, hooks: tuple[str, ...]) -> None:
@@ -58,6 +70,18 @@ class Hooks:
         manager.check_pending()
         for hook in offered:
             self._callers[hook] = getattr(manager.hook, hook)
+
+
+def _called_alone(method: Any) -> Callable[..., Any] | None:
+    """A call of a method with those of the arguments that it names; None where pluggy has more to do."""
+    function = method.__func__ if type(method) is MethodType else None
+    if type(function) is not FunctionType or function.__defaults__ or function.__kwdefaults__:
+        return None
+    code = function.__code__
+    if code.co_flags & _TAKES_ANY or code.co_kwonlyargcount or any(getattr(function, MARK).get(asked) for asked in _OF_SEVERAL):
+        return None
+    names = code.co_varnames[1 : code.co_argcount]
+    return lambda **given: method(*[given[name] for name in names])
 
 
 def _is_marked(written: object) -> bool:

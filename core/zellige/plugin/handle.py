@@ -98,7 +98,8 @@ class BackendHandle:
     A failure inside a hook that is no diagnostic becomes E709; an answer of a wrong type E703.
     """
 
-    def __init__(self, origin: Origin, plugin: object) -> None:
+    def __init__(self, origin: Origin, plugin: object, *, is_known: bool = False) -> None:
+        """``is_known``: an earlier process took in the same files of the same backend."""
         self.origin = origin
         home = plugin.__name__ if isinstance(plugin, ModuleType) else type(plugin).__module__
         self.package = str(home).partition(".")[0]
@@ -107,7 +108,7 @@ class BackendHandle:
         wrong: tuple[str, ...] = () if origin.is_own else shape_problems(plugin)
         if wrong:
             raise catalogue.E703.error(name=origin.name, reason="; ".join(wrong))
-        self._hooks = Hooks(plugin, origin.name, at_once=not origin.is_own)
+        self._hooks = Hooks(plugin, origin.name, at_once=not (origin.is_own or is_known))
         self.manifest = self._call("manifest", lambda answer: validated(origin.name, answer, is_own=origin.is_own))
         if not origin.is_own:
             self.dialect_names  # noqa: B018 - what is wrong with the names of others is said at once; a warm start reads none of ours

@@ -54,7 +54,7 @@ def refused(origin: Origin, reason: str) -> Quarantined:
     return Quarantined(origin=origin, error=catalogue.E703.error(name=origin.name, reason=reason), traceback="")
 
 
-def _taken_in(origin: Origin) -> BackendHandle:
+def _taken_in(origin: Origin, *, is_known: bool = False) -> BackendHandle:
     """A backend's object, validated. E702 for another version of the contract, E703 for what is no backend."""
     plugin = origin.load()
     if isinstance(plugin, type):
@@ -65,7 +65,7 @@ def _taken_in(origin: Origin) -> BackendHandle:
         raise catalogue.E703.error(name=origin.name, reason=f"its API is {shortened(theirs)}, expected (major, minor)")
     if theirs[0] != API[0] or theirs[1] > API[1]:
         raise catalogue.E702.error(name=origin.name, theirs=".".join(map(str, theirs)), ours=".".join(map(str, API)))
-    return BackendHandle(origin, plugin)
+    return BackendHandle(origin, plugin, is_known=is_known)
 
 
 def _taken_in_apart(origin: Origin) -> BackendHandle:
@@ -89,7 +89,7 @@ def load(origin: Origin, *, is_watched: bool = True) -> BackendHandle | Quaranti
             return Quarantined(origin=origin, error=failed, traceback=report.traceback)
     try:
         with patience(origin, "loading"):
-            return _taken_in(origin) if origin.is_own or not is_watched else _taken_in_apart(origin)
+            return _taken_in(origin, is_known=not is_watched) if origin.is_own or not is_watched else _taken_in_apart(origin)
     except ZelligeError as error:
         return Quarantined(origin=origin, error=error, traceback=traceback.format_exc())
     except pluggy.PluginValidationError as error:
