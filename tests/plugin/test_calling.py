@@ -139,7 +139,9 @@ class Unusual:
 
 
 def test_what_a_start_asks_is_called_as_pluggy_calls_it() -> None:
-    asked: dict[str, dict[str, object]] = {"manifest": {}, "describe_key": {"target": "acme"}, "cache_key": {"ctx": 4}, "runtime": {"ctx": 5}}
+    asked: dict[str, dict[str, object]] = {
+        "manifest": {}, "describe_key": {"target": "acme"}, "cache_key": {"ctx": 4}, "runtime": {"ctx": 5},
+    }  # fmt: skip
     late, early = (Hooks(Unusual(), "acme", at_once=at_once) for at_once in (False, True))
     answers = [late.call(hook, arguments) for hook, arguments in asked.items()]
     assert answers == [early.call(hook, arguments) for hook, arguments in asked.items()]
