@@ -19,7 +19,7 @@ from zellige.generate.program import Program
 from zellige.interp import interpret
 from zellige.ir.expr import Binary, Compare, Const
 from zellige.ir.parser import parse_kernel
-from zellige.ir.stmt import Copy, Fill, For, If, Kernel, RasterHint
+from zellige.ir.stmt import AtomicTile, Copy, Fill, For, If, Kernel, RasterHint
 from zellige.ir.traverse import buffers_in, rebuilt, rewrite, walk
 from zellige.plan.check import Limits, check
 from zellige.plan.clusters import has_clusters, shares_of, unfolded
@@ -195,6 +195,15 @@ def odd_grid(planned: PlannedKernel) -> PlannedKernel:
     return rebuilt(planned, launches=(rebuilt(launch, launch=rebuilt(launch.launch, grid=grid)),))
 
 
+def meeting(planned: PlannedKernel) -> PlannedKernel:
+    """The results are added to the tensor instead of written."""
+    (launch,) = planned.launches
+    stores = {id(s): AtomicTile(op="add", src=s.src, dst=s.dst) for s in launch.launch.body if isinstance(s, Copy)}
+    roles = tuple(rewrite(role, lambda n: stores.get(id(n), n)) for role in launch.roles)
+    changed = rebuilt(launch.launch, body=tuple(stores.get(id(s), s) for s in launch.launch.body))
+    return rebuilt(planned, launches=(rebuilt(launch, launch=changed, roles=roles, full_loops=(), choices=()),))
+
+
 Make = Callable[..., PlannedKernel]
 FAULTS: dict[str, tuple[Callable[[Make], PlannedKernel], set[int]]] = {
     "what is shared differs between the blocks": (lambda make: make(spread=("B_tile",)), {9}),
@@ -216,6 +225,7 @@ FAULTS: dict[str, tuple[Callable[[Make], PlannedKernel], set[int]]] = {
     "a buffer of no such channel": (
         lambda make: rechannelled(make(), spread=(make().launches[0].launch.body[2].buffer,)), {18}
     ),
+    "blocks meet at atomic operations": (lambda make: meeting(make()), {18}),
     "nothing is shared": (lambda make: rechannelled(make(), spread=()), {18}),
     "a channel of one block shares": (lambda make: rechannelled(make(), scope="block"), {18}),
 }  # fmt: skip
@@ -370,9 +380,22 @@ def k(A: tensor((64, 8), int32), N: tensor((4,), int32), B: tensor((64, 8), int3
 """
 
 
+ATOMIC = """# tile-ir 1.0
+
+
+def k(A: tensor((64, 8), int32), B: tensor((4, 8), int32)):
+    with launch(16) as (bx,):
+        t = alloc((4, 8), int32, "shared")
+        for s in pipelined(4, stages=2):
+            copy(A[s * 4:+4, :], t[:, :])
+            atomic_tile("add", t[:, :], B[:, :])
+"""
+
+
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
+        (lambda: parse_kernel(ATOMIC), "its blocks meet at atomic operations"),
         (lambda: rebuilt(gemm(), launches=tuple(rebuilt(one, hints=(RasterHint(panel=2),)) for one in gemm().launches)), "T.use_swizzle"),
         (lambda: parse_kernel(SAFE), "outside a tensor read as depends on the block"),
         (lambda: parse_kernel(DATA), "no two neighbours copy the same in step"),

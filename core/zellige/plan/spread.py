@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zellige.ir.expr import Buffer, Load, Node, Var, constant_value
-from zellige.ir.stmt import Assign, Bind, Copy, For, If, RasterHint, Stmt, While
+from zellige.ir.stmt import Assign, Atomic, AtomicTile, Bind, Copy, Dialect, For, If, RasterHint, Stmt, While
 from zellige.ir.traverse import rebuilt, walk
 from zellige.plan.clusters import shares_of
 from zellige.plan.context import Context, Programs
-from zellige.plan.facts import bytes_of, is_whole
+from zellige.plan.facts import bytes_of, is_whole, statements_in
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, PlanStmt, Put, Release, Role, Slotted
 from zellige.plan.spaces import choose_path
 
@@ -72,6 +72,8 @@ def _why_alone(context: Context) -> str | None:
         return "the kernel asks for an order of the blocks (T.use_swizzle), in which neighbours are not those of the grid"
     if launch.safe_values and any(isinstance(n, Var) and n in launch.grid_vars for safe in launch.safe_values for n in walk(safe)):
         return "what elements outside a tensor read as depends on the block"
+    if any(isinstance(s, (Atomic, AtomicTile, Dialect)) for s in statements_in(launch.body)):
+        return "its blocks meet at atomic operations or those of one target, and blocks of a cluster run at the same time"
     return None
 
 

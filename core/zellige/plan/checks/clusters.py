@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.lanes import has_lane_code
-from zellige.ir.stmt import Copy
+from zellige.ir.stmt import Atomic, AtomicTile, Copy
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.structure import nodes_of
 from zellige.plan.clusters import cluster_axis, has_clusters, shares_of
-from zellige.plan.facts import is_whole
+from zellige.plan.facts import is_whole, statements_in
 from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Slotted, Wait
 
 CLUSTERS = 18
@@ -67,6 +67,8 @@ def _check_grid(planned: PlannedLaunch, problems: Problems) -> None:
         problems.add(CLUSTERS, f"clusters of {peers} do not divide {size} along {launch.grid_vars[axis].name}")
     if planned.order.tiles is not None or planned.order.from_last is not None or planned.order.panel > 1:
         problems.add(CLUSTERS, "blocks of a cluster are neighbours in the grid, and the plan numbers them otherwise")
+    if any(isinstance(s, (Atomic, AtomicTile)) for s in statements_in(launch.body)):
+        problems.add(CLUSTERS, "blocks of a cluster meet at atomic operations, whose order nothing gives")
     if has_lane_code(launch):
         problems.add(CLUSTERS, "a channel joins blocks whose author programs the lanes")
     if any(isinstance(node, Var) and node is launch.grid_vars[axis] for safe in launch.safe_values for node in walk(safe)):
