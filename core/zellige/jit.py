@@ -158,13 +158,14 @@ class JITFunction:
 
     @rarely_collecting()
     def _run_first(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """The first call, all of it: the collector would look through a program's objects for longer than a kernel found on disk takes."""
-        return self._run(args, named)
+        """The first call, all of it: the collector would look through a program's objects for longer than a kernel found on disk takes. It
+        is not remembered: a function called once does not pay for it."""
+        return self._run(args, named, is_first=True)
 
-    def _run(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    def _run(self, args: tuple[Any, ...], named: Mapping[str, Any], *, is_first: bool = False) -> Any:
         """A call of the eager or direct style."""
         kernel, passed = self._eager_kernel(args, named)
-        if not named:
+        if not named and not is_first:
             self._remember(args, kernel, passed)
         missing = next((name for name, value in passed.items() if value is inspect.Parameter.empty), None)
         if missing is not None:

@@ -159,7 +159,7 @@ def test_what_is_set_while_a_look_is_due_stays() -> None:
 
 
 def test_the_whole_first_call_collects_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Matching the arguments, finding the kernel, remembering it and launching it: no part of a first call is left out."""
+    """Matching the arguments, finding the kernel and launching it: no part of a first call is left out."""
     found: dict[str, int] = {}
 
     def noting(owner: Any, name: str) -> None:
@@ -171,7 +171,7 @@ def test_the_whole_first_call_collects_rarely(monkeypatch: pytest.MonkeyPatch) -
 
         monkeypatch.setattr(owner, name, noted)
 
-    for owner, name in ((JITFunction, "_split"), (JITFunction, "_remember"), (JITKernel, "_called_slowly")):
+    for owner, name in ((JITFunction, "_split"), (JITFunction, "_eager_kernel"), (JITKernel, "_called_slowly")):
         noting(owner, name)
 
     @zl.jit(target="cpu")
@@ -185,6 +185,10 @@ def test_the_whole_first_call_collects_rarely(monkeypatch: pytest.MonkeyPatch) -
 
     given = np.zeros(29, np.float32)
     assert eager(given).tolist() == [1.0] * 29
-    assert found == {"_split": OBJECTS, "_remember": OBJECTS, "_called_slowly": OBJECTS}
+    assert found == {"_split": OBJECTS, "_eager_kernel": OBJECTS, "_called_slowly": OBJECTS}
+    assert not eager._known
     assert eager(A=given).tolist() == [1.0] * 29
+    assert not eager._known
+    assert eager(given).tolist() == [1.0] * 29
+    assert len(eager._known) == 1
     assert found["_called_slowly"] != OBJECTS

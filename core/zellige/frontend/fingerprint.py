@@ -156,8 +156,7 @@ class _Reader:
         """One of this package's, told by its name; what a function of this package made, such as a decorator around a function of the
         user's, has a name that says nothing of it."""
         home, name = value.__module__, value.__qualname__
-        places = [vars(sys.modules[place]) for place in (home, _LANGUAGE) if place in sys.modules]
-        if home.split(".")[0] != "zellige" or not any(place.get(name) is value for place in places):
+        if home.partition(".")[0] != "zellige" or not any(_stands_in(place, name, value) for place in (home, _LANGUAGE)):
             raise _Unclear
         self.add("own function", home, name)
 
@@ -258,6 +257,12 @@ class _Reader:
         if name not in _PURE and not (isinstance(value, type) and issubclass(value, BaseException)) and type(value) not in _ATOMS:
             raise _Unclear
         self.name(name, value)
+
+
+def _stands_in(module: str, name: str, value: object) -> bool:
+    """Whether a module that is loaded has a thing under a name."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and vars(loaded).get(name) is value
 
 
 def _atom(value: object) -> str:
