@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,12 @@ from zellige.target import AUTO, Target, parse_target, surrounding_target
 
 OutIndex = int | Sequence[int] | None
 TargetLike = str | Target | Mapping[str, Any] | None
+
+_KINDS: Final = (
+    ("pass_configs", Mapping, "a dictionary of keys and values"),
+    ("debug_root_path", (str, PathLike), "the path of a folder"),
+)
+"""Options that take objects of one kind, and the kind in words."""
 
 _IGNORED: Final = ("execution_backend", "target_host", "force_compile", "cached")
 
@@ -107,6 +114,10 @@ def _target_text(target: TargetLike) -> str | Target:
 def options_of(values: Mapping[str, Any], function: str) -> JITOptions:
     """JITOptions from keyword arguments. E159: an option that does not exist."""
     _check_ignored(values)
+    for option, kind, wanted in _KINDS:
+        given = values.get(option)
+        if given is not None and not isinstance(given, kind):
+            raise catalogue.E159.error(option=option, reason=f"expected {wanted}, not {arithmetic.describe(given)}")
     known = {k: v for k, v in values.items() if k not in _IGNORED}
     if known.get("out_idx") is not None:
         known["out_idx"] = _indices(known["out_idx"])

@@ -95,6 +95,10 @@ CALLS = {
     "a timer": (lambda: zl.do_bench(int, backend="evnt"), "E630", "did you mean 'event'?"),
     "a kind of tensors": (lambda: KERNEL.get_profiler("Auto"), "E637", "did you mean TensorSupplyType.Auto?"),
     "a level of the log": (lambda: zl.set_log_level("debg"), "E159", "no log level; did you mean debug?"),
+    "pass configs that are none": (lambda: zl.compile(double, pass_configs=["a"]), "E159", "pass_configs: expected a dictionary of keys"),
+    "a folder that is none": (lambda: zl.compile(double, debug_root_path=5), "E159", "debug_root_path: expected the path of a folder, not"),
+    "configurations that are none": (lambda: zl.autotune(configs=[4])(doubled)(8), "E159", "expected dictionaries, not int 4"),
+    "a number for configurations": (lambda: zl.autotune(configs=4)(doubled)(8), "E159", "expected dictionaries, not int 4"),
     "a key of a configuration": (lambda: zl.autotune(configs=[{"blockM": 4}])(doubled)(8), "E635", "blockM; did you mean 'block_M'?"),
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from zellige.autotune.space import planned_text, propose
 from zellige.cache import memo, program_key
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
+from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import plain_function
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.jit import JITFunction
@@ -194,7 +195,13 @@ class AutoTuner:
             return propose(self)
         args, named = self.call
         given = self.configs(*args, **named) if callable(self.configs) else self.configs
-        listed: list[Config] = [dict(given)] if isinstance(given, Mapping) else [dict(config) for config in given]
+        entries = [given] if isinstance(given, Mapping) or not isinstance(given, Iterable) or isinstance(given, str) else list(given)
+        odd = next((entry for entry in entries if not isinstance(entry, Mapping)), None)
+        if odd is not None:
+            hint = "give configs=[{'name': value}, ...] with names of the function's arguments"
+            reason = f"expected dictionaries, not {arithmetic.describe(odd)}"
+            raise catalogue.E159.error(option="configs of zl.autotune", reason=reason, hint=hint)
+        listed: list[Config] = [dict(entry) for entry in entries]
         if not listed:
             raise catalogue.E633.error(function=self.name, reason="")
         parameters = self.signature.parameters
