@@ -29,12 +29,21 @@ def an_empty_block(A: T.Tensor((8,), "float32"), n: T.int32):
 
 
 @T.prim_func
+def points_that_do_nothing(A: T.Tensor((8,), "float32"), n: T.int32):
+    with T.Kernel(n):
+        for _i, _j in T.Parallel(32, 64):
+            pass
+
+
+@T.prim_func
 def only_a_promise(A: T.Tensor((8,), "float32"), n: T.int32):
     T.assume(n > 0)
 
 
 @pytest.mark.parametrize("target", ["interp", "cpu", "template", "cuda:sm_80,simulate"])
-@pytest.mark.parametrize("kernel", [without_a_block, only_a_text, an_empty_block, only_a_promise], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(
+    "kernel", [without_a_block, only_a_text, an_empty_block, points_that_do_nothing, only_a_promise], ids=lambda kernel: kernel.name
+)
 def test_a_kernel_that_does_nothing_leaves_its_tensors(kernel, target):
     array = np.arange(8, dtype=np.float32)
     compiled = zl.compile(kernel, target=target)

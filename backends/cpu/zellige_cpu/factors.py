@@ -53,8 +53,10 @@ def is_needed(ctx: Context, statement: Map) -> Value | None:
 
 def _factor(statement: Map) -> Load | None:
     """The factor of each row, an element of a tile of float32 with one of each row; None where the Map does anything else."""
-    store = statement.body[0]
-    if len(statement.body) != 1 or len(statement.axes) != 2 or not isinstance(store, Store):
+    if len(statement.body) != 1 or len(statement.axes) != 2:
+        return None
+    (store,) = statement.body
+    if not isinstance(store, Store):
         return None
     value = store.value
     if not isinstance(value, Binary) or value.op != "mul" or store.buffer.space == "global":
