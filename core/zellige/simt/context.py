@@ -13,13 +13,13 @@ from typing import Any, Literal
 from zellige.analysis.bounds import Scope
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Var
+from zellige.ir.expr import INT32, Binary, Buffer, Cast, Compare, Const, Expr, Load, Var, constant_value
 from zellige.ir.lanes import LaneDependence
 from zellige.ir.stmt import Alloc, Bind, For, If, Kernel, Map, Serial, Stmt, Unrolled
 from zellige.plan.nodes import Channel, PlannedLaunch, Token
 from zellige.records import dataclass
 from zellige.simt.code import Code
-from zellige.simt.distribution import Distribution, digit_value, number
+from zellige.simt.distribution import Distribution, added, digit_value, number, times
 from zellige.simt.engine_tiles import Boxes
 from zellige.simt.homes import GlobalHome, Home, RegisterHome, SharedHome
 from zellige.simt.ir import LANE, THREAD, WARP, Memory
@@ -87,6 +87,29 @@ class Following:
     is_loop: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRow:
+    """What ``loop`` reads of ``tensor`` with one copy, in ``memory`` that each of ``threads`` lanes filled for itself: ``pieces`` of
+    ``vector`` elements an iteration, those of the lanes side by side."""
+
+    tensor: Buffer
+    memory: Buffer
+    pieces: int
+    vector: int
+    loop: For
+    threads: int
+
+    def piece(self, group: Expr) -> Expr:
+        """The number of this lane's piece ``group`` of the iteration at hand, counted in pieces."""
+        start, step = int(constant_value(self.loop.start) or 0), int(constant_value(self.loop.step) or 1)
+        along: Expr = self.loop.var if self.loop.var.dtype == INT32 else Cast(value=self.loop.var, dtype=INT32)
+        if start:
+            along = Binary(op="sub", left=along, right=number(start))
+        if step != 1:
+            along = Binary(op="truncdiv", left=along, right=number(step))
+        return added((times(added((times(along, self.pieces), group)), self.threads), THREAD))
+
+
 @dataclass(slots=True, kw_only=True)
 class Context:
     """``homes`` by root buffer; ``maps`` the distribution of each Map or Reduce that registers decide, by identity. In a role among several
@@ -99,7 +122,9 @@ class Context:
     ``following``: what stands behind the statement in work, in each of the bodies around it, the innermost last.
     ``synchronises``: barriers stand where the program's accesses to shared memory need them, not only where its author put them.
     ``factors`` are the tiles by whose elements a Map multiplies, by its identity. ``sums_in_parts`` are the sums that an asynchronous
-    product keeps in several blocks of registers, ``held_operands`` the operands that lanes hold in registers over the loop at hand."""
+    product keeps in several blocks of registers, ``held_operands`` the operands that lanes hold in registers over the loop at
+    hand. ``kept_rows`` is, by the identity of a loop and of a copy in it, where what the copy reads was brought to, ``kept_here`` those of
+    the loop at hand and ``kept_row`` that of the copy at hand; ``waiting_loops`` are the loops that wait for what is brought."""
 
     kernel: Kernel
     planned: PlannedLaunch
@@ -133,6 +158,10 @@ class Context:
     stores_by_boxes: bool = False
     sums_in_parts: frozenset[Buffer] = frozenset()
     held_operands: tuple[HeldOperand, ...] = ()
+    kept_rows: dict[int, dict[int, KeptRow]] = field(default_factory=dict)
+    kept_here: Mapping[int, KeptRow] = field(default_factory=dict)
+    kept_row: KeptRow | None = None
+    waiting_loops: set[int] = field(default_factory=set)
     point: Point | None = None
     memories: list[Memory] = field(default_factory=list)
     sizes: dict[Buffer, int] = field(default_factory=dict)

@@ -54,7 +54,7 @@ from zellige.ir.traverse import rebuilt
 from zellige.passes import tile_operations
 from zellige.plan.facts import leaves_early, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, PlanStmt, Put, Release, Slotted, Turn, Wait
-from zellige.simt import channels, elements, held_operands, lanes, operations, scalars, touches
+from zellige.simt import channels, elements, held_operands, kept_rows, lanes, operations, scalars, touches
 from zellige.simt.code import Declared
 from zellige.simt.context import Context, Following
 from zellige.simt.distribution import number
@@ -74,7 +74,10 @@ def emit_body(ctx: Context, body: Sequence[Any], *, is_loop: bool = False) -> No
             ctx.following.append(Following(statements=body[at + 1 :], is_loop=is_loop))
             if isinstance(statement, For):
                 held_operands.hold(ctx, statement)
+                kept_rows.keep(ctx, statement)
             emit(ctx, statement)
+            if isinstance(statement, For):
+                kept_rows.leave(ctx, statement)
             held_operands.forget(ctx, statement)
             ctx.following.pop()
     ctx.held_operands = tuple(held for held in ctx.held_operands if held in before)
@@ -180,13 +183,16 @@ def _for(ctx: Context, statement: For) -> None:
         else:
             scope.add_variable(statement.var, None, None)
         _hide_lane(ctx, statement)
-        emit_body(ctx, channels.filled_late(ctx, statement.body), is_loop=True)
+        with kept_rows.within(ctx, statement):
+            emit_body(ctx, channels.filled_late(ctx, statement.body), is_loop=True)
     if ctx.is_among_roles and channels.runs_once(ctx, statement) and not leaves_early(statement.body):
         # products may be in flight across its end: no branch stands there
         ctx.code.emit(Bind(var=statement.var, value=start, span=statement.span), *body)
         return
     kind = statement.kind if isinstance(statement.kind, (Unrolled, Serial)) else Serial()
-    if is_written_out(ctx, statement):
+    if id(statement) in ctx.kept_rows:
+        kind = kept_rows.repetition(statement)
+    elif is_written_out(ctx, statement):
         kind = Unrolled()
         ctx.notes.append(f"the iterations over {statement.var.name} are written out: what they load is kept in registers")
     ctx.code.emit(rebuilt(statement, start=start, stop=stop, step=step, kind=kind, body=tuple(body)))

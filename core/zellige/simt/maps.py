@@ -133,7 +133,7 @@ def _emit_group(ctx: Context, statement: Map, distribution: Distribution, wide: 
         return
     bind_axes(ctx, statement.axes, distribution, first)
     with ctx.when(inside(statement.axes, distribution), statement.span):
-        hoisted = {load: _read_wide(ctx, load, wide.vector) for load in wide.loads}
+        hoisted = {load: _read_wide(ctx, load, wide.vector, group) for load in wide.loads}
         kept = {store.buffer: ctx.registers(f"{store.buffer.name}_out", store.buffer.dtype, wide.vector) for store in wide.stores}
         with ctx.loop("e", wide.vector, is_unrolled=True) as part:
             last = statement.axes[-1]
@@ -344,14 +344,25 @@ def _vector_view(ctx: Context, memory: Buffer, dtype: DType, vector: int) -> Buf
     return ctx.view(memory, dtype.with_lanes(vector))
 
 
-def _read_wide(ctx: Context, load: Load, vector: int) -> Buffer:
-    """``vector`` neighbours from where ``load`` points, zeros (the safe value) where they are outside; the registers that hold them."""
+def wide_reads(ctx: Context, statement: Map, distribution: Distribution) -> tuple[int, tuple[Load, ...]]:
+    """How many neighbours the Map takes at once where it is distributed so, and what it reads in such accesses."""
+    vector = _neighbours(distribution, len(distribution.shape) - 1)
+    wide = _wide_accesses(ctx, statement, distribution, vector) if vector > 1 else _Wide(1, (), ())
+    return wide.vector, wide.loads
+
+
+def _read_wide(ctx: Context, load: Load, vector: int, group: Expr) -> Buffer:
+    """``vector`` neighbours from where ``load`` points, zeros (the safe value) where they are outside; the registers that hold them.
+    ``group`` counts the lane's groups of neighbours."""
     array = ctx.registers(load.buffer.name, load.buffer.dtype, vector)
     indices = tuple(elements.value_of(ctx, i) for i in load.indices)
     place = elements.place_of(ctx, load.buffer, indices)
     wide = _vector_view(ctx, place.memory, load.buffer.dtype, vector)
     into = _vector_view(ctx, array, load.buffer.dtype, vector)
     value: Expr = Load(buffer=wide, indices=(_divided(place.index, vector),))
+    row = ctx.kept_row
+    if row is not None and row.tensor is load.buffer:
+        value = Load(buffer=_vector_view(ctx, row.memory, load.buffer.dtype, vector), indices=(row.piece(group),))
     if place.condition is not None:
         safe = ctx.safe_values.get(load.buffer, elements.zero(load.buffer.dtype))
         value_of_safe = Cast(value=safe, dtype=load.buffer.dtype.with_lanes(vector))
