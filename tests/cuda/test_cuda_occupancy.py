@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,26 @@ def test_fewer_blocks_are_asked_for_before_numbers_are_shown(attempts: Callable[
     assert attempts(reports) == ([(), ("-DBLOCKS_BESIDE=3",), ("-DBLOCKS_BESIDE=1",)], b"-DBLOCKS_BESIDE=1")
     reports["-DBLOCKS_BESIDE=1"] = report(255, 8)
     assert attempts(reports)[1] == show.encode()
+
+
+def test_the_compiler_is_asked_for_no_code_that_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with a device NVRTC keeps code; what it gives from there comes with an empty log, so that no spill would be seen."""
+    api, asked = compiler.nvrtc(), []
+
+    class Recording:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(api, name)
+
+        def nvrtcCompileProgram(self, program: Any, count: int, options: list[bytes]) -> Any:
+            asked.append(options)
+            return api.nvrtcCompileProgram(program, count, options)
+
+    monkeypatch.setattr(compiler, "nvrtc", lambda: Recording())
+    text = 'extern "C" __global__ void kernel(int* a) { *a = 1; }'
+    for _ in range(2):
+        _, log = compiler.compile_cubin(text, "kernel", "sm_80")
+        assert list(compiler.usage_of(log)) == ["kernel"]
+    assert all(b"--no-cache" in options for options in asked) and len(asked) == 2
+    monkeypatch.setattr(compiler, "compiler_version", lambda: (12, 8))
+    compiler.compile_cubin(text, "kernel", "sm_80")
+    assert b"--no-cache" not in asked[-1]

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zellige.diagnostics import InternalError
 from zellige.driver import PIPELINE
 from zellige.passes.runner import run_passes
 from zellige.plan.nodes import PlannedKernel
 from zellige.plan.planner import plan
-from zellige.plugin.contract import Synchronisation
 from zellige.simt.lower import lower
 from zellige.simt.printer import print_module
 from zellige_cuda.compiler import compile_cubin
@@ -58,15 +56,3 @@ def test_the_text_compiles() -> None:
     assert loop.index("box_stores_wait_read<0>()") < loop.index("box_stores_commit()") < loop.index("box_stores_wait<0>()")
     _, log = compile_cubin(text, "kernel", "sm_90a")
     assert "0 bytes spill stores, 0 bytes spill loads" in log and not re.search(r"C7\d\d\d", log)
-
-
-def test_slots_of_several_blocks_are_not_lowered() -> None:
-    """A backend that says that its copies write to several blocks is told; the plan is not lowered as if each had its own."""
-    assert RICH is not None
-    copies = tuple(replace(path, spreads=2) if path.is_asynchronous else path for path in RICH.copies)
-    remote = Synchronisation(mechanism="remote arrival", scope="cluster")
-    machine = replace(RICH, copies=copies, synchronisation=(*RICH.synchronisation, remote))
-    planned = plan(run_passes(product((128, 128, 96), (64, 64, 32), 3).kernel, PIPELINE), machine)
-    assert planned.launches[0].order.cluster == (2, 1)
-    with pytest.raises(InternalError, match="the slots of a_b are those of several blocks, which is not lowered"):
-        lower(planned, lane_machine(ARCH, machine))

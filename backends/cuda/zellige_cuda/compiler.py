@@ -51,7 +51,7 @@ def _compiled(text: str, name: str, arch: str, options: tuple[str, ...], form: L
     api = nvrtc()
     program = _checked(api, api.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))[0]
     try:
-        flags = [o.encode() for o in (f"--gpu-architecture={arch}", *_OPTIONS, *options)]
+        flags = [o.encode() for o in (f"--gpu-architecture={arch}", *_OPTIONS, *_uncached(), *options)]
         result = api.nvrtcCompileProgram(program, len(flags), flags)[0]
         size = _checked(api, api.nvrtcGetProgramLogSize(program))[0]
         buffer = bytes(size)
@@ -65,6 +65,12 @@ def _compiled(text: str, name: str, arch: str, options: tuple[str, ...], form: L
         return made, said
     finally:
         api.nvrtcDestroyProgram(program)
+
+
+def _uncached() -> tuple[str, ...]:
+    """What keeps NVRTC from answering with code that it kept: the log of that is empty, and with it go the report of registers, warnings
+    and every decision that rests on them. Source: NVRTC 13, 10 (caching, from CUDA 12.9 on)."""
+    return ("--no-cache",) if compiler_version() >= (12, 9) else ()
 
 
 def _checked(api: Any, answer: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -54,6 +54,15 @@ FIXED: dict[str, str] = {
         "barrier_init", "unsigned int at, unsigned int count", "mbarrier.init.shared::cta.b64 [%0], %1;", '"r"(at), "r"(count)'
     ),
     "barrier_arrive": _asm("barrier_arrive", "unsigned int at", "mbarrier.arrive.shared::cta.b64 _, [%0];", '"r"(at)'),
+    "barrier_arrive_at": (
+        f"{_D} void barrier_arrive_at(unsigned int at, unsigned int peer) {{\n"
+        '  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }"\n'
+        '    :: "r"(at), "r"(peer) : "memory");\n}'
+    ),
+    "cluster_barrier": (
+        f"{_D} void cluster_barrier() {{\n"
+        '  asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" ::: "memory");\n}'
+    ),
     "barrier_expect": _asm(
         "barrier_expect", "unsigned int at, unsigned int bytes", "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;",
         '"r"(at), "r"(bytes)',
@@ -122,6 +131,19 @@ def box_load(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     )
 
 
+def box_spread(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
+    """A box of so many dimensions to the shared memory of each block of ``blocks``, a bit each."""
+    rank = int(match[1])
+    params, places, given = _coordinates(rank, first=2)
+    return (
+        f"template <int blocks> {_D} void {match[0]}(unsigned int to, const TensorMap& map, unsigned int barrier, {params}) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster '
+        f'[%0], [%1, {{{places}}}], [%{rank + 2}], %{rank + 3};"\n'
+        f'    :: "r"(to), "l"((unsigned long long)&map), {given}, "r"(barrier), "h"((unsigned short)blocks) : "memory");\n}}',
+        (),
+    )
+
+
 def box_store(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]:
     """A box of so many dimensions from shared memory; coordinates of the innermost dimension first."""
     rank = int(match[1])
@@ -173,6 +195,7 @@ def held_product(match: re.Match[str], arch: int) -> tuple[str, tuple[str, ...]]
 PATTERNS = (
     (r"held_product_n(\d+)_(\w+?)_(\w+?)_(\w+?)_([01])", held_product),
     (r"box_load_(\d)d", box_load),
+    (r"box_spread_(\d)d", box_spread),
     (r"box_store_(\d)d", box_store),
     (r"group_product_n(\d+)_(\w+?)_(\w+?)_(\w+?)_([01])([01])", group_product),
 )
@@ -197,6 +220,9 @@ def engine_statement(printer: Printer, statement: Any) -> str | None:
     match statement:
         case BarrierInit():
             return f"{printer.need('barrier_init')}({barrier(statement.barriers, statement.index)}, {statement.arrivals});"
+        case Arrive() if statement.peer is not None:
+            at, peer = barrier(statement.barriers, statement.index), printer.value(statement.peer)
+            return f"{printer.need('barrier_arrive_at')}({at}, {peer});"
         case Arrive():
             return f"{printer.need('barrier_arrive')}({barrier(statement.barriers, statement.index)});"
         case ExpectBytes():
@@ -247,7 +273,9 @@ def opaque(printer: Printer, thing: Var | Buffer) -> str:
 def _box_load(printer: Printer, node: TensorCopy) -> str:
     assert node.barriers is not None
     assert node.index is not None
-    name = printer.need(f"box_load_{len(node.origin)}d")
+    name = printer.need(f"box_{'load' if node.peers == 1 else 'spread'}_{len(node.origin)}d")
+    if node.peers > 1:
+        name = f"{name}<{(1 << node.peers) - 1}>"
     to = f"shared_at + {printer.shared_offset(node.memory, node.memory_index)}"
     barrier = f"shared_at + {printer.shared_offset(node.barriers, node.index)}"
     origin = ", ".join(printer.value(o) for o in reversed(node.origin))

@@ -81,7 +81,8 @@ class CudaSpelling(PlainSpelling):
     def signature(self, function: Function, params: Sequence[str]) -> str:
         given = [*params, PARAMETER] if uses_records(function) else params
         lanes = f"__launch_bounds__({function.threads}, {function.min_blocks})" if function.min_blocks else f"LANES({function.threads})"
-        return f'extern "C" __global__ void {lanes} {function.name}({", ".join(given)})'
+        cluster = "" if function.cluster is None else f"__cluster_dims__({', '.join(map(str, function.cluster))}) "
+        return f'extern "C" __global__ void {cluster}{lanes} {function.name}({", ".join(given)})'
 
     def map_parameter(self, printer: Printer, param: BoxMap) -> str:
         return map_parameter(printer, param)
@@ -145,6 +146,8 @@ class CudaSpelling(PlainSpelling):
                 return "__syncthreads();"
             case Barrier(scope="warp"):
                 return "__syncwarp();"
+            case Barrier(scope="cluster") if printer.function.cluster is not None:
+                return f"{printer.need('cluster_barrier')}();"
             case Barrier():
                 why = " (a launch does not promise that all its blocks run at once; of two T.Kernel the second waits for all of the first)"
                 raise self.refuse(f"a barrier of the {statement.scope}{why if statement.scope == 'grid' else ''}", statement.span)

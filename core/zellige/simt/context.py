@@ -43,12 +43,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelBarriers:
-    """The transaction barriers of a channel between roles, one a slot: ``full`` waits for ``arrivals``, ``empty`` for ``releases``."""
+    """The transaction barriers of a channel between roles, one a slot: ``full`` waits for ``arrivals``, ``empty`` for ``releases``.
+    ``peers``: the blocks of a cluster whose copies fill a slot together, and whose readers free it."""
 
     full: Buffer
     empty: Buffer
     arrivals: int
     releases: int
+    peers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

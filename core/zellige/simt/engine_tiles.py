@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from math import prod
 
-from zellige.ir.expr import Buffer, Region, constant_value
+from zellige.ir.expr import Buffer, Region, Var, constant_value
 from zellige.ir.stmt import Copy, Gemm, StmtNode
 from zellige.ir.traverse import walk
+from zellige.plan.clusters import cluster_axis
 from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role
 from zellige.records import dataclass
 from zellige.simt.distribution import Digit, Distribution
 from zellige.simt.homes import Swizzle
-from zellige.simt.ir import ProductForm, TensorBox
+from zellige.simt.ir import GRID_AXES, ProductForm, TensorBox
 from zellige.simt.machine import EngineMemory, LaneMachine
 from zellige.simt.statements import statements_of
 from zellige.simt.warps import WarpTiling
@@ -46,11 +47,15 @@ class EngineStorage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes:
-    """A copy as boxes of one shape: a slab each."""
+    """A copy as boxes of one shape: a slab each. Of ``peers`` blocks along the grid's variable ``along`` each brings boxes with its part of
+    the rows, dimension ``row_dimension`` of the box, to all; ``bytes`` come to each block."""
 
     box: TensorBox
     slabs: int
     bytes: int
+    peers: int = 1
+    along: Var | None = None
+    row_dimension: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +94,8 @@ def engine_tiles(planned: PlannedLaunch, machine: LaneMachine) -> EngineTiles:
                     raise NotLowered(f"the copy to {copy.dst.buffer.name} is none of boxes")
                 continue
             _store(found, copy.dst, engines)
-            found.boxes[id(copy)] = _boxes(copy, found.storage[copy.dst.buffer.root], engines)
+            boxes = _boxes(copy, found.storage[copy.dst.buffer.root], engines)
+            found.boxes[id(copy)] = _shared_out(copy, boxes, planned, engines)
         _check_puts(role)
     found.stores = frozenset(
         id(c.operation) for c in planned.choices
@@ -208,6 +214,20 @@ def _boxes(copy: Copy, storage: EngineStorage, engines: EngineMemory) -> Boxes:
     tensor = TensorBox(tensor=source.buffer.root, box=box, swizzle_bytes=storage.span)
     slabs = storage.columns // storage.slab
     return Boxes(box=tensor, slabs=slabs, bytes=storage.rows * storage.columns * source.buffer.dtype.bytes)
+
+
+def _shared_out(copy: Copy, boxes: Boxes, planned: PlannedLaunch, engines: EngineMemory) -> Boxes:
+    """The boxes of a block where the blocks of a cluster share what the copy brings. Parts begin where the exchange of pieces does."""
+    root, found = copy.dst.buffer.root, cluster_axis(planned.order)
+    if found is None or not any(root in {b.root for b in channel.spread} for channel in planned.channels):
+        return boxes
+    axis, peers = found
+    dimension = next((d for d, extent in enumerate(boxes.box.box) if extent != 1), 0)
+    rows = boxes.box.box[dimension]
+    if axis >= GRID_AXES or dimension == len(boxes.box.box) - 1 or rows % (peers * engines.rows):
+        raise NotLowered(f"the {rows} rows of {root.name} are not shared by {peers} blocks in parts of {engines.rows}")
+    box = tuple(rows // peers if d == dimension else extent for d, extent in enumerate(boxes.box.box))
+    return replace(boxes, box=replace(boxes.box, box=box), peers=peers, along=planned.launch.grid_vars[axis], row_dimension=dimension)
 
 
 # ---- products ----

@@ -65,6 +65,9 @@ REGISTERS = "registers"
 SHARED = "shared"
 GLOBAL = "global"
 
+GRID_AXES = 3
+"""Axes along which machines count the blocks of a grid."""
+
 LANE = Var(name="lane", dtype=INT32, kind="lane")
 WARP = Var(name="warp", dtype=INT32, kind="lane")
 THREAD = Var(name="thread", dtype=INT32, kind="lane")
@@ -213,11 +216,13 @@ class BarrierInit(ThreadStmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Arrive(ThreadStmt):
-    """One arrival; what this lane did to memory before is visible to who waits."""
+    """One arrival; what this lane did to memory before is visible to who waits. ``peer``: at the barrier of the block of that number in the
+    cluster, counted along the axis that its blocks lie along."""
 
     barriers: Buffer
     index: Expr
-    CHILDREN: ClassVar[tuple[str, ...]] = ("index",)
+    peer: Expr | None = None
+    CHILDREN: ClassVar[tuple[str, ...]] = ("index", "peer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -258,7 +263,8 @@ class TensorCopy(ThreadStmt):
     """One lane asks the copy engine for a box at ``origin`` (one element coordinate a dimension of the tensor).
 
     To shared memory it completes on ``barriers[index]`` in bytes of the whole box, parts outside the tensor arriving as zeros; from shared
-    memory (``is_store``) it belongs to the group that the next CommitStores closes, parts outside are not written."""
+    memory (``is_store``) it belongs to the group that the next CommitStores closes, parts outside are not written. Where there are several
+    ``peers``, it comes to the same place in each of so many blocks of the cluster, and completes on the same barrier of each."""
 
     box: TensorBox
     origin: tuple[Expr, ...]
@@ -267,6 +273,7 @@ class TensorCopy(ThreadStmt):
     is_store: bool = False
     barriers: Buffer | None = None
     index: Expr | None = None
+    peers: int = 1
     CHILDREN: ClassVar[tuple[str, ...]] = ("origin", "memory_index", "index")
 
 

@@ -23,6 +23,7 @@ from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Alloc, Bind, Gemm, Kernel, Launch, LayoutHint, Map, NamedHint, Reduce, ScalarParam, StmtNode, Store, TensorParam
 from zellige.ir.traverse import walk
 from zellige.layouts import Banks
+from zellige.plan.clusters import has_clusters
 from zellige.plan.nodes import Choice, PlannedKernel, PlannedLaunch, Role
 from zellige.plan.products import sizes_of
 from zellige.simt import channels, control, storage
@@ -39,7 +40,7 @@ from zellige.simt.homes import (
     dense_forms,
     dense_strides,
 )
-from zellige.simt.ir import THREAD, Exchange, Function, Memory, Module, Parameter, Pointer, Scalar, Stmt, Tile
+from zellige.simt.ir import GRID_AXES, THREAD, Exchange, Function, Memory, Module, Parameter, Pointer, Scalar, Stmt, Tile
 from zellige.simt.lane_products import tile_lanes
 from zellige.simt.machine import LaneMachine
 from zellige.simt.packing import Room, aligned, packed, resources_that_meet
@@ -53,7 +54,6 @@ from zellige.simt.warps import WarpTiling, tile_warps
 from zellige.simt.words import RESERVED
 
 UINT8 = as_dtype("uint8")
-GRID_AXES = 3
 _TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS))
 
 
@@ -153,11 +153,18 @@ class LaunchLowering:
         tiles = self.planned.order.tiles
         return Function(
             name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=context.threads,
-            lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=launch.cluster, min_blocks=min_blocks,
+            lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=self._cluster(), min_blocks=min_blocks,
             workers=None if tiles is None else tiles.workers, header=self._header(context, solution), tiles=self._tiles(context),
             exchange=None if engines is None else Exchange(piece_bytes=engines.piece_bytes, rows=engines.rows),
             meeting=_own_stores(launch), span=launch.span,
         )  # fmt: skip
+
+    def _cluster(self) -> tuple[int, ...] | None:
+        """The blocks of a cluster along the axes of the grid, where a channel joins them."""
+        cluster = self.planned.order.cluster
+        if cluster is None or not has_clusters(self.planned):
+            return None
+        return (*cluster, *[1] * (GRID_AXES - len(cluster)))[:GRID_AXES]
 
     # ---- the block ----
 

@@ -81,7 +81,7 @@ def why_not(planned: PlannedLaunch) -> str | None:
     launch = planned.launch
     if planned.order.panel <= 1 or len(launch.grid_vars) < 2:
         return None
-    if launch.cluster is not None:
+    if planned.order.cluster is not None:
         return "clusters are made of neighbours in the machine's own order"
     first = constant_value(launch.grid[0])
     is_many = first is not None and int(first) > MOST_ALONG_FIRST

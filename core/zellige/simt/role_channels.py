@@ -7,6 +7,9 @@ the start of the block to its end, loops and branches included, and flips the pa
 before the one who reads waits for: a fresh barrier has ended the phase before its first, so the first pass round the slots waits for
 nothing.
 
+A channel between the blocks of a cluster has these barriers in each block. What a block spreads comes to the slots of all, and each counts
+all of its own; the warps that read free the slot of every block, a lane for each.
+
 A slot is full when its boxes have landed (one arrival says how many bytes they are) and, where lanes copy or write, when each of their
 lanes has arrived. It is empty when every warp of each reader has arrived, one lane for all of it.
 """
@@ -20,6 +23,7 @@ from zellige.diagnostics import InternalError
 from zellige.dtypes import dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Expr, Select, Var
 from zellige.ir.stmt import Assign, Barrier, Bind
+from zellige.plan.clusters import cluster_axis
 from zellige.plan.nodes import Acquire, Channel, Get, PlannedLaunch, Put, Release, Role
 from zellige.simt.context import ChannelBarriers, ChannelState, Context
 from zellige.simt.distribution import number
@@ -32,6 +36,7 @@ BARRIER_BYTES = 8
 def make_barriers(planned: PlannedLaunch, lanes: int) -> dict[Channel, ChannelBarriers]:
     """The barriers of each channel between roles. A producer that only asks for boxes arrives once a slot."""
     warps = {role.name: role.lanes * role.count // lanes for role in planned.roles}
+    axis = cluster_axis(planned.order)
     made: dict[Channel, ChannelBarriers] = {}
     for channel in planned.channels:
         if channel.scope == "role":
@@ -41,7 +46,9 @@ def make_barriers(planned: PlannedLaunch, lanes: int) -> dict[Channel, ChannelBa
             for state in ("full", "empty")
         )
         arrivals = sum(1 if channel.is_transaction else warps[name] for name in channel.producers)
-        made[channel] = ChannelBarriers(full=full, empty=empty, arrivals=arrivals, releases=sum(warps[name] for name in channel.consumers))
+        peers = axis[1] if channel.scope == "cluster" and axis is not None else 1
+        releases = peers * sum(warps[name] for name in channel.consumers)
+        made[channel] = ChannelBarriers(full=full, empty=empty, arrivals=arrivals, releases=releases, peers=peers)
     return made
 
 
@@ -117,14 +124,18 @@ def emit(ctx: Context, statement: Acquire | Put | Get | Release) -> None:
                 ctx.code.emit(Fence(to="engines", span=statement.span))
         case Release(channel=channel):
             _advance(ctx, state.freed_slot, depth)
-            _arrive(ctx, pair.empty, state.freed_slot, statement, joins=channel not in ctx.read_by_engines)
+            _arrive(ctx, pair.empty, state.freed_slot, statement, joins=channel not in ctx.read_by_engines, peers=pair.peers)
 
 
-def _arrive(ctx: Context, barriers: Buffer, slot: Expr | None, statement: Any, *, joins: bool) -> None:
-    """One lane for its warp, after all of them are done where they did anything themselves."""
+def _arrive(ctx: Context, barriers: Buffer, slot: Expr | None, statement: Any, *, joins: bool, peers: int = 1) -> None:
+    """One lane for its warp, after all of them are done where they did anything themselves; of a cluster, one for each block."""
     assert slot is not None
-    if joins:
+    if joins or peers > 1:
         ctx.code.emit(Barrier(scope="warp", span=statement.span))
+    if peers > 1:
+        with ctx.when(Compare(op="lt", left=LANE, right=number(peers)), statement.span):
+            ctx.code.emit(Arrive(barriers=barriers, index=slot, peer=LANE, span=statement.span))
+        return
     with ctx.when(Compare(op="eq", left=LANE, right=number(0)), statement.span):
         ctx.code.emit(Arrive(barriers=barriers, index=slot, span=statement.span))
 

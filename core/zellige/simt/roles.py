@@ -101,8 +101,6 @@ def _checked_tiles(planned: PlannedLaunch, lowering: LaunchLowering) -> EngineTi
     tiles = engine_tiles(planned, lowering.machine)
     boxed = {id(node) for node in _boxed(planned, tiles)}
     for channel in planned.channels:
-        if channel.scope == "cluster":
-            raise NotLowered(f"the slots of {channel.name} are those of several blocks, which is not lowered")
         if not channel.is_transaction:
             continue
         roots = {b.root for b in channel.buffers}
@@ -310,5 +308,8 @@ def _together(
             rest = body
         else:
             rest = (If(condition=Compare(op="lt", left=WARP, right=number(parts[place + 1].first)), then=body, otherwise=rest),)
+    if any(pair.peers > 1 for pair in barriers.values()):
+        # barriers are there before other blocks arrive at them, and no block ends while others write to its memory
+        return (*head[:-1], Barrier(scope="cluster"), *rest, Barrier(scope="cluster"))
     return (*head, *rest)
 

@@ -183,6 +183,8 @@ def _transaction(compiler: Compiler, statement: Any) -> Compiled:
         statement, (ir.ExpectBytes, ir.WaitBarrier)
     ) else None  # fmt: skip
 
+    peer = compiler.value(statement.peer) if isinstance(statement, ir.Arrive) and statement.peer is not None else None
+
     def number(warp: Warp, mask: Any, value: Any, what: str) -> int:
         found = np.unique(warp.active(mask, np.asarray(value(warp, mask))))
         if len(found) != 1:
@@ -191,6 +193,16 @@ def _transaction(compiler: Compiler, statement: Any) -> Compiled:
 
     def init(warp: Warp, mask: Any) -> Any:
         warp.block.transactions.init(warp.block.memories[root], number(warp, mask, index, "the barrier"), statement.arrivals)
+        return mask
+
+    def arrive_at(warp: Warp, mask: Any) -> Any:
+        which, numbers = number(warp, mask, index, "the barrier"), warp.active(mask, np.asarray(peer(warp, mask)))
+        for lane, at in zip(np.flatnonzero(mask), np.broadcast_to(numbers, (int(np.count_nonzero(mask)),))):
+            if not 0 <= at < len(warp.block.peers):
+                raise faults.misused(span, f"block {int(at)} of a cluster of {len(warp.block.peers)}")
+            there, alone = warp.block.peers[int(at)], np.zeros(warp.lanes, bool)
+            alone[lane] = True
+            there.transactions.arrive(warp, alone, there.memories[root], which, span)
         return mask
 
     def arrive(warp: Warp, mask: Any) -> Any:
@@ -211,7 +223,7 @@ def _transaction(compiler: Compiler, statement: Any) -> Compiled:
         case ir.WaitBarrier():
             return 2, wait
         case _:
-            return 1, arrive
+            return 1, arrive if peer is None else arrive_at
 
 
 # ---- boxes ----
@@ -255,8 +267,18 @@ def _tensor_copy(compiler: Compiler, statement: ir.TensorCopy) -> Compiled:
             offsets = offsets - memory.address
             if offsets.min() < 0 or offsets.max() + size > len(memory.data):
                 raise faults.outside(span, memory.name, offsets // size, len(memory.data) // size, [warp.threads[lane]])
-            barrier = None if index is None or barriers is None else (block.memories[barriers], one(index))
-            _ask(block, int(warp.threads[lane]), memory, offsets, outer, elements, inside, size, statement.is_store, barrier, access)
+            which = None if index is None or barriers is None else one(index)
+            asking = int(warp.threads[lane])
+            if statement.is_store:
+                _ask_store(block, asking, memory, offsets, outer, elements, inside, size, access)
+                continue
+            if which is None or barriers is None:
+                raise faults.misused(access.span, "a box copied to shared memory completes on no barrier")
+            if statement.peers > len(block.peers):
+                raise faults.misused(span, f"a box for {statement.peers} blocks of a cluster of {len(block.peers)}")
+            for to in block.peers if statement.peers > 1 else (block,):
+                told = to.memories[barriers], which
+                _ask_load(block, to, asking, to.memories[statement.memory.root], offsets, outer, elements, inside, size, told, access)
         return mask
 
     return 1, run
@@ -277,42 +299,43 @@ def _box(
     return swizzled_bytes(start + dense, box.swizzle_bytes, exchange), elements, inside
 
 
-def _ask(
-    block: Block, lane: int, memory: Memory, offsets: Array, outer: Memory, elements: Array, inside: Array, size: int, is_store: bool,
-    barrier: tuple[Memory, int] | None, access: Access,
-) -> None:  # fmt: skip
-    """Test what a box touches and leave the moving to the engine."""
+def _ask_store(
+    block: Block, lane: int, memory: Memory, offsets: Array, outer: Memory, elements: Array, inside: Array, size: int, access: Access
+) -> None:
+    """Test what a box reads and leave the moving to the engine."""
     cells = offsets // memory.cell_bytes
-    who = np.full(len(cells), lane)
-    lanes = 32
-    if is_store:
-        block.engines.check_shown(memory, cells, lane, access)
-        check_read(memory, cells, who, block.clocks, block.number, access, lanes, block.places)
+    block.engines.check_shown(memory, cells, lane, access)
+    check_read(memory, cells, np.full(len(cells), lane), block.clocks, block.number, access, 32, block.places)
 
-        def store() -> None:
-            outer_cells = elements[inside] * size // outer.cell_bytes
-            check_write(outer, outer_cells, np.full(len(outer_cells), lane), block.clocks, block.number, access, block.places)
-            for byte in range(size):
-                outer.data[elements[inside] * size + byte] = memory.data[offsets[inside] + byte]
+    def store() -> None:
+        outer_cells = elements[inside] * size // outer.cell_bytes
+        check_write(outer, outer_cells, np.full(len(outer_cells), lane), block.clocks, block.number, access, block.places)
+        for byte in range(size):
+            outer.data[elements[inside] * size + byte] = memory.data[offsets[inside] + byte]
 
-        block.engines.ask(lane, store, is_store=True)
-        return
-    check_write(memory, cells, who, block.clocks, block.number, access, block.places)
+    block.engines.ask(lane, store, is_store=True)
+
+
+def _ask_load(
+    block: Block, to: Block, lane: int, memory: Memory, offsets: Array, outer: Memory, elements: Array, inside: Array, size: int,
+    barrier: tuple[Memory, int], access: Access,
+) -> None:  # fmt: skip
+    """Test what a box overwrites in block ``to``, by what the asking lane of ``block`` knows of it, and leave the moving to the engine."""
+    cells = offsets // memory.cell_bytes
+    check_write(memory, cells, np.full(len(cells), lane), block.known_of(to), to.number, access, block.places)
     shadow = memory.shadow
     assert shadow is not None
     shadow.state[cells] = FLYING
-    if barrier is None:
-        raise faults.misused(access.span, "a box copied to shared memory completes on no barrier")
 
     def load() -> None:
         for byte in range(size):
             memory.data[offsets + byte] = 0
             memory.data[offsets[inside] + byte] = outer.data[elements[inside] * size + byte]
         shadow.state[cells] = DEFINED
-        epoch = block.clocks.tick_engine()
-        engine = np.full(len(cells), block.clocks.engine + block.number * (block.threads + 1))
+        epoch = to.clocks.tick_engine()
+        engine = np.full(len(cells), to.clocks.engine + to.number * (to.threads + 1))
         shadow.write.put(cells, engine, np.full(len(cells), epoch, np.int32), access.place)
-        block.transactions.landed(*barrier, len(offsets) * size, epoch, access.span)
+        to.transactions.landed(*barrier, len(offsets) * size, epoch, access.span)
 
     block.engines.ask(lane, load, is_store=False)
 

@@ -1,7 +1,8 @@
 """Runs thread-level programs: blocks, and in each block warps whose turns are drawn.
 
 In: a :class:`~zellige.simt.ir.Module`, the bytes of its tensors, its scalars, a seed. Out: the tensors changed; the first fault is raised.
-Blocks run one after the other, unless the program orders them (barriers of the grid, atomics with an order): then all run together.
+Blocks run one after the other, those of a cluster together, unless the program orders all of them (barriers of the grid, atomics with an
+order): then all run together.
 """
 
 from __future__ import annotations
@@ -75,8 +76,23 @@ class _Launch:
         if self._are_blocks_ordered:
             self._run_together(numbers, grid)
         else:
-            for number in numbers:
-                self._run_together([number], grid)
+            for together in self._clusters(numbers, grid):
+                self._run_together(together, grid)
+
+    def _clusters(self, numbers: Sequence[int], grid: Sequence[int]) -> list[list[int]]:
+        """The numbers of blocks that run together: those of a cluster, each alone where there are none. A cluster is whole."""
+        cluster = self._function.cluster
+        if cluster is None:
+            return [[number] for number in numbers]
+        places = [[number // int(np.prod(grid[:axis], dtype=np.int64)) % extent for axis, extent in enumerate(grid)] for number in numbers]
+        found: dict[tuple[int, ...], list[int]] = {}
+        for place in places:
+            found.setdefault(tuple(p // c for p, c in zip(place, cluster)), [])
+        for first, members in found.items():
+            for offset in np.ndindex(*reversed(cluster[: len(grid)])):
+                place = [f * c + o for f, c, o in zip(first, cluster, reversed(offset))]
+                members.append(int(sum(p * int(np.prod(grid[:axis], dtype=np.int64)) for axis, p in enumerate(place))))
+        return list(found.values())
 
     def _tensor(self, pointer: Pointer, data: Array) -> Memory:
         size = np.dtype(pointer.buffer.dtype.scalar.numpy).itemsize
@@ -95,6 +111,9 @@ class _Launch:
         grid = Grid(self._numbers)
         for number in numbers:
             grid.blocks.append(self._block(number, extents, grid))
+        if self._function.cluster is not None:
+            for block in grid.blocks:
+                block.peers = grid.blocks
         _Turns(grid, self._program, self._chance).run()
 
     def _block(self, number: int, extents: Sequence[int], grid: Grid) -> Block:
@@ -221,6 +240,8 @@ def _orders_blocks(function: Function) -> bool:
     """Whether blocks may wait for each other."""
     for node in walk(function):
         match node:
+            case Barrier(scope="cluster") if function.cluster is not None:
+                pass  # those of a cluster run together
             case Barrier(scope="cluster" | "grid") | Fence(to="grid"):
                 return True
             case Atomic(order=order) if order != "relaxed":

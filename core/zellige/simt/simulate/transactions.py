@@ -26,6 +26,8 @@ class _Barrier:
     phase: int
     known: Any
     open_known: Any
+    of_peers: dict[Any, Any]
+    open_of_peers: dict[Any, Any]
 
 
 class Transactions:
@@ -38,14 +40,19 @@ class Transactions:
     def init(self, memory: Memory, index: int, arrivals: int) -> None:
         """A fresh barrier in phase 0."""
         size = self._block.clocks.threads + 1
-        self._barriers[memory, index] = _Barrier(arrivals, arrivals, 0, 0, np.zeros(size, np.int32), np.zeros(size, np.int32))
+        self._barriers[memory, index] = _Barrier(arrivals, arrivals, 0, 0, np.zeros(size, np.int32), np.zeros(size, np.int32), {}, {})
 
     def arrive(self, warp: Warp, mask: Any, memory: Memory, index: int, span: Span | None, expected: int = 0) -> None:
-        """Each active lane arrives once, and expects so many bytes."""
+        """Each active lane, of this block or of another of its cluster, arrives once, and expects so many bytes."""
         barrier = self._of(memory, index, span)
         threads = warp.chosen(mask)
         barrier.bytes += expected * len(threads)
-        barrier.known = np.maximum(barrier.known, self._block.clocks.released(threads))
+        of = warp.block
+        released = of.clocks.released(threads)
+        if of is self._block:
+            barrier.known = np.maximum(barrier.known, released)
+        else:
+            barrier.of_peers[of] = np.maximum(barrier.of_peers.get(of, 0), released)
         if len(threads) > barrier.missing:
             raise faults.misused(span, f"{barrier.arrivals - barrier.missing + len(threads)} arrivals at a barrier of {barrier.arrivals}")
         barrier.missing -= len(threads)
@@ -68,6 +75,8 @@ class Transactions:
             if barrier.phase % 2 == parity:
                 return False
             self._block.clocks.learn(threads, barrier.open_known)
+            for peer, row in barrier.open_of_peers.items():
+                self._block.known_of(peer).learn(threads, row)
             return True
 
         return is_over
@@ -81,5 +90,6 @@ class Transactions:
     def _turn(self, barrier: _Barrier) -> None:
         if barrier.missing == 0 and barrier.bytes == 0:
             barrier.open_known = np.maximum(barrier.open_known, barrier.known)
+            barrier.open_of_peers = {**barrier.open_of_peers, **barrier.of_peers}
             barrier.phase += 1
             barrier.missing = barrier.arrivals

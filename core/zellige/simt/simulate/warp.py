@@ -253,6 +253,18 @@ class Block:
         self._barrier = _Gathering()
         self._named: dict[int, _Gathering] = {}
         self.released: dict[tuple[Memory, int], Array] = {}
+        self.peers: list[Block] = [self]
+        self._of_peers: dict[int, Clocks] = {}
+
+    def known_of(self, peer: Block) -> Clocks:
+        """What the lanes of this block know of those of another block of its cluster."""
+        if peer is self:
+            return self.clocks
+        found = self._of_peers.get(peer.number)
+        if found is None:
+            found = self._of_peers[peer.number] = Clocks(self.threads)
+            found.known[:] = 0
+        return found
 
     def join(self, warp: Warp, mask: Any) -> Wait:
         """The active lanes of a warp arrive at the block's barrier."""
