@@ -162,8 +162,14 @@ class Question:
 
     @property
     def _prim_func(self) -> Callable[[Any], PrimFunc]:
-        function = self.function
-        return lambda kernel: PrimFunc(function, TracedKernel(kernel, Settings()))
+        function, out_idx = self.function, self.values[-1]
+
+        def made(kernel: Any) -> PrimFunc:
+            from zellige.frontend.results import without_outputs  # few ask
+
+            return PrimFunc(function, TracedKernel(without_outputs(kernel, out_idx), Settings()))
+
+        return made
 
 
 def _start_of(mark: str, requested: Target, options: JITOptions, chosen: CompileOptions) -> tuple[KeptStart | None, str]:

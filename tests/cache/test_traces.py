@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import zellige
 import zellige.language as T
 from zellige.cache import memo, recall, store
 from zellige.frontend import eager, primfunc
@@ -131,6 +132,16 @@ def test_a_lazy_function_is_found_without_a_trace(loaded: Any, traces: list[str]
     assert kernel.out_idx == [1]
     assert [p.name for p in kernel.params] == ["A", "B"]
     assert again.kernel(8) is not kernel
+    assert traces == ["scale"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_a_kernel_that_is_found_was_compiled_from_has_no_outputs_of_out_idx(loaded: Any, traces: list[str]) -> None:
+    text = LAZY.format(term="1.0")
+    for _ in range(2):
+        B = np.zeros_like(A)
+        zellige.compile(loaded(text).kernel(16).prim_func, target="cpu")(A, B)
+        assert np.array_equal(B, A * 2 + 1)
     assert traces == ["scale"]
 
 

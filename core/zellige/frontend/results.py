@@ -32,6 +32,14 @@ def name_outputs(kernel: Kernel, out_idx: int | Sequence[int] | None) -> Kernel:
     return kernel
 
 
+def without_outputs(kernel: Kernel, out_idx: object) -> Kernel:
+    """The kernel as it was before :func:`name_outputs` made outputs of what ``out_idx`` names."""
+    if out_idx is None:
+        return kernel
+    params = (rebuilt(p, role="argument") if isinstance(p, TensorParam) and p.role == "output" else p for p in kernel.params)
+    return rebuilt(kernel, params=tuple(params), results=())
+
+
 def _indices(kernel: Kernel, out_idx: Any) -> list[int]:
     # Workspaces come after the parameters that the user declared and are none of them.
     count = sum(not (isinstance(param, TensorParam) and param.role == "workspace") for param in kernel.params)
