@@ -183,7 +183,8 @@ def _transaction(compiler: Compiler, statement: Any) -> Compiled:
         statement, (ir.ExpectBytes, ir.WaitBarrier)
     ) else None  # fmt: skip
 
-    peer = compiler.value(statement.peer) if isinstance(statement, ir.Arrive) and statement.peer is not None else None
+    is_elsewhere = isinstance(statement, ir.Arrive) and statement.peer is not None
+    peer = compiler.value(statement.peer if is_elsewhere else statement.index)
 
     def number(warp: Warp, mask: Any, value: Any, what: str) -> int:
         found = np.unique(warp.active(mask, np.asarray(value(warp, mask))))
@@ -223,7 +224,7 @@ def _transaction(compiler: Compiler, statement: Any) -> Compiled:
         case ir.WaitBarrier():
             return 2, wait
         case _:
-            return 1, arrive if peer is None else arrive_at
+            return 1, arrive_at if is_elsewhere else arrive
 
 
 # ---- boxes ----
