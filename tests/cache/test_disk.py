@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import signal
 import subprocess
@@ -330,3 +331,11 @@ def test_the_store_of_the_process_follows_its_settings(folder: Path, monkeypatch
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert store_module.store().folder == folder / "other"
+
+
+@pytest.mark.parametrize("length", [0, 1, 55, 56, 64, 1000])
+def test_a_proof_is_the_hmac_of_kind_key_and_content(length: int) -> None:
+    """As OpenSSL makes it by name: RFC 2104 with SHA-256."""
+    secret, content = b"s" * 32, bytes(range(256)) * 4
+    text = f"starts/{'a' * 64}\n".encode() + content[:length]
+    assert store_module._proof(secret, "starts", "a" * 64, content[:length]) == hmac.digest(secret, text, "sha256")

@@ -9,6 +9,7 @@ Above the size limit the entries not used for longest go.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import re
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.warn import warn
@@ -259,7 +260,13 @@ class DiskStore:
 
 
 def _proof(secret: bytes, kind: str, key: str, content: bytes) -> bytes:
-    return hmac.digest(secret, b"".join((f"{kind}/{key}\n".encode(), content)), "sha256")
+    return hmac.digest(secret, b"".join((f"{kind}/{key}\n".encode(), content)), _sha256)
+
+
+def _sha256(begin: bytes = b"") -> Any:
+    """SHA-256 for the library's HMAC. Given its name, the library asks OpenSSL for an HMAC of its own, and looking that up takes twice as
+    long as the proof of a start."""
+    return hashlib.sha256(begin)
 
 
 def _content(path: str) -> bytes:
