@@ -40,7 +40,7 @@ from zellige.log import debug, told
 from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
-from zellige.passes.stages import PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
+from zellige.passes.stages import BACKEND, PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
 from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassChange, PassStage, StagePass
 from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
 from zellige.plugin.fields import said
@@ -172,13 +172,14 @@ def _begun(kernel: Kernel, handle: BackendHandle, ctx: CompileContext) -> Kernel
     """The kernel as its backend sees it, checked; the backend knows that it will be compiled."""
     check(kernel)
     handle.begin(ctx)
-    return shown(kernel, handle)
+    return shown(kernel, handle, ctx.options)
 
 
-def shown(kernel: Kernel, handle: BackendHandle) -> Kernel:
-    """What a backend sees of a user's kernel: somebody else's a copy. A hook that changes what it is shown is refused (E703), and by then
-    the kernel would be another one for every other target too."""
-    return kernel if handle.origin.is_own else deepcopy(kernel)
+def shown(kernel: Kernel, handle: BackendHandle, options: CompileOptions) -> Kernel:
+    """What a backend, and passes of the user's, see of a user's kernel: somebody else's a copy. A hook or pass that changes what it is
+    shown is refused (E703, E713), and by then the kernel would be another one for every other target too."""
+    is_core_alone = handle.origin.is_own and not options.passes and options.schedule is None
+    return kernel if is_core_alone else deepcopy(kernel)
 
 
 def legalise(kernel: Kernel, target: Target) -> Kernel:
@@ -211,8 +212,9 @@ def fit_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = 
     handle = registry().backend(target)
     with internal_errors(kernel, target):
         check(kernel)
-        kernel = shown(kernel, handle)
-        ctx = handle.context(target, options or CompileOptions())
+        chosen = options or CompileOptions()
+        kernel = shown(kernel, handle, chosen)
+        ctx = handle.context(target, chosen)
     return fitted_for(legal_for(kernel, handle, ctx), ctx)
 
 
@@ -224,7 +226,7 @@ def emitted_for(fitted: FittedKernel, handle: BackendHandle, ctx: CompileContext
 def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tuple[Step, ...]:
     """The passes of a stage in order: core's, changed by the backend, then by the user."""
     own: tuple[StagePass, ...] = PIPELINE if stage == "legalise" else (PlanPass(),) if stage == "allocate" else ()
-    changes: list[tuple[str, PassChange]] = [(f"the backend {handle.manifest.name}", c) for c in handle.pass_changes(stage, ctx)]
+    changes: list[tuple[str, PassChange]] = [(f"{BACKEND}{handle.manifest.name}", c) for c in handle.pass_changes(stage, ctx)]
     changes += [(USER, Insert(step=_named(step))) for at, step in ctx.options.passes if at == stage]
     if stage == "pipeline" and ctx.options.schedule is not None:
         changes.append((USER, Insert(step=_schedule(ctx.options.schedule, handle, ctx))))
@@ -269,7 +271,7 @@ def dump(kernel: Kernel, target: str | Target, stage: str, options: CompileOptio
     if stage in ("legal", "plan", "source"):
         handle = registry().backend(resolved)
         with internal_errors(kernel, resolved):
-            kernel = shown(kernel, handle)
+            kernel = shown(kernel, handle, chosen)
             ctx = handle.context(resolved, chosen)
         legal = legal_for(kernel, handle, ctx)
         if stage == "legal":

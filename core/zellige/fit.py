@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from zellige.diagnostics import CompileError, catalogue
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel
+from zellige.passes.kept import text_of_plan
 from zellige.passes.stages import Step, run_on_plan
 from zellige.plan.limits import refuse_too_much
 from zellige.plugin.capabilities import Capabilities
@@ -134,19 +135,11 @@ def _rounds(planner: _Planner, wanted: Sequence[Revision]) -> tuple[PlannedKerne
 def _answer(planner: _Planner, planned: PlannedKernel, asked: tuple[Asked, ...]) -> tuple[Revision, ...] | Fitted:
     """What the hook says of a plan. E703 where a stranger's changed the plan, which was verified and is shown by reports."""
     handle = planner.handle
-    before = "" if handle.origin.is_own else _text(planned)
+    before = "" if handle.origin.is_own else text_of_plan(planned)
     answer = handle.fit(planned, asked, planner.ctx)
-    if before and _text(planned) != before:
+    if before and text_of_plan(planned) != before:
         raise _wrong(handle, "changed the plan that it was shown; it asks for another one with a Revision")
     return answer
-
-
-def _text(planned: PlannedKernel) -> str:
-    """A plan and what was decided for it."""
-    from zellige.plan.printer import print_plan
-
-    decisions = [f"{d.question} {d.chosen} {d.because}" for launch in planned.launches for d in launch.decisions]
-    return "\n".join([print_plan(planned), *decisions])
 
 
 def _revised(planner: _Planner, states: Sequence[_State], wanted: Sequence[Revision]) -> list[Asked]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ import zellige as zl
 import zellige.language as T
 from zellige.claims import asked_apart
 from zellige.diagnostics import CompileError, ZelligeError
+from zellige.ir.expr import const
+from zellige.ir.printer import print_kernel
+from zellige.ir.traverse import rewrite
+from zellige.passes.kept import changed_parameters
 from zellige.plugin.fields import type_problems
 from zellige.plugin.registry import Registry
 
@@ -73,6 +78,124 @@ def test_a_pass_that_breaks_a_program_is_named(stage: str, function: Callable[[A
     a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     zl.compile(through_tile, target="template", passes=[(stage, lambda value: value)])(a, b)
     assert np.array_equal(b, a * 2)
+
+
+def of_params(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Callable[[Any], Any]:
+    return lambda kernel: replace(kernel, params=change(kernel.params))
+
+
+def of_buffers(**changes: Any) -> Callable[[Any], Any]:
+    """Other parameters everywhere that they stand, so that the program is well formed."""
+
+    def change(kernel: Any) -> Any:
+        made = {id(p.buffer): replace(p.buffer, **changes) for p in kernel.params}
+
+        def with_made(node: Any) -> Any:
+            given = made.get(id(getattr(node, "buffer", None)))
+            return node if given is None else replace(node, buffer=given)
+
+        launches = tuple(rewrite(launch, with_made) for launch in kernel.launches)
+        return replace(kernel, params=tuple(map(with_made, kernel.params)), launches=launches)
+
+    return change
+
+
+PARAMETERS: list[tuple[Callable[[Any], Any], str]] = [
+    (of_params(lambda params: params[::-1]), "A: tensor((64,), float32) became B: tensor((64,), float32)"),
+    (of_params(lambda params: (*params, replace(params[0], buffer=replace(params[0].buffer, name="Z")))), "it had 2 and has 3"),
+    (of_params(lambda params: tuple(replace(p, role="workspace") for p in params)), 'became A: tensor((64,), float32, role="workspace")'),
+    (of_buffers(name="Z"), "A: tensor((64,), float32) became Z: tensor((64,), float32)"),
+    (of_buffers(strides=(const(2),)), "became A: tensor((64,), float32, strides=(2,))"),
+    (lambda kernel: replace(kernel, results=(1,)), "became ) -> (B,):"),
+]
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp", "template"])
+@pytest.mark.parametrize("is_plan", [False, True], ids=["tiles", "plans"])
+def test_a_pass_keeps_the_parameters_of_a_kernel(target: str, is_plan: bool) -> None:
+    for function, words in PARAMETERS:
+
+        def mine(value: Any, function: Callable[[Any], Any] = function) -> Any:
+            return replace(value, kernel=function(value.kernel)) if is_plan else function(value)
+
+        with pytest.raises(CompileError, match="its parameters are others than those that calls were laid out for") as caught:
+            zl.compile(through_tile, target=target, passes=[("lower" if is_plan else "layout", mine)])
+        assert caught.value.code == "E713" and "the pass mine of jit" in str(caught.value)
+        assert words in str(caught.value), caught.value
+    assert doubles(target)
+
+
+def test_parameters_that_only_look_like_those_before_are_others() -> None:
+    before = deepcopy(through_tile.kernel)
+    assert changed_parameters(before, deepcopy(before)) == ""
+    for param in before.params:
+        object.__setattr__(param.buffer, "name", "A")
+    assert changed_parameters(before, replace(before, params=before.params[::-1])) == "parameter 0 is what was parameter 1"
+
+
+def doubles(target: str, **options: Any) -> bool:
+    a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    zl.compile(through_tile, target=target, **options)(a, b)
+    return np.array_equal(b, a * 2)
+
+
+def empties(value: Any) -> Any:
+    """In place, at whichever stage."""
+    for launch in getattr(value, "launches", ()):
+        object.__setattr__(launch, "body" if hasattr(launch, "body") else "roles", ())
+    if not hasattr(value, "launches"):
+        object.__setattr__(value, "text", "")
+    return value
+
+
+def loses_its_parameters(value: Any) -> Any:
+    object.__setattr__(getattr(value, "kernel", value), "params", ())
+    return value
+
+
+@pytest.mark.parametrize(("stage", "change"), [
+    ("legalise", empties), ("pipeline", empties), ("allocate", empties), ("lower", empties), ("post", empties),
+    ("legalise", loses_its_parameters), ("sync", loses_its_parameters),
+])  # fmt: skip
+@pytest.mark.parametrize("target", ["cpu", "template"])
+def test_a_users_pass_that_changes_what_it_is_shown_is_said(target: str, stage: str, change: Callable[[Any], Any]) -> None:
+    text = print_kernel(through_tile.kernel)
+    with pytest.raises(CompileError, match="changed the program that it was shown; a pass answers with another one") as caught:
+        zl.compile(through_tile, target=target, passes=[(stage, change)])
+    assert caught.value.code == "E713" and f"the pass {change.__name__} of jit" in str(caught.value)
+    assert print_kernel(through_tile.kernel) == text
+    assert doubles(target)
+
+
+def test_a_strategy_of_a_users_gets_a_copy_too() -> None:
+    text = print_kernel(through_tile.kernel)
+    with pytest.raises(CompileError, match="the pass empties of jit"):
+        zl.compile(through_tile, target="cpu", schedule=empties)
+    assert print_kernel(through_tile.kernel) == text
+
+
+@pytest.mark.parametrize("stage", ["legalise", "layout", "sync", "post"])
+def test_a_pass_of_a_backend_that_changes_what_it_is_shown_breaks_the_contract(stage: str, install: Install) -> None:
+    body = f"""
+        @hookimpl
+        def passes(self, stage, ctx):
+            class Emptying:
+                name = "emptying"
+                def __call__(self, value):
+                    for launch in getattr(value, "launches", ()):
+                        object.__setattr__(launch, "body" if hasattr(launch, "body") else "roles", ())
+                    if hasattr(value, "text"):
+                        object.__setattr__(value, "text", "")
+                    return value
+            return (Insert(step=Emptying()),) if stage == {stage!r} else ()
+    """
+    install({"inplace": f"from zellige.plugin.contract import Insert\n{backend(_undented(body))}"})
+    text = print_kernel(through_tile.kernel)
+    with pytest.raises(ZelligeError, match="its pass emptying changed the program that it was shown") as caught:
+        zl.compile(through_tile, target="inplace")
+    assert caught.value.code == "E703" and "'inplace'" in str(caught.value)
+    assert print_kernel(through_tile.kernel) == text
+    assert doubles("cpu")
 
 
 @pytest.mark.parametrize(

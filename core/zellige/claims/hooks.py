@@ -102,7 +102,7 @@ class _Asking:
         ctx = self._context()
         assert self._capabilities is not None
         names = self._capabilities.dtypes or ("float32",)
-        kernel = driver.shown(kernels.copied(COUNT, "float32" if "float32" in names else names[0]), self._handle)
+        kernel = driver.shown(kernels.copied(COUNT, "float32" if "float32" in names else names[0]), self._handle, ctx.options)
         try:
             with deep_nesting():
                 self._handle.begin(ctx)

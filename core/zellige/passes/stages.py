@@ -10,6 +10,7 @@ ask for. What a pass of a backend or a user gets wrong is said of that pass (E71
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
 from zellige.diagnostics.error import raised_at, says_something
 from zellige.diagnostics.span import place_outside
-from zellige.ir.stmt import Kernel, TensorParam
+from zellige.ir.stmt import Kernel
 from zellige.ir.verify import verify
+from zellige.passes.kept import changed_parameters, is_changed, text_of_kernel, text_of_plan
 from zellige.passes.runner import Pass, run_passes
 from zellige.plugin.choices import PLAN_PASS, Insert, PassChange, PassStage, Replace, StagePass, Veto
 from zellige.plugin.contract import Emitted
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 
 CORE: Final = "zellige"
+BACKEND: Final = "the backend "
+"""How the owner of a backend's passes begins; the backend's name follows."""
+
 _T = TypeVar("_T")
 
 _VERBS: Final[dict[type[PassChange], str]] = {Insert: "insert", Replace: "replace", Veto: "leave out"}
@@ -156,31 +161,36 @@ def run_on_tiles(steps: Sequence[Step], kernel: Kernel) -> Kernel:
         if step.is_own:
             kernel = run_passes(kernel, (cast(Pass, step.step),))
             continue
-        result = _called(step, kernel)
+        result = _called(step, kernel, text_of_kernel)
         if not isinstance(result, Kernel):
             raise _wrong(step, f"a {type(result).__name__}", "expected a Kernel of the tile IR")
         if result is not kernel:
             found = _looked_at(step, "tile IR", partial(verify, result))
             if found:
                 raise _wrong(step, "tile IR", "\n".join(d.render() for d in found))
-            if _parameters(result) != _parameters(kernel) or result.results != kernel.results:
-                raise _wrong(step, "tile IR", "its parameters are others than those that calls were laid out for, which a pass must keep")
+            _keep_parameters(step, "tile IR", kernel, result)
             kernel = result
     return kernel
 
 
-def _parameters(kernel: Kernel) -> list[str]:
-    """The role of each parameter: what a call takes, makes and returns was laid out by them."""
-    return [p.role if isinstance(p, TensorParam) else "scalar" for p in kernel.params]
+def _keep_parameters(step: Step, made: str, before: Kernel, after: Kernel) -> None:
+    """E713 for a pass after which the kernel has other parameters."""
+    changed = _looked_at(step, made, partial(changed_parameters, before, after))
+    if changed:
+        problem = f"its parameters are others than those that calls were laid out for, which a pass must keep: {changed}"
+        raise _wrong(step, made, problem)
 
 
 def run_on_plan(steps: Sequence[Step], planned: PlannedKernel, verify_plan: Callable[[PlannedKernel], None]) -> PlannedKernel:
     """``planned`` after the passes of a stage that works on plans; ``verify_plan`` raises InternalError for a wrong one."""
     for step in steps:
-        result = _called(step, planned)
+        result = _called(step, planned, text_of_plan)
         if not isinstance(result, type(planned)):
             raise _wrong(step, f"a {type(result).__name__}", "expected a PlannedKernel")
         if result is not planned:
+            if not isinstance(result.kernel, Kernel):
+                raise _wrong(step, "a plan", f"its kernel is a {type(result.kernel).__name__}")
+            _keep_parameters(step, "a plan", planned.kernel, result.kernel)
             try:
                 _looked_at(step, "a plan", partial(_check_plan, planned, result, verify_plan))
             except InternalError as error:
@@ -231,7 +241,7 @@ def _lost(old: PlannedLaunch, new: PlannedLaunch) -> Iterator[str]:
 def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:
     """``emitted`` after the passes of the stage "post"."""
     for step in steps:
-        result = _called(step, emitted)
+        result = _called(step, emitted, replace)
         if not isinstance(result, Emitted):
             raise _wrong(step, f"a {type(result).__name__}", "expected an Emitted")
         emitted = result
@@ -250,13 +260,15 @@ def _looked_at(step: Step, made: str, look: Callable[[], _T]) -> _T:
         raise _wrong(step, made, f"it cannot be read, since a field holds what does not belong there: {said(error)}") from error
 
 
-def _called(step: Step, value: Any) -> Any:
-    """What a pass makes. E718 for whatever escapes from it; for how long the process waits for it is said, since nobody can end it."""
+def _called(step: Step, value: Any, look: Callable[[Any], object]) -> Any:
+    """What a pass makes. E718 for whatever escapes from it, E713 (of a backend E703) where it changes ``value`` itself, as ``look``
+    sees it; for how long the process waits for it is said, since nobody can end it."""
     if step.is_own:
         return step.step(value)
+    before = look(value)
     try:
         with waiting(f"the pass {step.name} of {step.owner} has been running"):
-            return step.step(value)
+            result = step.step(value)
     except InternalError:
         raise
     except BaseException as error:
@@ -264,6 +276,20 @@ def _called(step: Step, value: Any) -> Any:
             raise
         line = place_outside(error)
         raise catalogue.E718.error(name=step.name, who=step.owner, reason=said(error), notes=raised_at(line)) from error
+    if is_changed(value, before, look):
+        raise _changed_in_place(step)
+    return result
+
+
+def _changed_in_place(step: Step) -> CompileError:
+    """What is said of a pass that changes what it is shown. A backend's has the promise of the contract for it."""
+    reason = "changed the program that it was shown; a pass answers with another one"
+    if not step.owner.startswith(BACKEND):
+        return _wrong(step, "a change", f"it {reason}")
+    name = step.owner.removeprefix(BACKEND)
+    error = catalogue.E703.error(name=name, reason=f"its pass {step.name} {reason}")
+    assert isinstance(error, CompileError)
+    return error
 
 
 def _wrong(step: Step, made: str, problems: str) -> CompileError:
