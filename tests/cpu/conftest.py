@@ -45,9 +45,10 @@ def block_kernel(parameters: str, body: str, *, launch: str = "launch(1) as (bx,
 
 @lru_cache(maxsize=4)
 def reduced_host(name: str) -> Host:
-    """The running machine with fewer features: ``avx2`` has no masked memory instructions, ``sse`` no fused multiply-add either."""
+    """The running machine with fewer features: ``avx2`` has no masked accesses and no tiles, ``sse`` no fused multiply-add either."""
     host = running_host()
-    hidden = {"avx2": ("avx512", "avx10"), "sse": ("avx", "fma", "f16c", "xop", "vaes", "vpclmul", "gfni")}
+    newer = ("avx512", "avx10", "avxvnni", "avxneconvert", "avxifma", "amx")
+    hidden = {"avx2": newer, "sse": (*newer, "avx", "fma", "f16c", "xop", "vaes", "vpclmul", "gfni")}
     flags = {f: not f.startswith(hidden[name]) for f in host.features} | dict.fromkeys(host.disabled, False)
     return make_host(host.triple, "x86-64", flags)
 

@@ -63,11 +63,15 @@ def chosen(kernel: Any) -> tuple[str, str, dict[str, str]]:
     return decision.chosen, decision.because, {name: why for names, why in decision.rejected for name in names.split(", ")}
 
 
+BIASED = " (a biased)"
+"""What the name of a unit has after that of its instruction, where the unit adds 128 to the first operand."""
+
+
 def serving(operand: str, total: str) -> list[str]:
     """The instructions that serve a product here, best first, those that widen operands last."""
     own = [u.name for u in units(running_host()) if (u.a.name, u.b.name, u.accumulator.name) == (operand, operand, total)]
     wider = [u.name for u in units(running_host()) if u.a.name == u.b.name == "int16" and u.accumulator.name == total]
-    return own + [name for name in wider if operand == "int8"]
+    return [name.removesuffix(BIASED) for name in own + [name for name in wider if operand == "int8"]]
 
 
 @contextmanager
