@@ -317,11 +317,26 @@ def test_whole_rows_of_a_are_read_where_they_lie(tools, types, size, shift, is_r
 
 @needs_x86
 @pytest.mark.parametrize("staged", ["a", "b"])
-@pytest.mark.parametrize("tile", [(32, 32, 64), (24, 40, 40)], ids=str)
+@pytest.mark.parametrize("tile", [(32, 32, 64), (64, 96, 64), (96, 64, 32), (24, 40, 40)], ids=str)
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_operands_in_tiles_of_the_kernel(tools, random, staged, tile, layout):
     t, size = layout == "tt", (64, 80, 160)
     check(tools, product(size, tile, BRAIN, ta=t, tb=t, staged=staged), operands(random, size, BRAIN, ta=t, tb=t))
+
+
+@needs_x86
+@pytest.mark.parametrize("types, tile, is_written", [(BRAIN, (64, 96, 64), True), (SIGNED, (64, 64, 64), True), (BRAIN, (64, 80, 64), False)], ids=str)
+def test_blocks_of_a_small_product_are_written_out(tools, random, types, tile, is_written):
+    """Of whole tiles, where the sums of a block are stored after the operands of the next are loaded; others go round in loops."""
+    size = (2 * tile[0], tile[1], 3 * tile[2])
+    program = check(tools, product(size, tile, types, staged="a"), operands(random, size, types))
+    found = re.search(r"define internal void @product_\w+_of_\d+\(.*?\n}", program.text, re.DOTALL)
+    assert (found is not None) is is_written
+    if found is not None:
+        moves = re.findall(r"@llvm\.x86\.(tileloadd64|tilestored64|tdp\w+)", found[0])
+        first = moves.index("tilestored64")
+        assert moves[first - 4 : first] == ["tileloadd64"] * 4, "operands of the next block"
+        assert moves[-4:] == ["tilestored64"] * 4 and not moves[-5].startswith("tile"), "the last block has none behind it"
 
 
 @needs_x86

@@ -344,8 +344,8 @@ def emit_direct(ctx: Context, gemm: Gemm, a: Tile | None, b: Tile | None, c: Til
     else:
         place_a = _pack(ctx, gemm, "a", layout.a, a, depth, place_a, spare)
     place_b = _pack(ctx, gemm, "b", layout.b, b, depth, place_b, spare)
-    words = i64(-(-layout.a.depth // unit.group))
-    fn.call(emit_macro(ctx.module, macro), place_a, place_b, c.pointer, words, i64(macro.m), i64(macro.n), clear)
+    words = -(-layout.a.depth // unit.group)
+    fn.call(emit_macro(ctx.module, macro, words), place_a, place_b, c.pointer, i64(words), i64(macro.m), i64(macro.n), clear)
 
 
 def _pack(

@@ -18,7 +18,7 @@ from zellige.dtypes import DType
 from zellige.plan.products import even_parts
 from zellige.records import dataclass
 from zellige_cpu.leaf.convert import cast
-from zellige_cpu.leaf.matrices import MatrixBlock
+from zellige_cpu.leaf.matrices import MatrixBlock, MatrixProduct, is_written_out
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.prefetch import LINE, ask_for
@@ -127,8 +127,11 @@ class Macro:
         return -(-vectors * self.lanes * self.unit.word_bytes // sum(count for count, _ in self.row_blocks(vectors)))
 
 
-def emit_macro(module: Module, macro: Macro) -> str:
-    """The name of the function for ``macro``, made on first use."""
+def emit_macro(module: Module, macro: Macro, all_steps: int | None = None) -> str:
+    """The name of the function for ``macro``, made on first use. ``all_steps``: calls are of so many words of k, and of all rows and
+    columns."""
+    if all_steps is not None and is_written_out(macro, all_steps):
+        return _written_out(module, macro, all_steps)
     if module.has_function(macro.name):
         return macro.name
     sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
@@ -158,6 +161,15 @@ def emit_macro(module: Module, macro: Macro) -> str:
                 _emit_rows(fn, macro, _Panel(panel, step, column, vectors, last_lanes, constant("i64", asked + whole * blocks)))
         b, first, asked = fn.offset(b, count * step), first + count * width, asked + count * blocks
     return macro.name
+
+
+def _written_out(module: Module, macro: Macro, steps: int) -> str:
+    name = f"{macro.name}_of_{steps}"
+    if not module.has_function(name):
+        sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
+        fn = module.function(name, "void", [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1")], inline=False)
+        MatrixProduct(fn, macro, steps).emit()
+    return name
 
 
 @dataclass(frozen=True, slots=True)

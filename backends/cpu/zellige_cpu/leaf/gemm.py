@@ -194,7 +194,7 @@ def emit_gemm(module: Module, spec: GemmSpec) -> str:
     if layout.b is not None:
         b = _packed(fn, layout.b, spec.stored_b, b, fn.offset(scratch, layout.b_offset), spare)
     steps = constant("i64", layout.macro.multiple)
-    fn.call(emit_macro(module, layout.macro), a, b, c, steps, constant("i64", spec.m), constant("i64", spec.n), clear)
+    fn.call(emit_macro(module, layout.macro, layout.macro.multiple), a, b, c, steps, constant("i64", spec.m), constant("i64", spec.n), clear)
     return name
 
 

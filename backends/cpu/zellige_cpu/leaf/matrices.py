@@ -32,6 +32,13 @@ ROW_TILES: Final = 2
 COLUMN_TILES: Final = 2
 """Tiles of a block: with two by two each operand tile serves two products, and all eight tiles are in use."""
 
+_SUMS: Final = tuple((row * COLUMN_TILES + column, row, column) for row in range(ROW_TILES) for column in range(COLUMN_TILES))
+"""Tile, row of tiles and column of tiles of the sums of a whole block."""
+
+_SMALL_PANEL: Final = 8192
+"""Bytes of a panel up to which the next one comes into the first level beside it: where there are few steps all of its lines would have to
+come from the second level at once."""
+
 _A, _B = 4, 6
 """The first tile of a and of b; sums are in those before."""
 
@@ -53,6 +60,88 @@ def release(fn: Function) -> None:
     fn.intrinsic("llvm.x86.tilerelease")
 
 
+MOST_MULTIPLIED: Final = 256
+"""Instructions that multiply of a product whose blocks are written out one after the other."""
+
+
+def is_written_out(macro: Macro, steps: int) -> bool:
+    """Whether :class:`MatrixProduct` takes a product of ``steps`` words of k: few blocks, of whole tiles that are elements of c."""
+    unit = macro.unit
+    if not unit.is_matrix or macro.is_pitched or macro.soon or macro.out is not None or macro.c != unit.accumulator:
+        return False
+    rows, columns = ROW_TILES * unit.rows, COLUMN_TILES * macro.lanes
+    is_even = macro.m % rows == macro.n % columns == steps % unit.words == 0 and macro.vectors == COLUMN_TILES and macro.rows == rows
+    return is_even and macro.m // unit.rows * (macro.n // macro.lanes) * (steps // unit.words) <= MOST_MULTIPLIED
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct:
+    """All blocks of a small product in one stretch of code, of ``steps`` words of k.
+
+    The first operands of a block are asked for before the sums of the block before are stored: a load that comes behind a store waits
+    for it where the low twelve bits of their addresses are the same, as those of the tiles of a block and of the rows and panels always
+    are somewhere, and the store waits for the sums.
+    """
+
+    fn: Function
+    macro: Macro
+    steps: int
+
+    def emit(self) -> None:
+        macro, rounds = self.macro, self.steps // self.macro.unit.words
+        width = COLUMN_TILES * macro.lanes
+        blocks = [(row, panel) for panel in range(macro.n // width) for row in range(0, macro.m, ROW_TILES * macro.unit.rows)]
+        self._begin(blocks[0])
+        self._load_operands(blocks[0], 0)
+        for block, following in zip(blocks, [*blocks[1:], None]):
+            for step in range(rounds):
+                if step:
+                    self._load_operands(block, step)
+                for tile, row, column in _SUMS:
+                    self.fn.intrinsic(macro.unit.intrinsic, *(constant("i8", number) for number in (tile, _A + row, _B + column)))
+            if following is not None:
+                self._load_operands(following, 0)
+            self._move_sums("stored", block)
+            if following is not None:
+                self._begin(following)
+
+    def _move(self, verb: str, tile: int, place: Value, pitch: int) -> None:
+        self.fn.intrinsic(f"llvm.x86.tile{verb}64", constant("i8", tile), place, constant("i64", pitch))
+
+    def _load_operands(self, block: tuple[int, int], step: int) -> None:
+        fn, macro = self.fn, self.macro
+        a, b = fn.params[:2]
+        first, panel = block
+        pitch = COLUMN_TILES * ROW_BYTES
+        right = panel * macro.panel_step + step * macro.unit.words * pitch
+        for column in range(COLUMN_TILES):
+            self._move("loadd", _B + column, fn.offset(b, right + column * ROW_BYTES), pitch)
+        for row in range(ROW_TILES):
+            left = (first + row * macro.unit.rows) * macro.a_row_step + step * ROW_BYTES
+            self._move("loadd", _A + row, fn.offset(a, left), macro.a_row_step)
+
+    def _move_sums(self, verb: str, block: tuple[int, int]) -> None:
+        fn, macro = self.fn, self.macro
+        first, panel = block
+        pitch = macro.c_stride * element_bytes(macro.c)
+        for tile, row, column in _SUMS:
+            place = (first + row * macro.unit.rows) * pitch + (panel * COLUMN_TILES + column) * ROW_BYTES
+            self._move(verb, tile, fn.offset(fn.params[2], place), pitch)
+
+    def _begin(self, block: tuple[int, int]) -> None:
+        """Tiles of zeros, or what c holds."""
+        fn = self.fn
+        zeros, load, join = (fn.fresh_label(stem) for stem in ("zeros", "load", "begin"))
+        fn.branch_if(fn.params[6], zeros, load)
+        fn.label(zeros)
+        for tile, _, _ in _SUMS:
+            fn.intrinsic("llvm.x86.tilezero", constant("i8", tile))
+        fn.branch(join)
+        fn.label(load)
+        self._move_sums("loadd", block)
+        fn.label(join)
+
+
 @dataclass(frozen=True, slots=True)
 class MatrixBlock:
     """A block of ``rows`` by ``vectors`` columns of lanes; ``last_lanes`` of the last one exist, 0: all."""
@@ -70,10 +159,19 @@ class MatrixBlock:
         ahead = results.pop()
         a_pitch = results.pop() if self.macro.is_pitched else constant("i64", self.macro.a_row_step)
         row_bytes = constant("i64", self.macro.c_stride * element_bytes(self.macro.c))
+        out, pitch = results or (c, row_bytes)
+        if results:
+            self._ask_for_results(out, pitch)
         self._begin(c, row_bytes, clear)
         self._multiply(a, a_pitch, panel, steps, ahead)
-        out, pitch = results or (c, row_bytes)
         self._end(out, pitch)
+
+    def _ask_for_results(self, out: Value, pitch: Value) -> None:
+        """Asks to own the lines that results go to elsewhere, so that they are at hand when the sums are ready."""
+        fn, line = self.fn, out
+        for row in range(self.rows):
+            line = fn.offset(line, pitch) if row else line
+            ask_for(fn, line, self.vectors * self.macro.lanes * element_bytes(self.macro.out or self.macro.c), is_written=True)
 
     @property
     def _row_tiles(self) -> int:
@@ -170,7 +268,7 @@ class MatrixBlock:
 
     def _multiply(self, a: Value, a_pitch: Value, panel: Value, steps: Value, ahead: Value) -> None:
         """All words of k, as many at a time as a tile's row holds; ``steps`` is a multiple of these. Meanwhile this block's share of the
-        next panel comes into the second level, from ``ahead`` on."""
+        next panel comes nearer, from ``ahead`` on."""
         fn, macro = self.fn, self.macro
         unit = macro.unit
         b_pitch = constant("i64", self.vectors * ROW_BYTES)
@@ -179,7 +277,7 @@ class MatrixBlock:
             right = fn.offset(panel, fn.binary("mul", at.index, b_pitch))
             share = macro.share(self.vectors)
             following = fn.offset(ahead, fn.binary("mul", at.index, constant("i64", share)))
-            ask_for(fn, following, share * unit.words, level=2)
+            ask_for(fn, following, share * unit.words, level=1 if self.macro.panel_step <= _SMALL_PANEL else 2)
             for v in range(self.vectors):
                 self._move("loadd", _B + v, fn.offset(right, v * ROW_BYTES), b_pitch)
             for row in range(self._row_tiles):
