@@ -325,7 +325,9 @@ def test_operands_in_tiles_of_the_kernel(tools, random, staged, tile, layout):
 
 
 @needs_x86
-@pytest.mark.parametrize("types, tile, is_written", [(BRAIN, (64, 96, 64), True), (SIGNED, (64, 64, 64), True), (BRAIN, (64, 80, 64), False)], ids=str)
+@pytest.mark.parametrize(
+    "types, tile, is_written", [(BRAIN, (64, 96, 64), True), (SIGNED, (64, 64, 64), True), (BRAIN, (64, 80, 64), False)], ids=str
+)
 def test_blocks_of_a_small_product_are_written_out(tools, random, types, tile, is_written):
     """Of whole tiles, where the sums of a block are stored after the operands of the next are loaded; others go round in loops."""
     size = (2 * tile[0], tile[1], 3 * tile[2])

@@ -193,8 +193,8 @@ def emit_gemm(module: Module, spec: GemmSpec) -> str:
         a = _packed(fn, layout.a, spec.stored_a, a, scratch, spare)
     if layout.b is not None:
         b = _packed(fn, layout.b, spec.stored_b, b, fn.offset(scratch, layout.b_offset), spare)
-    steps = constant("i64", layout.macro.multiple)
-    fn.call(emit_macro(module, layout.macro, layout.macro.multiple), a, b, c, steps, constant("i64", spec.m), constant("i64", spec.n), clear)
+    sizes = [constant("i64", size) for size in (layout.macro.multiple, spec.m, spec.n)]
+    fn.call(emit_macro(module, layout.macro, layout.macro.multiple), a, b, c, *sizes, clear)
     return name
 
 
