@@ -14,6 +14,7 @@ from hypothesis import given, note, settings
 
 from zellige.generate import Program, check_program, generate_seeded
 from zellige.generate.campaign import first_problem, run_campaign
+from zellige.generate.kernels import Flavour
 from zellige.ir.expr import Binary, Math
 from zellige.ir.lanes import lane_dependence, tile_regions
 from zellige.ir.stmt import For, Launch, Reduce
@@ -78,6 +79,38 @@ def test_the_cpu_does_tile_operations_of_lanes(lane_tile_programs: st.SearchStra
 @pytest.mark.parametrize("first", [0, 4])
 def test_the_cpu_tells_apart_what_lanes_share(first: int) -> None:
     assert [failure.title for failure in run_campaign(first, 4, ("cpu",), flavour="lane-values", shrinks=False)] == []
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_80,simulate", "template"])
+@pytest.mark.parametrize("flavour", ["boxes"])
+def test_no_number_is_another_index_than_it_says(flavour: Flavour, target: str) -> None:
+    """Numbers of every type, near its ends too, as indices, offsets, extents and ends of loops."""
+    assert [failure.title for failure in run_campaign(60, 4, (target,), flavour=flavour, shrinks=False)] == []
+
+
+@pytest.mark.parametrize(
+    ("flavour", "seed", "target"),
+    [
+        ("indexes", 872_013, "cpu"),  # an offset of uint64
+        ("indexes", 884_033, "cuda:sm_80,simulate"),
+        ("indexes", 886_004, "template"),
+        ("indexes", 911_117, "cpu"),  # a scalar cast to uint8
+        ("boxes", 1_002, "cpu"),  # the least number of 64 bits
+        ("boxes", 1_014, "cpu"),  # fewer than no columns
+        ("boxes", 1_012, "template"),  # regions of different ranks that move with a loop
+        ("boxes", 1_038, "template"),
+    ],
+)
+def test_programs_that_read_another_element_once(flavour: Flavour, seed: int, target: str) -> None:
+    assert [failure.title for failure in run_campaign(seed, 1, (target,), flavour=flavour, shrinks=False)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_80,simulate", "template"])
+@pytest.mark.parametrize("flavour", ["boxes"])
+@pytest.mark.parametrize("first", range(400_000, 400_200, 50))
+def test_hundreds_of_programs_of_indices(tmp_path: Path, first: int, flavour: Flavour, target: str) -> None:
+    assert [failure.title for failure in run_campaign(first, 50, (target,), flavour=flavour, folder=tmp_path)] == []
 
 
 @pytest.mark.slow

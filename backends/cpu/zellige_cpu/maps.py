@@ -253,7 +253,7 @@ def _emit_vectors(ctx: Context, statement: Map, axis: Var, extent: Form, shape: 
 
 def _dynamic_vectors(ctx: Context, statement: Map, axis: Var, extent: Form, shape: Shape, emit_body: EmitBody) -> None:
     fn = ctx.fn
-    end = uniform(ctx, extent)
+    end = fn.intrinsic("llvm.smax", uniform(ctx, extent), i64(0))  # a region may have fewer elements than none
     whole = fn.binary("sub", end, fn.binary("and", end, i64(shape.lanes - 1)))
     with ctx.nested(), fn.loop(i64(0), whole, shape.lanes) as loop:
         _vector(ctx, statement, axis, extent, loop.index, shape.lanes, None, emit_body)

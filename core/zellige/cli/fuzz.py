@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 @click.option("--seed", default=0, show_default=True, help="The seed of the first; the others follow.")
 @click.option("--target", "targets", multiple=True, default=("cpu",), show_default=True, help="Compare this target; may be repeated.")
 @click.option(
-    "--kind", type=click.Choice(["any", "blocks", "lanes", "lane-tiles", "lane-values", "indexes"]), default="any", show_default=True,
+    "--kind", type=click.Choice(["any", "blocks", "lanes", "lane-tiles", "lane-values", "indexes", "boxes"]), default="any",
+    show_default=True,
     help="Kernels with lanes (lane-tiles: with tiles of their own; lane-values: of what they share and what not), without (indexes: of "
-    "index arithmetic), or both.",
+    "index arithmetic; boxes: of regions that need not lie in their buffers), or both.",
 )  # fmt: skip
 @click.option("--out", default="fuzz-failures", show_default=True, type=click.Path(path_type=Path), help="The folder for failures.")
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Make failing programs small.")

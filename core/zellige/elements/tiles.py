@@ -77,9 +77,12 @@ class Tile:
         self._elements()[self.row, place[inside]] = values[inside]
 
     def box(self, offsets: Sequence[int], extents: Sequence[int], outside: Array) -> Box:
-        """A box of the tile, parts of which may lie outside."""
-        indices = np.ix_(*(offset + np.arange(extent) for offset, extent in zip(offsets, extents)))
-        return Box(self, indices, tuple(extents), outside)
+        """A box of the tile, parts of which may lie outside. An offset is a number of 64 bits, one beyond them that number less 2**64; of
+        a negative extent there is no element."""
+        starts = (((offset + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63) for offset in offsets)
+        # a box that begins behind all elements has none inside, wherever it begins
+        indices = np.ix_(*(min(start, 1 << 62) + np.arange(extent) for start, extent in zip(starts, extents)))
+        return Box(self, indices, tuple(max(0, extent) for extent in extents), outside)
 
     def change(self, name: str, indices: Sequence[Array], values: Array, mask: Array, *, is_asked: bool) -> Array:
         """Each point of ``mask`` changes an element by ``name`` (:func:`zellige.elements.operations.change_in_turn`); what it held before

@@ -170,14 +170,14 @@ def index_values_program(choices: Choices) -> Program:
     )
     kernel = parse_kernel(head + "\n".join(writer.lines) + "\n")
     arguments = (
-        _data(picker, "int32"), _data(picker, "int64"), _counted(7, _SIZE), _counted(5, 5, 8), picker.integer(0, 9),
-        picker.some((0, 5, 1 << 30, -(1 << 31), (1 << 31) - 1, -7, 1 << 16)), _counted(3, _BLOCKS, 2 * _SIZE),
+        wild_data(picker, "int32"), wild_data(picker, "int64"), counted(7, _SIZE), counted(5, 5, 8), picker.integer(0, 9),
+        picker.some((0, 5, 1 << 30, -(1 << 31), (1 << 31) - 1, -7, 1 << 16)), counted(3, _BLOCKS, 2 * _SIZE),
         np.zeros((max(1, writer.rows), _BLOCKS, _POINTS), np.int64),
     )  # fmt: skip
     return Program(kernel=kernel, arguments=arguments)
 
 
-def _data(picker: Picker, dtype: str) -> Array:
+def wild_data(picker: Picker, dtype: str) -> Array:
     """Small numbers, numbers near the ends of the type, and numbers whose multiples wrap to small ones."""
     t = as_dtype(dtype)
     wide = 1 << t.bits
@@ -190,7 +190,8 @@ def _data(picker: Picker, dtype: str) -> Array:
     return np.array(wrapped, t.numpy)
 
 
-def _counted(step: int, *shape: int) -> Array:
+def counted(step: int, *shape: int) -> Array:
+    """Numbers from 1 to 101 in a fixed order."""
     found: Array = (np.arange(math.prod(shape)) * step % 101 + 1).astype(np.int32).reshape(shape)
     return found
 

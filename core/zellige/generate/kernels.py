@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.generate.blocks import Accumulator, Blocks
+from zellige.generate.boxes import boxes_program
 from zellige.generate.choices import Choices, Picker, RandomChoices
 from zellige.generate.context import Context, Tile, binary, number
 from zellige.generate.data import make_array
@@ -27,7 +28,7 @@ from zellige.generate.tensors import INPUT_TYPES, Dimension, Tensors
 from zellige.ir.expr import Binary, Const, Expr, Region, Var
 from zellige.ir.stmt import Copy, For, If, Launch, Persistent, RasterHint, Return, SafeValue, Stmt
 
-Flavour = Literal["any", "blocks", "lanes", "lane-tiles", "lane-values", "indexes"]
+Flavour = Literal["any", "blocks", "lanes", "lane-tiles", "lane-values", "indexes", "boxes"]
 
 _SIZES: Final = (5, 8, 1, 3, 7, 10, 12, 13, 16, 17, 20, 23, 33)
 _TILES: Final = (4, 1, 2, 3, 5, 7, 8, 16)
@@ -36,11 +37,14 @@ _INDEX_TYPES: Final = ("int32", "int32", "int32", "int64")
 
 def generate(choices: Choices, *, flavour: Flavour = "any") -> Program:
     """A program; ``flavour`` "blocks" leaves out lanes, "lanes" makes nothing else, "lane-tiles" has tile operations of lanes too,
-    "lane-values" is made of what lanes share and what they have of their own, "indexes" of index arithmetic."""
+    "lane-values" is made of what lanes share and what they have of their own, "indexes" of index arithmetic, "boxes" of regions that need
+    not lie in their buffers."""
     if flavour == "lane-values":
         return lane_values_program(choices)
     if flavour == "indexes":
         return index_values_program(choices)
+    if flavour == "boxes":
+        return boxes_program(choices)
     picker = Picker(choices)
     tensors = Tensors(picker, as_dtype(picker.some(_INDEX_TYPES)))
     launches: list[Launch] = []

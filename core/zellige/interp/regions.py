@@ -65,7 +65,7 @@ def box_of(run: Run, frame: Frame, region: Region, mask: Mask) -> Box:
     buffer = region.buffer
     place = frame.places[buffer.root]
     layout = layout_of(run, frame, buffer, place)
-    starts = tuple(np.asarray(evaluate(run, frame, offset, mask)) for offset in region.offsets)
+    starts = tuple(np.asarray(evaluate(run, frame, offset, mask)).astype(np.int64) for offset in region.offsets)
     extents = tuple(
         max(0, integer(run, frame, extent, mask, what=f"an extent of the region of {buffer.name}")) for extent in region.extents
     )

@@ -64,7 +64,7 @@ def _split(loop: For, tested: Mapping[int, tuple[int, ...]], scopes: Mapping[int
         scope = scopes[id(operation)]
         regions = list(global_regions(operation))
         remaining = [
-            (region, d) for region in regions for d in tested[id(operation)] if not is_inside(region, d, scope)
+            (r, d) for r in regions for d in tested[id(operation)] if d < r.buffer.rank and not is_inside(r, d, scope)
         ]  # fmt: skip
         # its other dimensions must be proven anyway, and the offset of the one that moves must not be negative
         if remaining and all(moves_with(r, d, loop.var, scope) and scope.is_nonnegative(scope.form(r.offsets[d])) for r, d in remaining):
