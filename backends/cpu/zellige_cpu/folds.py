@@ -51,6 +51,9 @@ class Waiting:
     is_used: bool = False
 
 
+SHORT_ROW: Final = 256
+"""Elements of a row up to which rows wait for each other: the end of a longer one does not count."""
+
 _MOST_BYTES: Final = 8192
 """Bytes of the stack that the vectors of all rows may take."""
 

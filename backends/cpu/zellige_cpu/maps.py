@@ -36,7 +36,7 @@ from zellige.records import dataclass
 from zellige_cpu import factors, next_cells, streaming
 from zellige_cpu.accesses import element_offset
 from zellige_cpu.context import Context, EmitBody, Lanes
-from zellige_cpu.folds import folding, waiting
+from zellige_cpu.folds import SHORT_ROW, folding, waiting
 from zellige_cpu.fusion import Fold, folds_of
 from zellige_cpu.indexes import conjunction, i64, iota, is_nonnegative, is_stable, uniform
 from zellige_cpu.leaf.math import is_formula
@@ -211,7 +211,8 @@ def _emit_axes(
             _single(ctx, axis)
             _emit_axes(ctx, statement, extents, order[1:], shape, emit_body, is_folding=is_folding)
             return
-        is_row = bool(folds) and not is_folding and len(order) == 1
+        length = None if shape.axis is None else extents[shape.axis].constant
+        is_row = bool(folds) and not is_folding and len(order) == 1 and length is not None and length <= SHORT_ROW
         with waiting(ctx, folds if is_row else (), axis, extent), ctx.nested(), ctx.fn.loop(i64(0), uniform(ctx, extent)) as loop:
             ctx.scope.add_variable(axis, ZERO, extent - 1)
             ctx.set_index(axis, loop.index)
