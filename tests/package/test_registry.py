@@ -252,6 +252,22 @@ def test_auto_follows_the_device_of_the_arguments() -> None:
     assert raised.value.code == "E705"
 
 
+def test_auto_gives_arrays_of_the_host_to_the_only_accelerator_that_takes_them() -> None:
+    host, both = Good("host", framework_devices=("cpu",), dlpack_devices=(1,)), {"framework_devices": ("cpu",), "dlpack_devices": (1,)}
+    takes = Good("takes", kind="accelerator", **both)
+    asleep = Good("asleep", kind="accelerator", found=Unavailable(code="none", reason="no"), **both)
+    elsewhere = Good("elsewhere", kind="accelerator", framework_devices=("gpu",))
+    for device in (None, "cpu", 1):
+        assert made(host, asleep, takes).resolve("auto", device=device) == Target(name="takes")
+        assert made(host, asleep).resolve("auto", device=device) == Target(name="host")
+    assert made(host, takes, elsewhere).resolve("auto", device="cpu") == Target(name="takes")
+    assert made(host, elsewhere).resolve("auto", device="cpu") == Target(name="host")
+    for device in (None, "cpu", 1):
+        with pytest.raises(CompileError, match=r"could be any of takes, too\n(?s:.*)ZELLIGE_TARGET=NAME") as raised:
+            made(host, takes, Good("too", kind="accelerator", **both)).resolve("auto", device=device)
+        assert raised.value.code == "E708"
+
+
 def test_the_environment_stands_in_for_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZELLIGE_TARGET", "two:x")
     options.cache_clear()

@@ -47,6 +47,32 @@ def run(command: str, top: Path) -> str:
     return done.stdout
 
 
+OTHER = """
+from zellige.plugin.contract import API, Device, Manifest
+from zellige.plugin.hooks import hookimpl
+class Other:
+    API = API
+    @hookimpl
+    def manifest(self):
+        name = __name__
+        return Manifest(name=name, vendor="x", version="1", kind="accelerator", targets=(name,), framework_devices=("cpu",), dlpack_devices=(1,))
+    @hookimpl
+    def probe(self):
+        return (Device(name="x", index=0, target=__name__),)
+backend = Other()
+"""
+
+
+def install_other(name: str, top: Path) -> None:
+    """Another accelerator in the environment of ``top``, which takes arrays of the host as well."""
+    (packages,) = (top / "venv" / "lib").glob("python*/site-packages")
+    (packages / f"{name}.py").write_text(OTHER, encoding="utf-8")
+    info = packages / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[zellige.backends]\n{name} = {name}:backend\n", encoding="utf-8")
+
+
 def section(title: str) -> str:
     return PAGE.read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
 
@@ -70,9 +96,12 @@ def follow(text: str, top: Path) -> int:
 
 def test_the_first_hour_and_the_tuned_product_are_as_the_manual_says(tmp_path: Path) -> None:
     """One test, so that the package is built and installed by one process only."""
-    assert follow(section("A vendor's first hour").split("\n### ")[0], tmp_path) == 10
+    assert follow(section("A vendor's first hour").split("\n### ")[0], tmp_path) == 11
     explained = run("zellige explain zellige-acme/tests/kernels.py:gemm --target acme", tmp_path)
     assert "16x16x16" not in explained
+    for name in ("firstother", "secondother"):
+        install_other(name, tmp_path)
+    assert "5 passed" in run("pytest -q zellige-acme", tmp_path), "its tests hold beside other accelerators"
     (code,) = re.findall(r"```python\n(.*?)```", section("To a tuned GEMM"), flags=re.DOTALL)
     (tmp_path / "tuned.py").write_text(f"if __name__ == '__main__':\n{textwrap.indent(code, '    ')}", encoding="utf-8")
     run(f"{environment_of(tmp_path)} tuned.py", tmp_path)

@@ -33,7 +33,7 @@ class TemplateBackend:
             name=NAME,
             vendor="zellige",
             version="0.1",
-            kind="reference",  # "accelerator" when it drives a device: then `auto` may choose it
+            kind="reference",  # `auto` takes an accelerator that works, and never a reference
             targets=(NAME,),
             options=(),  # nothing but the name
             framework_devices=("cpu",),  # whose arrays it takes

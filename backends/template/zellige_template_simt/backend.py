@@ -48,7 +48,7 @@ class TemplateBackend:
             name=NAME,
             vendor="zellige",
             version="0.1",
-            kind="reference",  # "accelerator" when it drives a device: then `auto` may choose it
+            kind="reference",  # `auto` takes an accelerator that works, and never a reference
             targets=(NAME,),
             framework_devices=("cpu",),
             dlpack_devices=(1,),

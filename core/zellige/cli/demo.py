@@ -27,11 +27,14 @@ def demo(target: str, quick: bool) -> None:
 
     from zellige.cli.console import plain_console, wide_console
     from zellige.demo.cases import cases
-    from zellige.demo.run import run
+    from zellige.demo.run import run, takes_long
     from zellige.plugin.registry import registry
 
     resolved = registry().resolve(target)
-    slow = "simulated" if resolved.is_simulated else "interpreted" if registry().backend(resolved).manifest.kind == "reference" else ""
+    handle = registry().backend(resolved)
+    slow = "simulated" if resolved.is_simulated else "interpreted" if handle.manifest.kind == "reference" else ""
+    if not slow and not handle.origin.is_own and takes_long(str(resolved)):  # zellige's own say so by their kind
+        slow = "slow, as a device is that a program plays"
     outcomes: list[Outcome] = []
     table = Table()
     for heading in HEADINGS:

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from zellige.demo.cases import Case
+from zellige.demo.cases import Case, cases as all_cases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,18 @@ def run(cases: Iterable[Case], target: str, *, seconds: float = 0.5, least: int 
             error=error,
             used=used,
         )
+
+
+LONG_SECONDS: Final = 30.0
+"""What a case may take on a target that is not slow; on one core of a processor it is less than a second."""
+
+
+def takes_long(target: str) -> bool:
+    """Whether the usual sizes would take longer on a target than somebody waits, by its time for the least product: what a backend calls an
+    accelerator may be a program that plays one."""
+    small, usual = (next(case for case in all_cases(simulated=least) if case.unit == "flop") for least in (True, False))
+    (outcome,) = run((small,), target, seconds=0, least=1)
+    return outcome.seconds * usual.work / small.work > LONG_SECONDS
 
 
 def compare(result: object, expected: npt.NDArray[Any], bound: npt.NDArray[Any]) -> tuple[float, float]:

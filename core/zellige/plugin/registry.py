@@ -318,21 +318,19 @@ class Registry:
         raise catalogue.E705.error(target=target.name, suggestion=meant, known=known)
 
     def _automatic(self, device: str | int | None) -> Target:
+        """The only backend that takes arrays of the device, or of several the one accelerator that works, else the host: the same whether
+        a kernel is compiled before its arguments are known or called with them. References are never chosen. E708: several accelerators."""
         usable = [h for h in self.backends if h.manifest.kind != "reference" and not isinstance(h.manifest.state, Unavailable)]
-        if device is not None:
-            owners = [h for h in usable if device in h.manifest.framework_devices or device in h.manifest.dlpack_devices]
-            candidates = owners if len(owners) == 1 else [handle for handle in owners if handle.works]
-            if not candidates:
-                raise catalogue.E705.error(
-                    target=f"for arguments on the device {device}",
-                    suggestion="",
-                    known=", ".join(self.target_names()),
-                )
-        else:
-            candidates = [handle for handle in usable if handle.manifest.kind == "accelerator" and handle.works]
-            candidates = candidates or [handle for handle in usable if handle.manifest.kind == "host" and handle.works]
+        owners = [h for h in usable if device in (None, *h.manifest.framework_devices, *h.manifest.dlpack_devices)]
+        if device is not None and len(owners) == 1:
+            return Target(name=owners[0].manifest.targets[0])  # what it lacks is said when it is asked, instead of that nobody works
+        candidates = [handle for handle in owners if handle.manifest.kind == "accelerator" and handle.works]
+        candidates = candidates or [handle for handle in owners if handle.manifest.kind == "host" and handle.works]
         if len(candidates) > 1:
             raise catalogue.E708.error(candidates=", ".join(handle.manifest.targets[0] for handle in candidates))
+        if not candidates and device is not None:
+            known = ", ".join(self.target_names())
+            raise catalogue.E705.error(target=f"for arguments on the device {device}", suggestion="", known=known)
         if not candidates:
             raise catalogue.E706.error(target=AUTO, reason="no backend works on this machine")
         return Target(name=candidates[0].manifest.targets[0])

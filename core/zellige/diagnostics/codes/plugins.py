@@ -56,7 +56,7 @@ E708 = code(
     "E708",
     "automatic choice of the target is ambiguous",
     "target 'auto' could be any of {candidates}",
-    hint="name the target",
+    hint="name the target, target=NAME in the call, or ZELLIGE_TARGET=NAME in the environment for everything that says auto",
 )
 E709 = code(
     "E709",
