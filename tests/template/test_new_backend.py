@@ -55,7 +55,8 @@ class Other:
     @hookimpl
     def manifest(self):
         name = __name__
-        return Manifest(name=name, vendor="x", version="1", kind="accelerator", targets=(name,), framework_devices=("cpu",), dlpack_devices=(1,))
+        takes = {"framework_devices": ("cpu",), "dlpack_devices": (1,)}
+        return Manifest(name=name, vendor="x", version="1", kind="accelerator", targets=(name,), **takes)
     @hookimpl
     def probe(self):
         return (Device(name="x", index=0, target=__name__),)
