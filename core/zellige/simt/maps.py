@@ -54,18 +54,26 @@ def emit_map(ctx: Context, statement: Map, *, identity: int | None = None, distr
 # ---- extents known at run time ----
 
 
+def _at_least_none(ctx: Context, extent: Expr) -> Expr:
+    """The extent as it is where it is proven not to be below 0, else the greater of both."""
+    if ctx.scope.is_nonnegative(ctx.scope.form(extent)):
+        return extent
+    return Binary(op="max", left=extent, right=Const(value=0, dtype=extent.dtype))
+
+
 def _emit_dynamic(ctx: Context, statement: Map) -> None:
-    """Lane after lane takes the next point, counted row-major."""
+    """Lane after lane takes the next point, counted row-major. An extent below 0 is one of no points, whatever the others are."""
+    extents = [_at_least_none(ctx, elements.value_of(ctx, extent)) for extent in statement.extents]
     total = Form.of(1)
-    for extent in statement.extents:
-        total = total * ctx.scope.form(elements.value_of(ctx, extent))
+    for extent in extents:
+        total = total * ctx.scope.form(extent)
     wide = Var(name=ctx.fresh("points"), dtype=INT64, kind="value")
     ctx.code.emit(Bind(var=wide, value=total.expression(), span=statement.span))
     counter = Var(name=ctx.fresh("point"), dtype=INT64, kind="loop")
     with ctx.inner_scope() as scope, ctx.code.nested() as body:
         rest: Expr = counter
         for position in reversed(range(len(statement.axes))):
-            axis, extent = statement.axes[position], elements.value_of(ctx, statement.extents[position])
+            axis, extent = statement.axes[position], extents[position]
             size = extent if extent.dtype == INT64 else Cast(value=extent, dtype=INT64)
             place: Expr = rest if position == 0 else Binary(op="truncmod", left=rest, right=size)
             rest = Binary(op="truncdiv", left=rest, right=size)
