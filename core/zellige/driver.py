@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -308,6 +309,7 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
         if told is None:
             raise InternalError(said(error), replay=_replay(kernel, target)) from error
         if told.code != catalogue.E709.id:
+            _told_who_said_it(told, target)
             raise
         raise _repeatable(told, kernel, target) from error
     except InternalError as error:
@@ -327,7 +329,7 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
         if blamed is not None:
             raise _repeatable(blamed, kernel, target) from error
         raise InternalError(f"{type(error).__name__}: {error}", replay=_replay(kernel, target)) from error
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+    except BaseException as error:
         blamed = None if is_blameless(error) else _blamed(error, target)
         if blamed is None:
             raise
@@ -349,7 +351,24 @@ def _blamed(error: BaseException, target: Target, *, is_raised: bool = False) ->
         handle = registry().backend(target)
     except ZelligeError:
         return None
+    error = _passed_on(error)
     return handle.blamed(error) if (handle.raised(error) if is_raised else handle.owns(error)) else None
+
+
+def _passed_on(error: BaseException) -> BaseException:
+    """What is meant by an error: of a class that takes no traceback ``contextlib`` raises another in its place."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_in_place = type(error) is AttributeError and bool(frames) and frames[-1].f_globals.get("__name__") == "contextlib"
+    return error.__context__ or error if is_in_place else error
+
+
+def _told_who_said_it(error: ZelligeError, target: Target) -> None:
+    """A note on an error with a code that somebody else's backend raised outside of its hooks, such as in a launch."""
+    try:
+        handle = registry().backend(target)
+    except ZelligeError:
+        return
+    handle.sign(error)
 
 
 def _diagnosed(error: Exception, target: Target) -> ZelligeError | None:

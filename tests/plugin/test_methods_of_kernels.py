@@ -180,3 +180,27 @@ def test_the_fault_of_a_text_is_not_taken_for_one_of_writing_files(install: Inst
         zl.compile(copying(), target="mute", debug_root_path=tmp_path / "stages")
     (folder,) = (tmp_path / "stages").iterdir()
     assert "the backend 'mute' raised in its hook source: OSError: bus" in (folder / "4-source.txt").read_text()
+
+
+BASES: dict[str, tuple[str, str]] = {
+    "cancelled": ("raise __import__('asyncio').CancelledError()", "CancelledError"),
+    "grouped": ("raise BaseExceptionGroup('g', [KeyboardInterrupt(), ValueError('x')])", "BaseExceptionGroup: g"),
+    "own_base": ("raise type('Mine', (BaseException,), {})('x')", "Mine: x"),
+    "no_traceback": ("raise type('Mine', (Exception,), {'__traceback__': property(lambda self: None)})('x')", "Mine: x"),
+}
+
+
+def test_a_launch_that_raises_what_is_no_usual_exception_is_said(install: Install) -> None:
+    install({name: kernel(f"def launch(self, pointers, scalars, sizes): {line}") for name, (line, _) in BASES.items()})
+    for name, (_, words) in BASES.items():
+        with pytest.raises(ZelligeError, match=f"the backend '{name}' raised in its hook runtime: {words}") as caught:
+            works(name)
+        assert caught.value.code == "E709"
+    assert works("cpu")
+
+
+def test_an_error_with_a_code_from_a_launch_says_whose_it_is(install: Install) -> None:
+    line = "raise __import__('zellige').diagnostics.catalogue.E703.error(name='cpu', reason='not mine')"
+    install({"accusing": kernel(f"def launch(self, pointers, scalars, sizes): {line}")})
+    with pytest.raises(ZelligeError, match="said by the backend 'accusing' in its hook runtime"):
+        works("accusing")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from zellige.kernel import JITKernel
-from zellige.profiler import measure
+from zellige.profiler import measure_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,12 @@ def compute(kernel: JITKernel, inputs: Sequence[Any]) -> list[Any]:
 
 def measured(kernel: JITKernel, inputs: Sequence[Any], request: Request) -> tuple[tuple[float, ...], bool]:
     """The times of single runs in milliseconds, and whether they stopped early."""
-    found = measure(
+    found = measure_for(
+        kernel.target,
         partial(kernel, *inputs),
         warmup=request.warmup,
         rep=request.rep,
         timer=request.timer,
-        device=kernel.device,
         early_stop_baseline=request.early_stop_baseline,
     )
     return found.times, found.is_estimate

@@ -36,7 +36,7 @@ from zellige.kernel import params_of
 from zellige.options import CompileOptions, options as process_options
 from zellige.plugin.registry import registry
 from zellige.preparation import Prepared, prepare
-from zellige.profiler import TensorSupplyType, made_arguments, measure
+from zellige.profiler import TensorSupplyType, made_arguments, measure_for
 from zellige.runtime.arguments import Signature
 from zellige.runtime.arrays import HOST, UnusableArray, view_of
 from zellige.runtime.compare import assert_close
@@ -441,7 +441,7 @@ class _Session:
         if self.profile.ref_prog is None:
             return None
         run = partial(self.profile.ref_prog, *self._inputs)
-        found = measure(run, warmup=self.profile.warmup, rep=self.profile.rep, timer=self.profile.backend, device=self._device)
+        found = measure_for(self._target, run, warmup=self.profile.warmup, rep=self.profile.rep, timer=self.profile.backend)
         return found.median
 
     # ---- the end

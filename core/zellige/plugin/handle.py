@@ -87,6 +87,8 @@ _running: Final = threading.local()
 _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"})
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
 
+_TRACEBACK: Final[Any] = vars(BaseException)["__traceback__"]
+
 _OF_ZELLIGE: Final = frozenset({"zellige", "zellige_intrinsics"})
 
 _T = TypeVar("_T")
@@ -201,7 +203,14 @@ class BackendHandle:
 
     def cache_flush(self, size_bytes: int) -> CacheFlush | None:
         """What empties the caches of the backend's device; None where those are the host's."""
-        return self._typed(CacheFlush, "cache_flush", size_bytes=size_bytes) if self.has("cache_flush") else None
+        if not self.has("cache_flush"):
+            return None
+        found = self._typed(CacheFlush, "cache_flush", size_bytes=size_bytes)
+        if self.origin.is_own:
+            return found
+        from zellige.plugin.timing import WatchedFlush  # few ask for it
+
+        return WatchedFlush(self, found)
 
     def context(self, target: Target, options: CompileOptions) -> CompileContext:
         """What the steps of one compilation may ask."""
@@ -476,24 +485,36 @@ class BackendHandle:
 
     def _attempt(self, hook: str, do: Callable[[], _T]) -> _T:
         """What a hook answers, or what is made of its answer, with its name on what goes wrong."""
+        return self.blaming(f"hook {hook}", do if self.origin.is_own else partial(self._watched, hook, do))
+
+    def blaming(self, place: str, do: Callable[[], _T]) -> _T:
+        """What a hook, or something else of the backend's that is called ``place``, answers, with its name on what goes wrong."""
         try:
-            return do() if self.origin.is_own else self._watched(hook, do)
+            return do()
         except ZelligeError as error:
             if not says_something(error):
-                raise self.blamed(error, f"hook {hook}") from error
+                raise self.blamed(error, place) from error
             if not self.origin.is_own:
                 error.tell_place_of_call()
-            if not self.origin.is_own and not self._is_named(error):
-                error.tell_note(Note(f"said by the backend {self.origin.name!r} in its hook {hook}", kind="said by"))
+                self._sign(error, place)
             raise
         except InternalError as error:
             if not self.raised(error):
                 raise
-            raise self.blamed(error, f"hook {hook}") from error
+            raise self.blamed(error, place) from error
         except BaseException as error:
             if is_blameless(error):
                 raise
-            raise self.blamed(error, f"hook {hook}") from error
+            raise self.blamed(error, place) from error
+
+    def sign(self, error: ZelligeError) -> None:
+        """Adds to an error with a code, which came through code of the backend's outside of its hooks, whose it is."""
+        if self.owns(error):
+            self._sign(error, self._place(error))
+
+    def _sign(self, error: ZelligeError, place: str) -> None:
+        if not self._is_named(error):
+            error.tell_note(Note(f"said by the backend {self.origin.name!r} in its {place}", kind="said by"))
 
     def _watched(self, hook: str, do: Callable[[], _T]) -> _T:
         """The same of somebody else's hook. E703 where it leaves the process another than it was, which is undone."""
@@ -523,7 +544,7 @@ class BackendHandle:
 
     def _place(self, error: BaseException) -> str:
         """The hook that an exception passed through; else the method of an object that the backend handed to core."""
-        names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__) if self._is_mine(frame)]
+        names = [frame.f_code.co_name for frame in _frames(error) if self._is_mine(frame)]
         hook = next((name for name in names if name in hook_parameters()), "")
         return f"hook {hook}" if hook else "hook runtime" if {*names} & _LAUNCHES else f"method {names[0] if names else '?'}"
 
@@ -547,11 +568,11 @@ class BackendHandle:
 
     def owns(self, error: BaseException) -> bool:
         """Whether an exception passed through the code of a backend that is somebody else's."""
-        return not self.origin.is_own and any(self._is_mine(frame) for frame, _ in traceback.walk_tb(error.__traceback__))
+        return not self.origin.is_own and any(self._is_mine(frame) for frame in _frames(error))
 
     def raised(self, error: BaseException) -> bool:
         """Whether an exception was raised in the code of a backend that is somebody else's, not by something of core's that it called."""
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        frames = _frames(error)
         return not self.origin.is_own and bool(frames) and self._is_mine(frames[-1])
 
     def text_of(self, kernel: CompiledKernel, what: Literal["source", "assembly"]) -> str:
@@ -565,7 +586,11 @@ class BackendHandle:
         if missing:
             reason = f"its manifest announces the {hook} {', '.join(missing)}, for which its hook {hook} has no function"
             raise catalogue.E703.error(name=self.manifest.name, reason=reason)
-        return found
+        if self.origin.is_own:
+            return found
+        from zellige.plugin.timing import functions_of  # few ask for them
+
+        return functions_of(self, hook, {name: found[name] for name in announced})
 
     def _typed(self, kind: type[_T], hook: str, **arguments: object) -> _T:
         return self._call(hook, lambda answer: self._checked(kind, hook, answer), **arguments)
@@ -608,6 +633,11 @@ class BackendHandle:
             return ""
         wrong = tuple(islice(type_problems(kind, value, where), MOST_PROBLEMS))
         return "; ".join(wrong or islice(limit_problems(value, where), MOST_PROBLEMS))
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    """The frames that an exception passed through, whatever its class says of them."""
+    return [frame for frame, _ in traceback.walk_tb(_TRACEBACK.__get__(error))]
 
 
 def _unreadable(answer: object) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
 from zellige.ir.stmt import ScalarParam
 from zellige.plugin.registry import registry
 from zellige.runtime.arguments import Signature
+from zellige.runtime.arrays import HOST
 from zellige.runtime.compare import assert_close
 from zellige.runtime.supply import TensorSupplyType, supply
 from zellige.runtime.timing import (
@@ -38,10 +39,13 @@ from zellige.testing import torch_assert_close
 if TYPE_CHECKING:
     from zellige.kernel import JITKernel, KernelParam
     from zellige.plugin.registry import BackendHandle
+    from zellige.target import Target
 
 __all__ = ["Measurement", "Profiler", "TensorSupplyType", "do_bench", "get_tensor_supply", "measure", "torch_assert_close"]
 
 _ESTIMATES = 5
+_EVERYWHERE: Final = ("event", "wall")
+"""The timers that every target has."""
 
 
 def measure(
@@ -66,15 +70,47 @@ def measure(
     no further. Raises E630 for a timer that the device does not have, E636 for one that cannot measure this run.
     """
     check_request(warmup=warmup, rep=rep, counts=(n_warmup, n_repeat), quantiles=None, return_mode="mean")
-    clock, owner = _timer(timer, device)
+    found = _timer(timer, device)
+    return _measured(fn, found, (warmup, rep, n_warmup, n_repeat), timer, cache, cache_size, early_stop_baseline)
+
+
+def measure_for(
+    target: Target,
+    fn: Callable[[], object],
+    *,
+    warmup: float = 25,
+    rep: float = 100,
+    n_warmup: int = 0,
+    n_repeat: int = 0,
+    timer: str = "event",
+    cache: CacheState | None = None,
+    cache_size: int | None = None,
+    early_stop_baseline: float | None = None,
+) -> Measurement:
+    """As :func:`measure`, by a timer of the backend that ``target`` belongs to, whatever others call theirs."""
+    check_request(warmup=warmup, rep=rep, counts=(n_warmup, n_repeat), quantiles=None, return_mode="mean")
+    found = _timer_of(timer, target)
+    return _measured(fn, found, (warmup, rep, n_warmup, n_repeat), timer, cache, cache_size, early_stop_baseline)
+
+
+def _measured(
+    fn: Callable[[], object],
+    found: tuple[Timer, BackendHandle | None],
+    budgets: tuple[float, float, int, int],
+    timer: str,
+    cache: CacheState | None,
+    cache_size: int | None,
+    early_stop_baseline: float | None,
+) -> Measurement:
+    clock, owner = found
     check_choice("cache", cache or "cold", CACHE_STATES)
     state: CacheState = cache or ("warm" if timer == "wall" else "cold")
     if state == "warm":
-        return _timed(fn, clock, timer, state, nothing, 0, (warmup, rep, n_warmup, n_repeat), early_stop_baseline)
+        return _timed(fn, clock, timer, state, nothing, 0, budgets, early_stop_baseline)
     size = 0 if cache_size is None else cache_size << 20
     own = None if owner is None else owner.cache_flush(size)
     with own or CacheFlush(size or 2 * last_level_cache_bytes()) as flush:
-        return _timed(fn, clock, timer, state, flush, flush.size_bytes, (warmup, rep, n_warmup, n_repeat), early_stop_baseline)
+        return _timed(fn, clock, timer, state, flush, flush.size_bytes, budgets, early_stop_baseline)
 
 
 def _timed(
@@ -106,18 +142,35 @@ def _timed(
 def _timer(name: str, device: object) -> tuple[Timer, BackendHandle | None]:
     """The timer of that name for the device, or E630; and the backend whose device it is (None: the host)."""
     wanted = None if device is None or isinstance(device, int) else str(device).partition(":")[0]
-    if name == "wall" and wanted is None:
+    if name in _EVERYWHERE and (wanted == HOST or (name == "wall" and wanted is None)):
         return host_timer, None
     for handle in registry().backends:
         manifest = handle.manifest
         if name in manifest.timers and (wanted is None or wanted in manifest.framework_devices) and handle.works:
             return handle.timers()[name], handle
-    if name in ("event", "wall"):
+    if name in _EVERYWHERE:
         return host_timer, None
+    raise _unknown(name, wanted or "auto")
+
+
+def _timer_of(name: str, target: Target) -> tuple[Timer, BackendHandle | None]:
+    """The timer of that name of the backend that has ``target``, or E630; and the backend, where runs are on a device of its own."""
+    handle = registry().backend(target)
+    if not target.is_simulated and handle.works:
+        if name in handle.manifest.timers:
+            return handle.timers()[name], handle
+        if name in _EVERYWHERE:
+            return host_timer, handle
+    if name in _EVERYWHERE:
+        return host_timer, None
+    raise _unknown(name, str(target))
+
+
+def _unknown(name: str, target: str) -> ZelligeError:
     owners = registry().timer_targets(name)
-    known = "timers of every target: event, wall" + (f"; {name} belongs to {', '.join(owners)}" if owners else "")
-    every = ("event", "wall", *(timer for handle in registry().backends for timer in handle.manifest.timers))
-    raise catalogue.E630.error(name=name, target=wanted or "auto", known=known, suggestion="" if owners else closest(name, every))
+    known = f"timers of every target: {', '.join(_EVERYWHERE)}" + (f"; {name} belongs to {', '.join(owners)}" if owners else "")
+    every = (*_EVERYWHERE, *(timer for handle in registry().backends for timer in handle.manifest.timers))
+    return catalogue.E630.error(name=name, target=target, known=known, suggestion="" if owners else closest(name, every))
 
 
 def do_bench(
@@ -154,6 +207,10 @@ def do_bench(
         cache_size=cache_size,
         early_stop_baseline=early_stop_baseline,
     )
+    return _reduced(measured, quantiles, return_mode)
+
+
+def _reduced(measured: Measurement, quantiles: list[float] | None, return_mode: ReturnMode) -> float | list[float]:
     if quantiles is None:
         return measured.reduced(return_mode)
     found = [measured.quantile(position) for position in quantiles]
@@ -255,10 +312,14 @@ class Profiler:
         sizes: Mapping[str, int] | None = None,
         **request: Any,
     ) -> Measurement:
-        """All times of the kernel, or of ``func``, with the given or fresh arguments. ``request`` goes to :func:`measure`."""
+        """All times of the kernel, or of ``func``, with the given or fresh arguments. ``request`` goes to :func:`measure`; by itself the
+        timer is one of the kernel's target."""
         arguments = list(input_tensors) if input_tensors is not None else self.inputs(sizes)
-        request.setdefault("device", self.kernel.device)
-        return measure(partial(func or self.kernel, *arguments), **request)
+        run = partial(func or self.kernel, *arguments)
+        if request.get("device") is not None:
+            return measure(run, **request)
+        request.pop("device", None)
+        return measure_for(self.kernel.target, run, **request)
 
     def do_bench(
         self,
@@ -278,20 +339,21 @@ class Profiler:
         cache: CacheState | None = None,
     ) -> float | list[float]:
         """The time of one call in milliseconds, as :func:`do_bench` gives it; given tensors go before sizes."""
-        arguments = list(input_tensors) if input_tensors is not None else self.inputs(dynamic_symbolic_constraints)
-        return do_bench(
-            partial(func or self.kernel, *arguments),
+        check_request(warmup=warmup, rep=rep, counts=(n_warmup, n_repeat), quantiles=quantiles, return_mode=return_mode)
+        measured = self.measure(
+            func,
+            input_tensors=input_tensors,
+            sizes=dynamic_symbolic_constraints,
             warmup=warmup,
             rep=rep,
-            _n_warmup=n_warmup,
-            _n_repeat=n_repeat,
-            quantiles=quantiles,
-            backend=backend,
-            return_mode=return_mode,
-            device=self.kernel.device if device is None else device,
+            n_warmup=n_warmup,
+            n_repeat=n_repeat,
+            timer=backend,
+            device=device,
             early_stop_baseline=early_stop_baseline,
             cache=cache,
         )
+        return _reduced(measured, quantiles, return_mode)
 
     def assert_allclose(
         self,
