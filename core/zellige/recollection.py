@@ -142,7 +142,7 @@ class Question:
         parts = kept_together(text, self.conditions, self.ctx, kernel)
         if parts is None:
             return
-        made_by, loaded = packages_of(handle.manifest, handle.package), frozenset(sys.modules)
+        made_by, loaded = packages_of(handle.manifest, handle.packages), frozenset(sys.modules)
         behind = modules_behind(text, self.conditions, self.ctx) if handle.manifest.compiles_in_process else None
         owners = () if handle.origin.is_own else registry().own_packages()  # what they claim, no other can have
         places = noted_places(ENTRY_POINT_GROUP, OWN_DISTRIBUTION if handle.origin.is_own else "", (*made_by, *owners))

@@ -12,6 +12,8 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from zellige.diagnostics import ZelligeError, catalogue
@@ -25,6 +27,9 @@ FAMILIES: Final = ("cpu_x86", "cpu_arm", "nvidia", "amd", "cube", "systolic")
 """The families of this package; :func:`families` lists those of other packages too."""
 
 PACKAGE: Final = __name__.rpartition(".")[0]
+
+MOST_INSTRUCTIONS: Final = 10_000
+"""Of one family; the largest of this package has a few hundred."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _others: Final[dict[str, str]] = {}
@@ -66,46 +71,61 @@ def home_of(name: str) -> str:
 
 
 def own_family(name: str) -> tuple[Intrinsic, ...]:
-    """The instructions that a family has by itself. E330 for an unknown one, E333 for a module of another package that is none."""
+    """The instructions that a family has by itself, the same for all who ask, on whatever threads. E330 for an unknown one, E333 for a
+    module of another package that is none."""
     home = home_of(name)
     if name in _loaded:
         return _loaded[name]
-    if name in FAMILIES:
-        made: tuple[Intrinsic, ...] = importlib.import_module(home).INTRINSICS
-        for other in [other for other in _loaded if other not in FAMILIES and next(_shared(made, other), None) is not None]:
+    own: tuple[Intrinsic, ...] = importlib.import_module(home).INTRINSICS if name in FAMILIES else ()
+    listed = () if name in FAMILIES else _listed(name, home)
+    with _lock:  # not while a module is imported, which may ask for families itself
+        if name in _loaded:
+            return _loaded[name]
+        for other in [other for other in _loaded if other not in FAMILIES and next(_shared(own, other), None) is not None]:
             del _loaded[other]  # it is looked at again, and refused, when it is next asked for: this package's come first
-    else:
-        made = _checked(name, home)
-    _loaded[name] = made
-    return made
+        _loaded[name] = own or _checked(name, home, listed)
+        return _loaded[name]
 
 
-def _checked(name: str, home: str) -> tuple[Intrinsic, ...]:
-    """The specifications of another package's module. E333 where it has none, or some that another family has."""
+def _refused(name: str, home: str, reason: str) -> ZelligeError:
+    return catalogue.E333.error(name=name, module=home, reason=reason)
+
+
+def _listed(name: str, home: str) -> tuple[Intrinsic, ...]:
+    """What another package's module lists. E333 where that is no specifications; whatever looking at it raises is the module's fault."""
     from zellige_intrinsics.specification import Intrinsic
 
-    def refused(reason: str) -> ZelligeError:
-        return catalogue.E333.error(name=name, module=home, reason=reason)
-
+    doing = f"importing {home}"
     try:
         module: Any = importlib.import_module(home)
+        doing = f"reading {home}.INTRINSICS"
+        found = getattr(module, "INTRINSICS", None)
+        listed = tuple(islice(found, MOST_INSTRUCTIONS + 1)) if isinstance(found, (tuple, list)) else ()
+        strange = next((one for one in listed if not isinstance(one, Intrinsic)), None)
+        for one in () if strange is not None else listed:
+            repr([getattr(one, field.name) for field in fields(one)])
     except ZelligeError:
         raise  # a specification that contradicts itself says so
-    except BaseException as error:  # a stranger's module may raise anything while it is imported
+    except BaseException as error:  # a stranger's module may raise anything while it is imported, and in what it lists
         if is_blameless(error):
             raise
-        raise refused(f"importing {home} fails: {said(error)}") from error
-    listed = getattr(module, "INTRINSICS", None)
-    if not isinstance(listed, (tuple, list)) or not listed:
-        raise refused(f"{home} has no specifications in INTRINSICS")
-    strange = next((one for one in listed if not isinstance(one, Intrinsic)), None)
+        raise _refused(name, home, f"{doing} fails: {said(error)}") from error
+    if not listed:
+        raise _refused(name, home, f"{home} has no specifications in INTRINSICS")
+    if len(listed) > MOST_INSTRUCTIONS:
+        raise _refused(name, home, f"{home}.INTRINSICS has more than {MOST_INSTRUCTIONS:,} entries")
     if strange is not None:
-        raise refused(f"an entry of {home}.INTRINSICS is a {type(strange).__name__}, no specification")
+        raise _refused(name, home, f"an entry of {home}.INTRINSICS is a {type(strange).__name__}, no specification")
+    return listed
+
+
+def _checked(name: str, home: str, listed: tuple[Intrinsic, ...]) -> tuple[Intrinsic, ...]:
+    """The specifications of another package's module. E333 where another family has some of them."""
     twice = [(home, instruction) for instruction, count in Counter(value.name for value in listed).items() if count > 1]
     taken = [(home_of(other), instruction) for other in _loaded for instruction in _shared(listed, other)]
     for owner, instruction in (*twice, *taken):
-        raise refused(f"{owner} has an instruction {instruction} already")
-    return tuple(listed)
+        raise _refused(name, home, f"{owner} has an instruction {instruction} already")
+    return listed
 
 
 def _shared(values: Iterable[Intrinsic], family: str) -> Iterator[str]:

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.cache import artifacts, cache_statistics, keys, sources, store
+from zellige.cache import artifacts, cache_statistics, keys, recall, sources, store
 from zellige.cache.disk import DiskStore
 from zellige.diagnostics import InternalError
 from zellige.driver import compile_kernel
@@ -136,6 +138,31 @@ def test_the_versions_of_compiler_and_tools_belong_to_the_key(
     forget()
     compiled(scaled(2.0))
     assert steps.taken == (1, 1)
+
+
+def test_who_makes_the_code_belongs_to_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle, target = registry().named("cpu"), Target(name="cpu")
+    ctx = handle.context(target, CompileOptions())
+    known = recall.conditions_of(handle, ctx)
+
+    def other() -> str:
+        recall._conditions.cache_clear()
+        return recall.conditions_of(handle, ctx)
+
+    assert other() == known
+    for change in ({"value": "zellige_cpu.backend:another"}, {"name": "another"}, {"distribution": "another"}):
+        with monkeypatch.context() as patched:
+            patched.setattr(handle, "origin", replace(handle.origin, **change))
+            assert other() != known, change
+    with monkeypatch.context() as patched:
+        patched.setattr(keys, "source_digest", lambda name, _: f"digest of {name}")
+        before = other()
+        patched.setattr(handle, "packages", (*handle.packages, "made_here"))
+        assert other() != before
+    with monkeypatch.context() as patched:
+        patched.setattr(keys, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=1), meta_path=[], path=[]))
+        assert other() != known
+    assert other() == known
 
 
 def test_another_machine_has_another_description(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import py_compile
 import subprocess
 import sys
 import zipfile
@@ -179,7 +180,7 @@ def test_a_kernel_follows_from_all_files_where_nobody_knows_which_made_it(runs: 
         assert data is not None
         kept = starts.unpack_start(data)
         assert kept is not None
-        return sum(len(numbers) // 2 for _, _, _, numbers in kept.grounds.files)
+        return sum(len(numbers) // 4 for _, _, _, numbers in kept.grounds.files)
 
     runs()
     some = files()
@@ -190,7 +191,7 @@ def test_a_kernel_follows_from_all_files_where_nobody_knows_which_made_it(runs: 
     assert not runs()
     every = sources.stamp(("zellige", "zellige_cpu", "zellige_intrinsics"), None)
     assert every is not None
-    assert files() == sum(len(numbers) // 2 for _, _, _, numbers in every) > some > 100
+    assert files() == sum(len(numbers) // 4 for _, _, _, numbers in every) > some > 100
 
 
 def test_points_that_are_known_make_a_registry_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,6 +253,54 @@ def test_a_changed_file_is_seen(package: Path, is_some: bool, change: str) -> No
         _edit(package / change)
     is_without_effect = is_some and change == "deep/other.py"  # no code of it had a part in what was made
     assert sources.is_unchanged(noted) == is_without_effect
+
+
+@pytest.mark.parametrize("way", ["in place", "another file"])
+def test_a_file_that_changed_is_seen_whatever_time_it_says(package: Path, way: str) -> None:
+    """A build that gives all files one time of change, with code of the same length."""
+    noted, table = sources.stamp(("some_backend",), None), package / "table.txt"
+    assert noted is not None
+    status, length = table.stat(), len(table.read_bytes())
+    if way == "another file":
+        (package.parent / "kept").hardlink_to(table)  # so that its number is not given again
+        table.unlink()
+    table.write_bytes(b"x" * length)
+    os.utime(table, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.utime(package, ns=(0, noted[0][1]))
+    assert not sources.is_unchanged(noted)
+
+
+def test_a_link_that_leads_elsewhere_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LOADED_NS", 2**62)
+    for name, text in (("v1", "F = 2"), ("v2", "F = 3")):
+        (tmp_path / name / "linked_backend").mkdir(parents=True)
+        (tmp_path / name / "linked_backend" / "__init__.py").write_text(text)
+        for path in (tmp_path / name / "linked_backend" / "__init__.py", tmp_path / name / "linked_backend", tmp_path / name):
+            os.utime(path, ns=(1, 1))
+    link = tmp_path / "current"
+    link.symlink_to(tmp_path / "v1")
+    monkeypatch.syspath_prepend(str(link))
+    noted = sources.stamp(("linked_backend",), None)
+    assert noted is not None
+    assert sources.is_unchanged(noted)
+    link.unlink()
+    link.symlink_to(tmp_path / "v2")
+    assert not sources.is_unchanged(noted)
+
+
+def test_byte_code_counts_where_its_source_was_left_out(package: Path) -> None:
+    module = package / "deep" / "other.py"
+    py_compile.compile(str(module), cfile=f"{module}c")
+    beside = sources.stamp(("some_backend",), None)
+    module.unlink()
+    alone = sources.stamp(("some_backend",), None)
+    assert beside is not None
+    assert alone is not None
+    names = [{name for _, _, files, _ in noted for name in files.split("/")} for noted in (beside, alone)]
+    assert [name for name in names[0] if name.endswith(".pyc")] == []
+    assert [name for name in names[1] if name.endswith(".pyc")] == ["other.pyc"]
+    Path(f"{module}c").write_bytes(b"other")
+    assert not sources.is_unchanged(alone)
 
 
 @pytest.fixture
@@ -384,6 +433,12 @@ def _renamed(root: Path) -> None:
     (root / "second" / "own-1.0.dist-info").rename(root / "second" / "own-1.1.dist-info")
 
 
+def _same_time(points: Path) -> None:
+    status = points.stat()
+    points.write_text("[some.group]\na = b:d\n")
+    os.utime(points, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def _archived(root: Path) -> None:
     with zipfile.ZipFile(root / "missing.zip", "w") as file:
         file.writestr("a", "b")
@@ -393,6 +448,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "installed": lambda root: (root / "first" / "more-1.0.dist-info").mkdir(),
     "another version": _renamed,
     "other points": lambda root: (root / "second" / "own-1.0.dist-info" / "entry_points.txt").write_text("[some.group]\na = other:c\n"),
+    "other points at the same time": lambda root: _same_time(root / "second" / "own-1.0.dist-info" / "entry_points.txt"),
     "no points": lambda root: (root / "second" / "own-1.0.dist-info" / "entry_points.txt").unlink(),
     "a package before": lambda root: (root / "first" / "some_package").mkdir(),
     "a module before": lambda root: (root / "first" / "some_package.py").write_text(""),
@@ -445,7 +501,7 @@ def test_what_made_a_kernel_is_known_to_later_processes(runs: Runs, folder: Path
     assert first <= files(), "this process may have loaded more since"
     every = sources.stamp(("zellige", "zellige_cpu", "zellige_intrinsics"), None)
     assert every is not None
-    assert len(files()) < sum(len(numbers) // 2 for _, _, _, numbers in every)
+    assert len(files()) < sum(len(numbers) // 4 for _, _, _, numbers in every)
 
 
 def test_a_kernel_that_is_found_shows_its_source(runs: Runs) -> None:

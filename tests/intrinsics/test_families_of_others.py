@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +75,49 @@ def test_a_family_without_rows_has_its_products_and_leaves_copies_and_waits_to_n
     for rows in (copy_rows, wait_rows):
         with pytest.raises(CompileError, match="E330"):
             rows("abacus")
+
+
+def test_threads_that_ask_first_get_the_same(module: Callable[[str, str], str]) -> None:
+    """Also where the module that is imported asks for a family itself."""
+    add_family("mine", module("slow_instructions", f"import time\ntime.sleep(0.2)\nprefix = 'slow'\n{COPIED}"))
+    with ThreadPoolExecutor(6) as pool:
+        found = [future.result() for future in [pool.submit(family, "mine") for _ in range(6)]]
+    assert found[0] and all(one is found[0] for one in found)
+
+
+WRONG = {
+    "raises for names": ("def __getattr__(name): raise OSError('module ' + name)", "reading {home}.INTRINSICS fails: OSError: module INTRINSICS"),
+    "ends for names": ("def __getattr__(name): raise SystemExit(name)", "reading {home}.INTRINSICS fails: SystemExit"),
+    "raises when listed": (
+        "class L(list):\n    def __iter__(self): raise OSError('tired')\nINTRINSICS = L([1])", "reading {home}.INTRINSICS fails: OSError: tired",
+    ),
+    "never made": (
+        "from zellige_intrinsics.specification import Product\nINTRINSICS = (Product.__new__(Product),)",
+        "reading {home}.INTRINSICS fails: AttributeError",
+    ),
+    "endless": (
+        "from zellige_intrinsics.amd import INTRINSICS as A\nclass L(list):\n    def __iter__(self):\n        while True: yield A[0]\n"
+        "INTRINSICS = L([1])", "{home}.INTRINSICS has more than 10,000 entries",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_a_module_lists_may_raise_whatever_it_likes(wrong: str, module: Callable[[str, str], str]) -> None:
+    source, reason = WRONG[wrong]
+    home = module(f"wrong_{wrong.replace(' ', '_')}", source)
+    add_family("mine", home)
+    with pytest.raises(CompileError) as caught:
+        family("mine")
+    assert caught.value.code == "E333"
+    assert reason.format(home=home) in str(caught.value)
+    assert family("amd")
+
+
+@pytest.mark.parametrize("requires", [(5,), "acme1", ("",), (None,)])
+def test_what_a_device_must_have_is_words(requires: object) -> None:
+    with pytest.raises(CompileError, match="E331: .*requires"):
+        replace(family("amd")[0], requires=requires)  # type: ignore[arg-type]
 
 
 def test_no_family_is_loaded_for_the_sake_of_another(module: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,14 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "quitter": ("raise SystemExit(3)", "E701", "SystemExit: 3"),
     "garbled": ("def backend(:", "E701", "SyntaxError"),
     "nameless": ("engine = 1", "E701", "has no attribute 'backend'"),
+    "code_nowhere": (
+        backend(
+            "@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), name=self.name, targets=(self.name,),"
+            " code_packages=('numpy.core_of_nothing', 'numpy', 'nampy'))"
+        ),
+        "E703",
+        "manifest.code_packages names numpy.core_of_nothing, nampy, which no package is that can be imported here",
+    ),
     "versionless": (backend("API = None"), "E703", "its API is None, expected (major, minor)"),
     "wrong_major": (backend("API = (2, 0)"), "E702", "was written for contract 2.0, this zellige speaks 1.0"),
     "too_new": (backend("API = (1, 99)"), "E702", "was written for contract 1.99"),
@@ -263,6 +271,19 @@ def test_two_strangers_with_one_target_or_one_name_of_the_language(install: Call
         assert caught.value.code == code
     assert works("one")
     assert works("two")
+    assert works("cpu")
+
+
+def test_two_strangers_with_one_name_are_both_set_aside(install: Callable[[dict[str, str]], Registry]) -> None:
+    """Which of them is meant nobody knows, and it must not hang on the order of their entry points."""
+    named = "@hookimpl\ndef manifest(self): return replace(AcmeBackend.manifest(self), name='same', targets=('same',), dialect=())"
+    found = install({"same": backend(named), "other_same": backend(named), "fine": backend("")})
+    assert sorted(entry.origin.name for entry in found.quarantined) == ["other_same", "same"]
+    with pytest.raises(ZelligeError, match="its name 'same' is also that of plug_other_same: plug_other_same:backend") as caught:
+        zl.compile(copying(), target="same")
+    assert caught.value.code == "E703"
+    assert "plug_same: plug_same:backend" in str(caught.value)
+    assert works("fine")
     assert works("cpu")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Final
 
@@ -26,7 +27,7 @@ from zellige.target import Target
 from zellige.version import __version__
 
 _HERE: Final = __file__
-_START: Final = "start 5"
+_START: Final = "start 6"
 """With the number of the form in which starts are kept."""
 
 _OF_PASSES: Final = ("passes", "schedule")
@@ -55,7 +56,8 @@ def trace_key(question: str, conditions: str, options: CompileOptions) -> str:
 def start_key(question: str, requested: Target, options: CompileOptions) -> str:
     """What identifies the start of a function's kernel: ``question`` as for its trace, and how this process finds packages."""
     finders = [(finder.__module__, getattr(finder, "__qualname__", type(finder).__qualname__)) for finder in sys.meta_path]
-    return _digest(_START, __version__, question, str(requested), options_text(options), _HERE, repr(sys.path), repr(finders))
+    places = (_HERE, repr(sys.path), repr(finders), str(sys.flags.optimize))
+    return _digest(_START, __version__, question, str(requested), options_text(options), *places)
 
 
 def options_text(options: CompileOptions) -> str:
@@ -82,18 +84,20 @@ def binary_key(emitted: Emitted, conditions: str, options: CompileOptions) -> st
 
 
 def conditions(
-    manifest: Manifest, package: str, target: Target, description: str, store: DiskStore, backend_key: str = ""
+    manifest: Manifest, packages: Sequence[str], point: str, target: Target, description: str, store: DiskStore, backend_key: str = ""
 ) -> str:
     """Everything beside the program and its options that code depends on: target, what it can do (``description``), versions of compiler
-    and tools, and what the backend adds (``backend_key``)."""
-    sources = [f"{name} {source_digest(name, store)}" for name in packages_of(manifest, package)]
+    and tools, the object that makes it (``point``, the entry point), whether Python leaves assertions out, and what the backend adds
+    (``backend_key``)."""
+    sources = [f"{name} {source_digest(name, store)}" for name in packages_of(manifest, packages)]
     tools = [f"{name} {installed_version(name)}" for name in manifest.requirements]
-    return _digest(__version__, manifest.version, str(target), description, backend_key, *sources, *tools)
+    made_by = (__version__, manifest.version, point, str(sys.flags.optimize))
+    return _digest(*made_by, str(target), description, backend_key, *sources, *tools)
 
 
-def packages_of(manifest: Manifest, package: str) -> tuple[str, ...]:
-    """The packages whose source makes code for a backend that lies in ``package``."""
-    return (CORE, package, *manifest.code_packages)
+def packages_of(manifest: Manifest, packages: Sequence[str]) -> tuple[str, ...]:
+    """The packages whose source makes code for a backend that lies in ``packages``."""
+    return tuple(dict.fromkeys((CORE, *packages, *manifest.code_packages)))
 
 
 def _digest(*parts: str) -> str:

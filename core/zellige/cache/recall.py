@@ -110,7 +110,7 @@ def build(
     artifact, key = _artifact(kernel, emitted, ctx, known), artifact_key(text, known, ctx.options)
     store().keep("artifacts", key, pack_artifact(artifact))
     if is_made:
-        names = sorted(name for name in sys.modules if name.partition(".")[0] in packages_of(handle.manifest, handle.package))
+        names = sorted(name for name in sys.modules if name.partition(".")[0] in packages_of(handle.manifest, handle.packages))
         store().keep(_MODULES, modules_key(key), json.dumps(names).encode())
     return compiled
 
@@ -165,4 +165,5 @@ def conditions_of(handle: BackendHandle, ctx: CompileContext) -> str:
 
 @lru_cache(maxsize=64)
 def _conditions(handle: BackendHandle, target: Target, description: str, disk: DiskStore, backend_key: str) -> str:
-    return conditions(handle.manifest, handle.package, target, description, disk, backend_key)
+    point = f"{handle.origin.name} = {handle.origin.text}"
+    return conditions(handle.manifest, handle.packages, point, target, description, disk, backend_key)

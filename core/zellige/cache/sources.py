@@ -2,7 +2,7 @@
 
 In: the name of a package. Out: a digest of its files by content, equal for equal installations on two machines. Reading all source takes
 longer than a warm start may, and so does looking for the files: what was found is kept with each folder's time of change and each file's
-size and time of change, and counts as long as all of these are what they were. Source that changed since this process loaded the
+size, times of change and number, and counts as long as all of these are what they were. Source that changed since this process loaded the
 compiler is not what made its code: what it compiles then is kept under keys of its own. Files of modules of core that a process has loaded
 are looked at once, when it has loaded them: they say what it runs, whatever is written into them later.
 """
@@ -33,7 +33,7 @@ _ANY_TIME: Final = 0
 """A folder's time of change where it holds much that is no part of the package."""
 
 _KIND: Final = "sources"
-_FORMAT: Final = "4"
+_FORMAT: Final = "5"
 
 
 def source_digest(package: str, store: DiskStore) -> str:
@@ -62,7 +62,7 @@ def _digest(roots: Sequence[str], left_out: frozenset[str], store: DiskStore) ->
         if is_unchanged(seen):
             return str(digest) if latest < LOADED_NS else secrets.token_hex(32)
     folders = [folder for root in roots for folder in _folders(root, left_out)]
-    latest = max((time for _, _, files in folders for _, _, time in files), default=0)
+    latest = max((file[2] for _, _, files in folders for file in files), default=0)
     if latest >= LOADED_NS:
         return secrets.token_hex(32)
     names = sorted(os.path.join(folder, file[0]) for folder, _, files in folders for file in files)
@@ -88,7 +88,7 @@ def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] 
                 found += folders if modules is None else _of_modules(folders, package, root, modules)
     except OSError:
         return None
-    if any(changed >= LOADED_NS or any(time >= LOADED_NS for _, _, time in files) for _, changed, files in found):
+    if any(changed >= LOADED_NS or any(file[2] >= LOADED_NS for file in files) for _, changed, files in found):
         return None
     return _flat(found)
 
@@ -101,7 +101,7 @@ def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: fr
         inside = () if os.path.isfile(root) else (package, *os.path.relpath(folder, root).split(os.sep))
         counting = []
         for file in files:
-            stem = file[0].removesuffix(".py")
+            stem = file[0].removesuffix(".pyc").removesuffix(".py")
             name = ".".join(part for part in (*inside, stem) if part not in (os.curdir, "__init__"))
             if stem == file[0] or name in modules or os.path.join(folder, file[0]) in loaded:
                 counting.append(file)
@@ -109,10 +109,19 @@ def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: fr
             yield folder, changed, counting
 
 
-_loaded: Final[dict[str, dict[str, tuple[int, int]]]] = {}
-"""By folder and name the size and time of change of the files of core's modules, as they were when this process had loaded them."""
+_Facts = tuple[int, int, int, int]
+"""Of a file its size, when its content was changed as it says, when anything of it was as the system says, and its number: a build that
+gives all files one time of change, and a link that leads elsewhere, show in the latter two alone."""
 
-_NONE: Final[Mapping[str, tuple[int, int]]] = {}
+_loaded: Final[dict[str, dict[str, _Facts]]] = {}
+"""By folder and name the facts of the files of core's modules, as they were when this process had loaded them."""
+
+_NONE: Final[Mapping[str, _Facts]] = {}
+
+
+def _facts(status: os.stat_result) -> _Facts:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
 
 
 def see_loaded() -> None:
@@ -130,12 +139,12 @@ def see_loaded() -> None:
         except OSError:
             continue  # in an archive, or gone: looked for when it is asked about
         if status.st_mtime_ns < LOADED_NS:
-            known[file] = (status.st_size, status.st_mtime_ns)
+            known[file] = _facts(status)
 
 
 def is_unchanged(seen: list[Any]) -> bool:
     """Whether folders and files are what they were: of each folder its path, time of change, the names of its files (with a slash between
-    them), and their sizes and times of change, one after the other. Files of loaded modules are what they were when they were loaded."""
+    them), and the facts of each, one after the other. Files of loaded modules are what they were when they were loaded."""
     look = os.stat
     for path, changed, names, numbers in seen:
         files, known = names.split("/") if names else [], _loaded.get(path, _NONE)
@@ -152,11 +161,11 @@ def is_unchanged(seen: list[Any]) -> bool:
                 return False
             found: list[int] = []
             for file in files:
-                pair = known.get(file)
-                if pair is None:
+                facts = known.get(file)
+                if facts is None:
                     status = look(file, dir_fd=folder)
-                    pair = (status.st_size, status.st_mtime_ns)
-                found += pair
+                    facts = _facts(status)
+                found += facts
             if found != numbers:
                 return False
         except OSError:
@@ -174,8 +183,8 @@ def _is_of(path: str, changed: int) -> bool:
         return False
 
 
-_Folder = tuple[str, int, list[tuple[str, int, int]]]
-"""Path, time of change, and of each file its name, size and time of change."""
+_Folder = tuple[str, int, list[tuple[str, int, int, int, int]]]
+"""Path, time of change, and of each file its name and facts."""
 
 
 def _flat(folders: Sequence[_Folder]) -> list[Any]:
@@ -184,27 +193,32 @@ def _flat(folders: Sequence[_Folder]) -> list[Any]:
 
 def _folders(root: str, left_out: frozenset[str]) -> Iterator[_Folder]:
     """The folders of a package in order, each with its files of source; of a package that is one file, that alone. Folders in ``left_out``
-    and of Python's byte code, and texts for people, do not count."""
+    and of Python's byte code, byte code beside its source, and texts for people do not count."""
     if os.path.isfile(root):
         status = os.stat(root)
-        yield os.path.dirname(root), _ANY_TIME, [(os.path.basename(root), status.st_size, status.st_mtime_ns)]
+        yield os.path.dirname(root), _ANY_TIME, [(os.path.basename(root), *_facts(status))]
         return
     pending = [root]
     while pending:
         path = pending.pop()
         changed = os.stat(path).st_mtime_ns
-        files: list[tuple[str, int, int]] = []
+        files: list[tuple[str, int, int, int, int]] = []
         inner: list[str] = []
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir():
                     is_in = entry.name != "__pycache__" and not (path == root and entry.name in left_out)
                     inner += [entry.path] if is_in else []
-                elif not entry.name.endswith((".pyc", ".md")):
-                    status = entry.stat()
-                    files.append((entry.name, status.st_size, status.st_mtime_ns))
-        yield path, changed, sorted(files)
+                elif not entry.name.endswith(".md"):
+                    files.append((entry.name, *_facts(entry.stat())))
+        names = {file[0] for file in files}
+        yield path, changed, sorted(file for file in files if not _is_made_of(file[0], names))
         pending.extend(sorted(inner, reverse=True))
+
+
+def _is_made_of(name: str, names: set[str]) -> bool:
+    """Whether a file is byte code whose source lies beside it; where that was left out of an installation, the byte code is what runs."""
+    return name.endswith(".pyc") and f"{name.removesuffix('.pyc')}.py" in names
 
 
 def _within(name: str, roots: Sequence[str]) -> str:

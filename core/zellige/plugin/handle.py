@@ -61,6 +61,7 @@ from zellige.plugin.contract import (
 )
 from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, limit_problems, said, shortened, type_problems
 from zellige.plugin.guard import process_kept
+from zellige.plugin.installed import is_importable
 from zellige.plugin.interruption import is_blameless
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import Origin
@@ -105,15 +106,26 @@ class BackendHandle:
         self.origin = origin
         home = plugin.__name__ if isinstance(plugin, ModuleType) else type(plugin).__module__
         self.package = str(home).partition(".")[0]
-        """The top-level package that the backend's object comes from."""
+        """The top-level package that the class of the backend's object comes from."""
+        self.packages = tuple(dict.fromkeys((self.package, origin.value.partition(":")[0].partition(".")[0])))
+        """The same, and that of the module that the entry point names, which makes the object."""
         # tests keep our own to the contract: looking takes a part of a warm start
         wrong: tuple[str, ...] = () if origin.is_own else shape_problems(plugin)
         if wrong:
             raise catalogue.E703.error(name=origin.name, reason="; ".join(wrong))
         self._hooks = Hooks(plugin, origin.name, at_once=not (origin.is_own or is_known))
         self.manifest = self._call("manifest", lambda answer: validated(origin.name, answer, is_own=origin.is_own))
+        if not (origin.is_own or is_known):
+            self._find_packages()
         if not origin.is_own:
             self.dialect_names  # noqa: B018 - what is wrong with the names of others is said at once; a warm start reads none of ours
+
+    def _find_packages(self) -> None:
+        """E703 where a package that shapes the backend's code is not there: caches would not see it change."""
+        missing = [name for name in self.manifest.code_packages if not is_importable(name)]
+        if missing:
+            reason = f"manifest.code_packages names {', '.join(missing[:MOST_PROBLEMS])}, which no package is that can be imported here"
+            raise catalogue.E703.error(name=self.origin.name, reason=reason)
 
     @cached_property
     def devices(self) -> tuple[Device, ...] | Unavailable:
@@ -557,7 +569,7 @@ class BackendHandle:
         """Where the backend's code is. What Zellige itself brings is nobody else's, though code of backends depends on it."""
         manifest = self.__dict__.get("manifest")
         named = () if manifest is None else manifest.code_packages
-        tops = {self.package, *(name.partition(".")[0] for name in named)}
+        tops = {*self.packages, *(name.partition(".")[0] for name in named)}
         return frozenset(tops if self.origin.is_own else tops - _OF_ZELLIGE)
 
     def _is_named(self, error: ZelligeError) -> bool:

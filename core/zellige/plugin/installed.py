@@ -12,6 +12,7 @@ importlib.metadata is asked.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import sys
@@ -68,10 +69,24 @@ def installed_version(distribution: str) -> str:
         return "none"
 
 
+def is_importable(package: str) -> bool:
+    """Whether a package or module is there, nested as its dots say. Nothing is imported: neither it nor what it lies in."""
+    top, *inner = package.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+        for part in inner:
+            if spec is None or spec.submodule_search_locations is None:
+                return False
+            spec = PathFinder.find_spec(f"{spec.name}.{part}", list(spec.submodule_search_locations))
+    except (ImportError, ValueError):
+        return False  # found by nobody, or by a finder that cannot say
+    return spec is not None
+
+
 Places = dict[str, Any]
 """What :func:`noted_places` notes: the names of the packages, the group of entry points (empty: of one distribution alone), and of each
 place its path, its time of change (-1: look each time), the names there that count, and of each list of entry points there that counts its
-path, size and time of change."""
+path, size, times of change and number."""
 
 
 def noted_places(group: str, distribution: str, packages: Iterable[str]) -> Places | None:
@@ -138,12 +153,12 @@ def _counting(place: str, packages: list[str]) -> list[str]:
 
 
 def _status(path: str) -> list[Any]:
-    """Path, size and time of change of a file; -1 where there is none."""
+    """Path, size, times of change and number of a file; -1 where there is none."""
     try:
         found = os.stat(path)
     except OSError:
-        return [path, -1, -1]
-    return [path, found.st_size, found.st_mtime_ns]
+        return [path, -1, -1, -1, -1]
+    return [path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
 def _are_folders_all() -> bool:

@@ -425,19 +425,25 @@ def _with_taken(report: BackendReport, taken: dict[str, Quarantined]) -> Backend
 
 
 def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
-    """What a backend claims that it cannot have: another's name, or a target of zellige's own backends. Empty where nothing."""
+    """What a backend claims that it cannot have: the name or a target of zellige's own backends. Empty where nothing."""
     mine = _names_of(new)
     for other in others:
+        if not other.origin.is_own:
+            continue
         if other.manifest.name == new.manifest.name:
             return f"its name {new.manifest.name!r} is taken by {other.origin.text}"
-        theirs = _names_of(other) if other.origin.is_own else set()
+        theirs = _names_of(other)
         if not new.origin.is_own and mine & theirs:
             return f"it claims the target {', '.join(sorted(mine & theirs))} of {other.origin.text}"
     return _taken_word(new)
 
 
 def _claims_of(one: BackendHandle, all_of_them: list[BackendHandle]) -> str:
-    """What a stranger claims that another backend's own name stands for, whichever was loaded first. Empty where nothing."""
+    """What a stranger claims that another backend's own name stands for, or a name that it shares with another stranger: neither has it,
+    since which of them was meant is not known, and must not depend on which was loaded first. Empty where nothing."""
+    same = [other.origin.text for other in all_of_them if other is not one and other.manifest.name == one.manifest.name]
+    if same and not one.origin.is_own:
+        return f"its name {one.manifest.name!r} is also that of {', '.join(same)}: uninstall all but one ({one.origin.text} is this one)"
     named = {other.manifest.name: other for other in all_of_them if other is not one and other.manifest.name in other.manifest.targets}
     taken = sorted(_names_of(one) & named.keys())
     return "" if one.origin.is_own or not taken else f"it claims the target {taken[0]}, which is named by {named[taken[0]].origin.text}"
