@@ -86,10 +86,13 @@ def test_threads_that_ask_first_get_the_same(module: Callable[[str, str], str]) 
 
 
 WRONG = {
-    "raises for names": ("def __getattr__(name): raise OSError('module ' + name)", "reading {home}.INTRINSICS fails: OSError: module INTRINSICS"),
+    "raises for names": (
+        "def __getattr__(name): raise OSError('module ' + name)", "reading {home}.INTRINSICS fails: OSError: module INTRINSICS",
+    ),
     "ends for names": ("def __getattr__(name): raise SystemExit(name)", "reading {home}.INTRINSICS fails: SystemExit"),
     "raises when listed": (
-        "class L(list):\n    def __iter__(self): raise OSError('tired')\nINTRINSICS = L([1])", "reading {home}.INTRINSICS fails: OSError: tired",
+        "class L(list):\n    def __iter__(self): raise OSError('tired')\nINTRINSICS = L([1])",
+        "reading {home}.INTRINSICS fails: OSError: tired",
     ),
     "never made": (
         "from zellige_intrinsics.specification import Product\nINTRINSICS = (Product.__new__(Product),)",

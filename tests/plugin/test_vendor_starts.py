@@ -261,10 +261,11 @@ def test_a_backend_of_the_same_name_elsewhere_is_seen(vendor: Vendor) -> None:
     assert vendor.run() == "start"
     (vendor.site / "plug_other.py").write_text("import acme_machine\nbackend = acme_machine.AcmeBackend('vendor')\n")
     vendor.announce("plug_other", "[zellige.backends]\nvendor = plug_other:backend\n")
-    assert vendor.run() == "compiled", "sorted by name and text, the other comes first now"
-    assert vendor.served_by == "plug_other"
-    assert vendor.run() == "start", "its own"
-    assert vendor.served_by == "plug_other"
+    for _ in range(2):  # neither what was kept nor the one that comes first: whose the name is nobody knows
+        with pytest.raises(ZelligeError, match="its name 'vendor' is also that of plug_vendor: plug_vendor.backend:backend") as caught:
+            vendor.run()
+        assert caught.value.code == "E703"
+        assert "plug_other: plug_other:backend is this one" in str(caught.value)
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
