@@ -249,11 +249,11 @@ def _check_types(value: Operand | Intrinsic) -> None:
             held = getattr(value, name, None)
             if held is not None and (not isinstance(held, kind) or held is True or held is False):
                 raise _odd(value, f"{name} is {held!r}, expected {kind.__name__}")
-    for names, kind in ((("types", "requires"), str), (("operands",), Operand), (("sources",), Source)):
-        for name in names:
-            strange = [one for one in getattr(value, name, ()) if not isinstance(one, kind) or not one]
-            if strange:
-                raise _odd(value, f"{name} holds {strange[0]!r}, expected {'words' if kind is str else kind.__name__}")
+    parts: tuple[tuple[str, type], ...] = (("types", str), ("requires", str), ("operands", Operand), ("sources", Source))
+    for name, part in parts:
+        strange = [one for one in getattr(value, name, ()) if not isinstance(one, part) or one == ""]
+        if strange:
+            raise _odd(value, f"{name} holds {strange[0]!r}, expected {'words' if part is str else part.__name__}")
     for name in _FUNCTIONS:
         if getattr(value, name, None) is not None and not callable(getattr(value, name)):
             raise _odd(value, f"{name} is {getattr(value, name)!r}, expected a function")
