@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from zellige.diagnostics import Span, ZelligeError, catalogue
+from zellige.diagnostics import InternalError, Span, ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
@@ -29,6 +29,7 @@ from zellige.frontend.values import Scalar, Tile, TileRegion
 from zellige.ir.expr import BinaryOp, Math
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.stmt import Serial
+from zellige.plugin.interruption import is_blameless
 
 
 @evaluates(ast.Call)
@@ -76,6 +77,10 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
         if isinstance(error, TypeError):
             _refuse_misfit(function, positional, named, span)
         _refuse_library(function, positional, named, span, error)
+        _blame_backend(function, error)
+        raise
+    except BaseException as error:
+        _blame_backend(function, error)
         raise
     finally:
         frame.builder.wanted = None
@@ -100,6 +105,19 @@ def _refuse_misfit(function: Any, positional: list[Any], named: dict[str, Any], 
         has_unknown = unknown is not None and not is_open
         reason = f"has no argument {unknown!r}{closest(str(unknown), plain_names)}" if has_unknown else f"cannot be called so: {misfit}"
         raise catalogue.E259.error(span, operation=word, reason=reason, signature=", ".join(plain_names)) from None
+
+
+def _blame_backend(function: Any, error: BaseException) -> None:
+    """E709, or E703, where an operation of somebody else's dialect failed by itself. What it says with a code of its own is about its
+    arguments."""
+    if isinstance(error, (ZelligeError, InternalError)) or is_blameless(error):
+        return
+    from zellige.plugin.registry import registry  # most kernels call nothing that fails
+
+    for handle in registry().backends:
+        found = handle.blamed_operation(function, error)
+        if found is not None:
+            raise found from error
 
 
 _ENDS_PROCESS: Final = frozenset((os._exit, os.abort))

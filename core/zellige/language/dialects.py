@@ -22,6 +22,9 @@ from zellige.frontend.regions import region_of
 from zellige.frontend.values import Scalar, here
 from zellige.ir.stmt import Dialect
 from zellige.language.tensors import element_type
+from zellige.plugin.dialect import WrongOperation
+from zellige.plugin.fields import is_line, is_text, shortened
+from zellige.plugin.limits import LARGEST, LONGEST_LINE
 
 
 def wish(spelling: str, **counts: Any) -> None:
@@ -30,6 +33,7 @@ def wish(spelling: str, **counts: Any) -> None:
     ``spelling`` is the name as authors write it, ``counts`` are its arguments that are numbers. E101 outside of a kernel; E245: no
     positive Python int.
     """
+    _require_line("a wish", spelling)
     current_builder(spelling).require_body(spelling)
     for name, count in counts.items():
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
@@ -48,8 +52,12 @@ def operation(
     """Adds the operation ``name`` ("backend.operation") to the kernel being traced. ``reads`` and ``writes`` are tiles or parts of them,
     ``values`` scalars. With ``result``, the dtype of a value that it gives, that value is returned.
 
-    E101, E102 outside of a kernel; E222 for what is no tile.
+    E101, E102 outside of a kernel; E222 for what is no tile; :class:`WrongOperation` for a name or attributes that cannot be written down.
     """
+    _require_line("an operation", name)
+    if "." not in name.strip("."):
+        raise WrongOperation(f"an operation is called {shortened(name)}, expected the backend's name, a dot and a word")
+    pairs = _checked(name, attributes)
     spelling = f"T.{name.rpartition('.')[2]}"
     builder = current_builder(spelling)
     builder.require_body(spelling)
@@ -60,9 +68,36 @@ def operation(
             inputs=tuple(region_of(tile, spelling) for tile in reads),
             outputs=tuple(region_of(tile, spelling) for tile in writes),
             operands=tuple(arithmetic.as_expr(value, builder.span) for value in values),
-            attributes=tuple((attributes or {}).items()),
+            attributes=pairs,
             result=var,
             span=builder.span,
         )
     )
     return None if var is None else Scalar(var)
+
+
+def _require_line(what: str, name: object) -> None:
+    if type(name) is not str or not is_line(name):
+        raise WrongOperation(f"{what} is called {shortened(name)}, expected a line of text")
+
+
+def _checked(operation_name: str, attributes: object) -> tuple[tuple[str, bool | int | float | str], ...]:
+    """Attributes in order, each of a kind that the text form has."""
+    if attributes is None:
+        return ()
+    if not isinstance(attributes, Mapping):
+        raise WrongOperation(f"the attributes of {operation_name} are {shortened(attributes)}, expected a mapping of names to values")
+    pairs: list[tuple[str, bool | int | float | str]] = []
+    for key, value in attributes.items():
+        _require_line(f"an attribute of {operation_name}", key)
+        expected = ""
+        if type(value) not in (bool, int, float, str):
+            expected = "a bool, an int, a float or a text"
+        elif isinstance(value, str) and (len(value) > LONGEST_LINE or not is_text(value)):
+            expected = f"a text of at most {LONGEST_LINE} characters"
+        elif type(value) is int and not abs(value) < LARGEST:
+            expected = "a number of 64 bits"
+        if expected:
+            raise WrongOperation(f"the attribute {key} of {operation_name} is {shortened(value)}, expected {expected}")
+        pairs.append((key, value))
+    return tuple(pairs)

@@ -1,15 +1,39 @@
-"""Dialect names kept as a table of text in a backend's package.
+"""Dialect names kept as a table of text in a backend's package, and what the functions behind such names may be.
 
-In: the name of a package and of a file in it. Out: a tuple of :class:`DialectName` for the backend's manifest.
+In: the name of a package and of a file in it; what a backend's hook ``dialect`` answered. Out: a tuple of :class:`DialectName` for the
+backend's manifest; what is wrong with a function (:func:`operation_problem`), and what it is known by again (:func:`code_of`).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from importlib.util import find_spec
 
 from zellige.plugin.contract import DialectName
+from zellige.plugin.fields import shortened
+from zellige.plugin.signatures import later_kind
+
+
+class WrongOperation(ValueError):
+    """An operation that the text form of a program could not hold. Where a backend's function asks for it, that is E703."""
+
+
+def operation_problem(name: str, value: object) -> str:
+    """What is wrong with what stands behind the name ``T.<name>``; empty where nothing is."""
+    if not callable(value):
+        return f"its hook dialect answered {shortened(value)} for T.{name}, expected a function"
+    later = later_kind(value)
+    return f"its operation T.{name} is {later}, which does nothing when it is called: write it so that it acts at once" if later else ""
+
+
+def code_of(function: object) -> object:
+    """What a function is known by, also where a hook makes it anew each time."""
+    while isinstance(function, partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    return getattr(function, "__code__", function if isinstance(function, type) else type(function))
 
 
 def read_dialect(package: str, file: str = "dialect.txt") -> tuple[DialectName, ...]:

@@ -105,6 +105,7 @@ class BackendHandle:
         """``is_known``: an earlier process took in the same files of the same backend."""
         self.origin = origin
         home = plugin.__name__ if isinstance(plugin, ModuleType) else type(plugin).__module__
+        self._operations: dict[object, str] = {}
         self.package = str(home).partition(".")[0]
         """The top-level package that the class of the backend's object comes from."""
         self.packages = tuple(dict.fromkeys((self.package, origin.value.partition(":")[0].partition(".")[0])))
@@ -202,8 +203,33 @@ class BackendHandle:
         return found
 
     def dialect(self) -> Mapping[str, object]:
-        """The objects behind the backend's dialect names; empty where it has none."""
-        return self._typed(Mapping, "dialect") if self.has("dialect") else {}
+        """The objects behind the backend's dialect names; empty where it has none. E703 for what nobody can call."""
+        found: Mapping[str, object] = self._typed(Mapping, "dialect") if self.has("dialect") else {}
+        if self.origin.is_own:
+            return found
+        from zellige.plugin.dialect import code_of, operation_problem  # a warm start asks for no operation
+
+        for name in [entry.name for entry in self.dialect_names if entry.name in found]:
+            wrong = operation_problem(name, found[name])
+            if wrong:
+                raise catalogue.E703.error(name=self.manifest.name, reason=wrong)
+            self._operations[code_of(found[name])] = name
+        return found
+
+    def blamed_operation(self, function: object, error: BaseException) -> ZelligeError | None:
+        """What a failure of ``function`` is to the user where that is an operation of this backend's; None for another function, and where
+        the arguments of the call do not fit."""
+        if not self._operations:
+            return None
+        from zellige.plugin.dialect import WrongOperation, code_of
+
+        name = self._operations.get(code_of(function))
+        if name is None or not self.owns(error):
+            return None
+        if not isinstance(error, WrongOperation):
+            return self.blamed(error, f"operation T.{name}")
+        line = raised_at(place_in(error, self._is_mine))
+        return catalogue.E703.error(name=self.manifest.name, reason=f"its operation T.{name} asks for what cannot be: {error}", notes=line)
 
     def inspections(self) -> Mapping[str, Callable[..., object]]:
         """The methods that the backend adds to a compiled kernel, by name; empty where it has none."""
