@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +17,9 @@ import pytest
 from broken_sources import backend, works
 
 from zellige.diagnostics import ZelligeError
+from zellige.options import CompileOptions
+from zellige.plugin import guard, handle as handle_module
+from zellige.plugin.contract import Unavailable
 from zellige.plugin.guard import process_kept
 from zellige.plugin.registry import Registry, registry
 
@@ -29,8 +36,13 @@ DISTURBANCES = {
 """What a module or a hook does, and what it is called."""
 
 
+HAS_OTHER_THREADS = guard._has_other_threads
+
+
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[object, ...]]:
+    """As in a process without other threads; what runs tests in several processes has some."""
+    monkeypatch.setattr(guard, "_has_other_threads", lambda: threading.current_thread() is not threading.main_thread())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/of/the/test")
     return lambda: (os.getcwd(), np.geterr(), dict(os.environ), signal.getsignal(signal.SIGINT))
@@ -92,3 +104,82 @@ def test_a_folder_that_is_gone_is_nobodys_fault(tmp_path: Path, monkeypatch: pyt
 def test_our_own_backends_pay_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zellige.plugin.handle.process_kept", lambda: pytest.fail("asked of one of our own"))
     assert registry().named("cpu").describe(registry().resolve("cpu")).target == "cpu"
+
+
+def test_what_the_users_own_thread_changes_meanwhile_is_his(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no fault of the backend's whose hook is running."""
+    monkeypatch.setattr(guard, "_has_other_threads", HAS_OTHER_THREADS)
+    gates = threading.Event(), threading.Event()
+    monkeypatch.setattr(sys, "gates_of_the_test", gates, raising=False)
+    body = "import sys\n    began, done = sys.gates_of_the_test\n    began.set()\n    assert done.wait(60)\n"
+    install({"slow": backend(f"@hookimpl\ndef emit(self, planned, ctx):\n    {body}    return AcmeBackend.emit(self, planned, ctx)")})
+
+    def user() -> None:
+        assert gates[0].wait(60)
+        os.chdir("/")
+        os.environ["HOME"] = "/chosen"
+        gates[1].set()
+
+    thread = threading.Thread(target=user)
+    thread.start()
+    assert works("slow")
+    thread.join()
+    assert (os.getcwd(), os.environ["HOME"]) == ("/", "/chosen")
+
+
+def test_a_process_without_other_threads_is_watched_and_zelliges_own_do_not_count() -> None:
+    program = """
+import os, threading
+from zellige.plugin.guard import process_kept
+from zellige.plugin.probing import waiting
+def changed():
+    with waiting("a test"), process_kept() as replaced:
+        os.environ["PYTHON_TEST"] = "1"
+    return bool(replaced)
+first = changed()
+over = threading.Event()
+thread = threading.Thread(target=over.wait)
+thread.start()
+beside = changed()
+over.set(); thread.join(); del os.environ["PYTHON_TEST"]
+print(first, beside, changed())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "True"]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_probe_that_changes_the_process_is_not_available(is_late: bool, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = "import time; time.sleep(2)" if is_late else "pass"
+    found = install({"wanders": backend(f"@hookimpl\ndef probe(self):\n    import os; os.chdir('/')\n    {wait}\n    return ()")})
+    monkeypatch.setattr(handle_module, "PROBE_SECONDS", 0.5 if is_late else 600)
+    before = os.getcwd()
+    answer = found.named("wanders").devices
+    assert isinstance(answer, Unavailable)
+    assert "probe replaced the working directory, which is not its own; that was undone" in answer.reason
+    assert os.getcwd() == before
+
+
+def test_a_hook_that_asks_for_itself_on_new_threads_ends(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handle_module, "SECONDS_BEFORE", 0.1)
+    body = (
+        "asked = 0\n@hookimpl\ndef describe(self, target):\n    import threading\n    from zellige.plugin.registry import registry\n"
+        "    type(self).asked += 1\n    assert self.asked < 200\n    raised = []\n"
+        "    def ask():\n        try: registry().named(self.name).describe(target)\n"
+        "        except Exception as error: raised.append(error)\n"
+        "    thread = threading.Thread(target=ask)\n    thread.start()\n    thread.join()\n    raise raised[0]"
+    )
+    install({"spiral": backend(body)})
+    with pytest.raises(ZelligeError, match="it is running 32 times at once, and none of them ends") as caught:
+        works("spiral")
+    assert caught.value.code == "E709"
+    assert works("cpu")
+
+
+def test_more_threads_than_may_run_at_once_wait_for_each_other(install: Install) -> None:
+    found = install({"slow": backend("@hookimpl\ndef cache_key(self):\n    import time\n    time.sleep(0.01)\n    return 'key'")})
+    handle, target = found.named("slow"), found.resolve("slow")
+    ctx = handle.context(target, CompileOptions())
+    with ThreadPoolExecutor(80) as pool:
+        answers = [future.result() for future in [pool.submit(handle.cache_key, ctx) for _ in range(160)]]
+    assert set(answers) == {"key"}

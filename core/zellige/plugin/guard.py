@@ -60,10 +60,18 @@ def own_names_kept() -> Iterator[list[str]]:
 def process_kept() -> Iterator[list[str]]:
     """Gives back at the end what belongs to the whole process and is something else then, and lists it: the working directory, how NumPy
     handles errors, handlers of signals, and variables of the environment. A new variable may stay, since a vendor's library may need one of
-    its own, but none that Python or zellige reads."""
+    its own, but none that Python or zellige reads.
+
+    The working directory and the environment are looked at only where no other thread of Python's is there at the beginning. Beside others
+    nobody knows whose doing a change is: the user's own thread may have made it, or another hook that overlaps, and neither may be refused
+    or lose what it has set. How NumPy handles errors is each thread's own, and handlers of signals are set by the main thread alone: those
+    are always looked at.
+    """
     import numpy as np  # the command line does without until a backend is loaded
 
-    folder, errors, variables, handlers = _folder(), np.geterr(), dict(os.environ), _handlers()
+    is_alone = not _has_other_threads()
+    folder, variables = (_folder(), dict(os.environ)) if is_alone else (None, None)
+    errors, handlers = np.geterr(), _handlers()
     replaced: list[str] = []
     try:
         yield replaced
@@ -78,9 +86,19 @@ def process_kept() -> Iterator[list[str]]:
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
                 replaced.append(f"the handler of {number.name}")
-        for name, value in _variables_to_restore(variables):
+        for name, value in [] if variables is None else _variables_to_restore(variables):
             _set_variable(name, value)
             replaced.append(f"the variable {name} of the environment")
+
+
+class Onlooker(threading.Thread):
+    """A thread of zellige's own that changes nothing of the process."""
+
+
+def _has_other_threads() -> bool:
+    """Whether another thread runs Python, or can go on to: those that zellige started to look on do not count."""
+    ours = {thread.ident for thread in threading.enumerate() if isinstance(thread, Onlooker)}
+    return not sys._current_frames().keys() <= {*ours, threading.get_ident()}
 
 
 def _folder() -> str | None:

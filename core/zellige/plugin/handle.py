@@ -82,8 +82,20 @@ PROBE_SECONDS: Final = 20.0
 MOST_CALLS_INSIDE: Final = 3
 """How often a hook may be running at once, on one thread and for one target: it may ask for itself, and must then answer."""
 
+MOST_CALLS_AT_ONCE: Final = 32
+"""How often a hook may be running at once for one target on all threads together; more of them wait for the others."""
+
+SECONDS_BEFORE: Final = 30.0
+"""How long they wait. Calls of several threads end sooner or later; those of a hook that asks for itself on new threads never do."""
+
 _running: Final = threading.local()
 """The hooks of others that run on a thread, each as often as it was entered: a Counter by backend, hook and target."""
+
+_running_anywhere: Final[Counter[tuple[str, str, str]]] = Counter()
+"""The same of all threads together."""
+
+_ended: Final = threading.Condition()
+"""Held to count those, and told whenever one has ended."""
 
 _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"})
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
@@ -136,7 +148,11 @@ class BackendHandle:
         if options().isolate_probes and not self.origin.is_own:
             report = isolated_once(self.origin, PROBE_SECONDS)
             return report.devices if report.unavailable is None else report.unavailable
-        found = within_seconds(lambda: self._call("probe", self._found), PROBE_SECONDS, self.manifest.name)
+        with nullcontext([]) if self.origin.is_own else process_kept() as replaced:  # what its thread does beside this one, which waits
+            found = within_seconds(lambda: self._call("probe", self._found), PROBE_SECONDS, self.manifest.name)
+        if replaced:
+            reason = f"probe replaced {', '.join(replaced[:MOST_PROBLEMS])}, which is not its own; that was undone"
+            return Unavailable(code="contract", reason=reason)
         assert isinstance(found, (tuple, Unavailable)), "what _found makes, or why there is no answer"
         return found
 
@@ -515,11 +531,19 @@ class BackendHandle:
         if counts[question] >= MOST_CALLS_INSIDE:
             reason = f"it asks for itself: it is running {counts[question]} times at once" + (f" for {target}" if target else "")
             raise catalogue.E709.error(name=self.origin.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
+        with _ended:
+            if not _ended.wait_for(lambda: _running_anywhere[question] < MOST_CALLS_AT_ONCE, SECONDS_BEFORE):
+                reason = f"it is running {_running_anywhere[question]} times at once, and none of them ends: does it ask for itself?"
+                raise catalogue.E709.error(name=self.origin.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
+            _running_anywhere[question] += 1
         counts[question] += 1
         try:
             yield
         finally:
             counts[question] -= 1
+            with _ended:
+                _running_anywhere[question] -= 1
+                _ended.notify()
 
     def _attempt(self, hook: str, do: Callable[[], _T]) -> _T:
         """What a hook answers, or what is made of its answer, with its name on what goes wrong."""

@@ -26,6 +26,7 @@ from zellige.log import logger
 from zellige.options import variable
 from zellige.plugin.contract import BackendReport, Device, Tool, Unavailable
 from zellige.plugin.fields import said
+from zellige.plugin.guard import Onlooker
 from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.origin import Origin
 
@@ -80,7 +81,7 @@ def waiting(what: str) -> Iterator[None]:
         watch.is_over.set()
 
 
-class _Watch(threading.Thread):
+class _Watch(Onlooker):
     """Looks at what another thread does, at first after a while, then whenever the time has doubled."""
 
     def __init__(self, what: str, watched: int) -> None:
