@@ -113,7 +113,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
             "    return (Insert(step=Sly()),) if stage == 'lower' else ()"
         ),
         "E703",
-        "its hooks or passes changed the kernel that they were shown",
+        "its pass sly changed the program that it was shown",
     ),
     "pass_exits": (
         backend(

@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import is_dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -148,7 +148,10 @@ class BackendHandle:
         if options().isolate_probes and not self.origin.is_own:
             report = isolated_once(self.origin, PROBE_SECONDS)
             return report.devices if report.unavailable is None else report.unavailable
-        with nullcontext([]) if self.origin.is_own else process_kept() as replaced:  # what its thread does beside this one, which waits
+        replaced: list[str] = []
+        with ExitStack() as around:
+            if not self.origin.is_own:
+                replaced = around.enter_context(process_kept())  # what its thread does beside this one, which waits
             found = within_seconds(lambda: self._call("probe", self._found), PROBE_SECONDS, self.manifest.name)
         if replaced:
             reason = f"probe replaced {', '.join(replaced[:MOST_PROBLEMS])}, which is not its own; that was undone"
