@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import shutil
 import sys
@@ -46,6 +47,24 @@ def settings_end_with_the_test() -> Iterator[None]:
     os.environ.update(before)
     if (read := sys.modules.get("zellige.options")) is not None:
         read.options.cache_clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_what_tests_announce() -> Iterator[None]:
+    """Backends of other packages that are installed where the tests run are not there for this process: a test announces those that it
+    asks about."""
+    from zellige.plugin import installed
+    from zellige.plugin.contract import ENTRY_POINT_GROUP
+
+    points = installed.installed_points
+    strangers = {one.distribution for one in points(ENTRY_POINT_GROUP)} - {installed.OWN_DISTRIBUTION}
+    module = importlib.import_module("zellige.plugin.registry")
+    with pytest.MonkeyPatch.context() as patch:
+        if strangers:
+            found = "installed_points"
+            patch.setattr(module, found, lambda *asked: [one for one in points(*asked) if one.distribution not in strangers])
+            module.registry.cache_clear()
+        yield
 
 
 @pytest.fixture(scope="session")

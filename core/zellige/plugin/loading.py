@@ -97,6 +97,8 @@ def load(origin: Origin, *, is_watched: bool = True) -> BackendHandle | Quaranti
         broken = catalogue.E703.error(name=origin.name, reason=str(error).replace("\n", " "))
         return Quarantined(origin=origin, error=broken, traceback=text)
     except BaseException as error:  # a stranger's module may raise anything while it is imported
+        # Nothing else passes on, as it does from hooks: a module that runs out of memory, or warns where warnings are errors, would take
+        # all others with it, whoever is to blame. It is set aside for the life of this process.
         if is_from_outside(error):
             raise
         text = traceback.format_exc()
