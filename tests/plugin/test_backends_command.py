@@ -209,6 +209,17 @@ ENDING = {
 }
 
 
+CLOSING = ["sys.stdout.close()", "sys.stdout.close(); sys.stderr.close()", "sys.stdout = None", "os.close(1)"]
+
+
+@pytest.mark.parametrize("line", CLOSING)
+def test_describe_answers_though_a_hook_closes_what_is_printed_to(install: Install, line: str) -> None:
+    install({"closing": backend(f"{ASKED}import os, sys; {line}\n    return AcmeBackend.describe(self, target)")})
+    result = CliRunner().invoke(group, ["backends", "describe", "closing", "--json"])
+    assert result.exit_code == 0 and "Traceback" not in result.output, result.output
+    assert json.loads(result.stdout)["target"] == "closing"
+
+
 def test_describe_survives_what_it_asks(install: Install) -> None:
     install({name: source for name, (source, _, _) in ENDING.items()})
     for name, (_, code, words) in ENDING.items():

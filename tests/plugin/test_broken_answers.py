@@ -242,12 +242,23 @@ def test_a_wrong_verdict_about_kept_code_is_said(install: Install) -> None:
         zl.compile(copying(), target="unsure", passes=[])  # the same text and code, found on the disk
 
 
-@pytest.mark.parametrize("strategies", ["{'acme.deep': 3}", "{3: Deeper(4)}"])
+@pytest.mark.parametrize(
+    "strategies", ["{'acme.deep': 3}", "{3: Deeper(4)}", "{'': Deeper(4)}", "{'a\\nb': Deeper(4)}", "{'cpu.fast': Deeper(4)}"]
+)
 def test_wrong_strategies_are_said(install: Install, strategies: str) -> None:
     install({"planner": answering("schedules", "", strategies)})
     with pytest.raises(ZelligeError, match="its hook schedules answered what cannot be") as caught:
         zl.compile(copying(), target="planner", schedule="acme.deep")
     assert caught.value.code == "E703"
+
+
+@pytest.mark.parametrize("hook, arguments", [("cache_key", ", ctx"), ("describe_key", ", target")])
+def test_a_text_that_is_more_than_a_text_is_said(install: Install, hook: str, arguments: str) -> None:
+    install({"sly": answering(hook, arguments, "type('Sly', (str,), {'encode': lambda self, *how: 5})('x')")})
+    with pytest.raises(ZelligeError, match=f"its hook {hook} answered a Sly, a kind of str; expected a str itself") as caught:
+        works("sly")
+    assert caught.value.code == "E703" and "'sly'" in str(caught.value)
+    assert works("cpu")
 
 
 def test_devices_of_wrong_types_are_not_available(install: Install) -> None:

@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -99,11 +100,19 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _written_out() -> None:
+    """What was printed, written out as far as the backend that was asked left something to write it to."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # a descriptor that is closed, a file that is, none at all
+            stream.flush()
+
+
 if __name__ == "__main__":
     code = 1
     try:
         code = main(sys.argv[1:])
     except BaseException:  # noqa: BLE001 - what it was is printed, and the process ends at once as it does otherwise
         traceback.print_exc()
-    sys.stdout.flush()
-    os._exit(code)  # threads that a backend left running would hold the process
+    finally:
+        _written_out()
+        os._exit(code)  # threads that a backend left running would hold the process

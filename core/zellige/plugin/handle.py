@@ -350,9 +350,21 @@ class BackendHandle:
         found: Mapping[str, StagePass] = self._checked(Mapping, "schedules", answer)
         for name, strategy in found.items():
             wrong = self._type_problems(str, name, "a name") or self._type_problems(StagePass, strategy, f"strategy {shortened(name)}")
+            if not wrong and not self.origin.is_own:
+                wrong = self._odd_strategy(name)
             if wrong:
                 raise catalogue.E703.error(name=self.manifest.name, reason=f"its hook schedules answered what cannot be: {wrong}")
         return found
+
+    def _odd_strategy(self, name: str) -> str:
+        """What is wrong with the name of a strategy; empty where nothing is."""
+        from zellige.plugin.registry import registry  # strategies are asked for by name, with every backend taken in
+
+        if not is_line(name):
+            return f"a strategy is called {shortened(name)}, expected a line of text"
+        owner = name.partition(".")[0] if "." in name else self.manifest.name
+        others = {handle.manifest.name for handle in registry().backends} - {self.manifest.name}
+        return f"the strategy {shortened(name)} has the name of the backend {owner} in front" if owner in others else ""
 
     def cache_key(self, ctx: CompileContext) -> str:
         """What else the backend's code depends on; empty where it says nothing."""
@@ -665,6 +677,9 @@ class BackendHandle:
             return cast(_T, answer)  # asking a protocol takes long, and tests keep our own to it
         if not isinstance(answer, kind):
             reason = f"its hook {hook} answered {_kind_of(answer, kind)}, expected {kind.__name__}"
+            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+        if kind in (str, bytes) and type(answer) is not kind and not self.origin.is_own:  # its methods may answer otherwise than it holds
+            reason = f"its hook {hook} answered a {type(answer).__name__}, a kind of {kind.__name__}; expected a {kind.__name__} itself"
             raise catalogue.E703.error(name=self.origin.name, reason=reason)
         if isinstance(answer, str) and not is_text(answer):
             reason = f"its hook {hook} answered {shortened(answer)}, which holds characters that are no text (half of a surrogate pair)"
