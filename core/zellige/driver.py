@@ -41,8 +41,8 @@ from zellige.log import debug, told
 from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
-from zellige.passes.stages import BACKEND, PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
-from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassChange, PassStage, StagePass
+from zellige.passes.stages import USER, Change, PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
+from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassStage, StagePass, changes_parameters
 from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
 from zellige.plugin.fields import said
 from zellige.plugin.interruption import is_blameless
@@ -59,9 +59,6 @@ STAGES: Final[tuple[Stage, ...]] = ("tile-ir", "legal", "plan", "source", "asm")
 
 PIPELINE: Final[tuple[Pass, ...]] = (Simplify(),)
 """The passes that every target gets, in order."""
-
-USER: Final = "jit(passes=..., schedule=...)"
-"""Who a user's passes belong to, in messages."""
 
 SUFFIX: Final = ".tile"
 """The ending of a file that holds the text form of the tile IR."""
@@ -104,9 +101,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
             emitted = emitted_for(fitted, handle, ctx)
             compiled = build(handle, kernel, emitted, text, ctx) if is_kept else handle.finish(emitted, kernel, ctx)
         else:
-            if handle.compiles_in_one_step:
-                _refuse_text_passes(handle, ctx)
-            compiled = handle.compile_kernel(fitted, ctx)
+            compiled = _in_one_step(fitted, handle, ctx)
         memo.keep(key, compiled)
     say("compiled %s for %s in %.0f ms", kernel.name, resolved, (perf_counter() - begin) * 1e3)
     if chosen.debug_root is not None:
@@ -221,16 +216,37 @@ def fit_kernel(kernel: Kernel, target: Target, options: CompileOptions | None = 
 
 def emitted_for(fitted: FittedKernel, handle: BackendHandle, ctx: CompileContext) -> Emitted:
     """What the backend emits, after the passes of the stage "post"."""
-    return run_on_text(_steps("post", handle, ctx), handle.emit_step(fitted, ctx))
+    from zellige.fit import plan_kept  # a warm start does without
+
+    with plan_kept(fitted.planned, handle, "emit"):
+        emitted = handle.emit_step(fitted, ctx)
+    return run_on_text(_steps("post", handle, ctx), emitted)
+
+
+def _in_one_step(fitted: FittedKernel, handle: BackendHandle, ctx: CompileContext) -> CompiledKernel:
+    """What the backend makes of a plan that has no text between, or says that it cannot."""
+    from zellige.fit import plan_kept
+
+    if handle.compiles_in_one_step:
+        _refuse_text_passes(handle, ctx)
+    with plan_kept(fitted.planned, handle, "compile_kernel"):
+        return handle.compile_kernel(fitted, ctx)
 
 
 def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tuple[Step, ...]:
     """The passes of a stage in order: core's, changed by the backend, then by the user."""
     own: tuple[StagePass, ...] = PIPELINE if stage == "legalise" else (PlanPass(),) if stage == "allocate" else ()
-    changes: list[tuple[str, PassChange]] = [(f"{BACKEND}{handle.manifest.name}", c) for c in handle.pass_changes(stage, ctx)]
-    changes += [(USER, Insert(step=_named(step))) for at, step in ctx.options.passes if at == stage]
+    changes = [Change(change=c, backend=handle.manifest.name) for c in handle.pass_changes(stage, ctx)]
+    steps = [_named(step) for at, step in ctx.options.passes if at == stage]
     if stage == "pipeline" and ctx.options.schedule is not None:
-        changes.append((USER, Insert(step=_schedule(ctx.options.schedule, handle, ctx))))
+        steps.append(_schedule(ctx.options.schedule, handle, ctx))
+    for step in steps:
+        if changes_parameters(step):
+            reason = "it gives the kernel other parameters, for which calls are laid out already: give it as jit(schedule=...) or"
+            reason += " compile(schedule=...), where nobody has read them"
+            what = f"insert the pass {step.name!r}"
+            raise catalogue.E712.error(who=USER, what=what, stage=stage, reason=reason, known="no place for it")
+    changes += [Change(change=Insert(step=step)) for step in steps]
     return arrange(stage, own, changes, str(ctx.target))
 
 

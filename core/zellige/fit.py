@@ -12,20 +12,21 @@ whatever round it is from. A launch is planned once for the same capabilities. A
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
-from zellige.diagnostics import CompileError, catalogue
-from zellige.ir.printer import print_kernel
+from zellige.diagnostics import CompileError, ZelligeError, catalogue
 from zellige.ir.stmt import Kernel
-from zellige.passes.kept import text_of_plan
+from zellige.passes.kept import is_changed, text_of_kernel, text_of_plan
 from zellige.passes.stages import Step, run_on_plan
 from zellige.plan.limits import refuse_too_much
 from zellige.plugin.capabilities import Capabilities
 from zellige.plugin.contract import CompileContext
 from zellige.plugin.fit import Asked, Fitted, FittedKernel, Revision
 from zellige.plugin.handle import BackendHandle
+from zellige.plugin.interruption import is_blameless
 from zellige.records import dataclass
 
 if TYPE_CHECKING:
@@ -97,12 +98,34 @@ def fitted(legal: Kernel, handle: BackendHandle, ctx: CompileContext, steps: Seq
     """The kernel planned as its backend can lower it. ``steps`` are the passes on plans in order. Raises what planning raises, and what
     the backend does."""
     refuse_too_much(legal, ctx.capabilities.bounds, ctx.capabilities.target)
-    before = "" if handle.origin.is_own else print_kernel(legal)
-    found = _planned(_Planner(legal=legal, handle=handle, ctx=ctx, steps=steps))
-    if before and print_kernel(legal) != before:
-        reason = "its hooks or passes changed the kernel that they were shown; a pass answers with another one"
-        raise catalogue.E703.error(name=handle.manifest.name, reason=reason)
+    planner = _Planner(legal=legal, handle=handle, ctx=ctx, steps=steps)
+    if handle.origin.is_own:
+        return _planned(planner)
+    reason = "its hooks or passes changed the kernel that they were shown; a pass answers with another one"
+    changed = catalogue.E703.error(name=handle.manifest.name, reason=reason)
+    before = text_of_kernel(legal)
+    try:
+        found = _planned(planner)
+    except Exception as error:  # the planner meets what was changed, and would be blamed for it
+        if not isinstance(error, ZelligeError) and not is_blameless(error) and is_changed(legal, before, text_of_kernel):
+            raise changed from error
+        raise
+    if is_changed(legal, before, text_of_kernel):
+        raise changed
     return found
+
+
+@contextmanager
+def plan_kept(planned: PlannedKernel, handle: BackendHandle, hook: str) -> Iterator[None]:
+    """E703 where a stranger's ``hook``, which runs meanwhile, changes the plan that it is shown: it was verified, and reports show it."""
+    if handle.origin.is_own:
+        yield
+        return
+    before = text_of_plan(planned)
+    yield
+    if is_changed(planned, before, text_of_plan):
+        instead = "; it asks for another one with a Revision" if hook == "fit" else ""
+        raise _wrong(handle, f"changed the plan that it was shown{instead}", hook)
 
 
 def _planned(planner: _Planner) -> FittedKernel:
@@ -133,13 +156,9 @@ def _rounds(planner: _Planner, wanted: Sequence[Revision]) -> tuple[PlannedKerne
 
 
 def _answer(planner: _Planner, planned: PlannedKernel, asked: tuple[Asked, ...]) -> tuple[Revision, ...] | Fitted:
-    """What the hook says of a plan. E703 where a stranger's changed the plan, which was verified and is shown by reports."""
-    handle = planner.handle
-    before = "" if handle.origin.is_own else text_of_plan(planned)
-    answer = handle.fit(planned, asked, planner.ctx)
-    if before and text_of_plan(planned) != before:
-        raise _wrong(handle, "changed the plan that it was shown; it asks for another one with a Revision")
-    return answer
+    """What the hook says of a plan, which it leaves as it is."""
+    with plan_kept(planned, planner.handle, "fit"):
+        return planner.handle.fit(planned, asked, planner.ctx)
 
 
 def _revised(planner: _Planner, states: Sequence[_State], wanted: Sequence[Revision]) -> list[Asked]:
@@ -160,13 +179,13 @@ def _revise(planner: _Planner, states: Sequence[_State], revision: Revision) -> 
         try:
             state.planned = planner.launch(revision.launch, revision.capabilities)
         except CompileError as error:
-            if error.code == catalogue.E703.id:
-                raise  # the backend's fault: capabilities that contradict each other, a candidate that cannot be
+            if error.diagnostics[0].backend:
+                raise  # the backend's fault: capabilities that contradict each other, a candidate that cannot be, a hook that fails
             return Asked(revision=revision, planned=before, error=error)
         state.capabilities = revision.capabilities
     state.decisions = revision.decisions
     return Asked(revision=revision, planned=before)
 
 
-def _wrong(handle: BackendHandle, what: str) -> Exception:
-    return catalogue.E703.error(name=handle.manifest.name, reason=f"its hook fit {what}")
+def _wrong(handle: BackendHandle, what: str, hook: str = "fit") -> Exception:
+    return catalogue.E703.error(name=handle.manifest.name, reason=f"its hook {hook} {what}")

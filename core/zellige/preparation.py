@@ -21,6 +21,7 @@ from zellige.ir.stmt import Kernel
 from zellige.jit_options import JITOptions
 from zellige.kernel import JITKernel
 from zellige.options import CompileOptions
+from zellige.plugin.choices import changes_parameters
 from zellige.target import Target
 
 
@@ -46,7 +47,7 @@ def prepare(func: Any, options: JITOptions, device: str | int | None = None) -> 
     _report(kernel)
     target = options.resolved_target()
     chosen = options.compile_options(func.settings, target)
-    if callable(chosen.schedule) and getattr(chosen.schedule, "changes_parameters", False):
+    if callable(chosen.schedule) and changes_parameters(chosen.schedule):
         kernel, chosen = chosen.schedule(kernel), replace(chosen, schedule=None)  # before its arguments are laid out
     return Prepared(kernel=kernel, target=target, options=chosen, prim_func=func, device=device)
 

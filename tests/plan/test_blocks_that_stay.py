@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from zellige.demo.kernels import causal_attention, pipelined_gemm
-from zellige.diagnostics import CompileError
+from zellige.diagnostics import CompileError, catalogue
 from zellige.generate.comparison import with_stages
 from zellige.generate.kernels import generate_seeded
 from zellige.generate.pipelines import pipeline_program
 from zellige.generate.program import Program
 from zellige.interp import interpret
-from zellige.ir.expr import Binary, Const, Var
+from zellige.ir.expr import INT32, Binary, Const, Var
 from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Bind, For, Kernel, RasterHint
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.ir.verify import check as verify
-from zellige.plan.check import Limits, check
+from zellige.plan.check import Limits, check, examine
 from zellige.plan.execution.schedule import STRATEGIES
 from zellige.plan.interpret import has_one_order, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
@@ -156,6 +156,41 @@ def test_a_product_in_panels() -> None:
     assert [role.name for role in launch.roles] == ["producer", "consumer"]
     assert "launch 1: worker in 7 (persistent: 7 workers take 25 tiles" in print_plan(panelled(7, ()))
     assert check(panelled(7, ())) == () and check(panelled()) == ()
+
+
+def test_of_too_many_tiles_it_is_said_that_they_were_not_counted() -> None:
+    kernel = pipelined_gemm(32 * 65, 16 * 64, 32, block_M=32, block_N=16, block_K=16, stages=3).kernel
+    found = examine(plan(kernel, staying("lanes_async", 7)), samples=1)
+    assert found.problems == ()
+    assert found.notes == ("which worker takes which tile was not looked at for a grid of 4160 tiles, only for grids up to 4096",)
+    assert examine(panelled()).notes == ()
+    many = plan(kernel, staying("lanes_async", 7))
+    (one,) = many.launches
+    more = rebuilt(many, launches=(rebuilt(one, launch=rebuilt(one.launch, grid=(Const(value=9, dtype=INT32),))),))
+    assert any("has 9 workers and at most 7 are wanted" in problem.message for problem in examine(more, samples=1).problems)
+
+
+def test_only_tiles_that_do_not_fit_are_said_to_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else goes wrong is said as it is, and a backend's fault is no reason for a plan."""
+    from zellige.plan import planner
+
+    kernel, plain = panelled().kernel, planner._planned
+
+    def refusing(code: Any, **fields: str) -> Callable[..., Any]:
+        def made(kernel: Any, launch: Any, machine: Any, tiles: Any = None) -> Any:
+            if tiles is not None:
+                raise code.error(launch.span, **fields)
+            return plain(kernel, launch, machine)
+
+        return made
+
+    monkeypatch.setattr(planner, "_planned", refusing(catalogue.E304, reason="it is too odd"))
+    (launch,) = plan(kernel, staying("lanes_async", 3)).launches
+    (decision,) = [one for one in launch.decisions if one.question == QUESTION]
+    assert decision.because.startswith("the loop is refused (E304: ") and "it is too odd" in decision.because
+    monkeypatch.setattr(planner, "_planned", refusing(catalogue.E703, name="acme", reason="its hook is odd"))
+    with pytest.raises(CompileError, match="its hook is odd"):
+        plan(kernel, staying("lanes_async", 3))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -11,6 +11,7 @@ import pytest
 import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import CompileError
+from zellige.driver import dump
 from zellige.generate.comparison import with_stages
 from zellige.interp import interpret
 from zellige.ir.expr import Binary, Const
@@ -18,6 +19,7 @@ from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Bind, Fill, For, Kernel, TensorParam
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.ir.verify import check as verify
+from zellige.options import CompileOptions
 from zellige.plan.check import Limits, check
 from zellige.plan.interpret import has_one_order, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
@@ -266,3 +268,14 @@ def test_the_users_line_is_named() -> None:
 def test_a_wrong_number_of_parts(parts: Any) -> None:
     with pytest.raises(CompileError, match=r"E245.*parts of a sum"):
         SplitSums(parts=parts)
+
+
+def test_where_nobody_can_change_parameters_any_more_it_is_said_how() -> None:
+    """The sums are not to blame: they were given where calls are laid out already."""
+    stage = CompileOptions(passes=(("pipeline", SplitSums(parts=2)),))
+    for options in (stage, CompileOptions(schedule=SplitSums(parts=2))):
+        with pytest.raises(CompileError, match="give it as jit\\(schedule=") as caught:
+            dump(product().kernel, "cpu", "legal", options)
+        assert caught.value.code == "E712" and "sums in 2 parts" in str(caught.value)
+    with pytest.raises(CompileError, match="E712"):
+        zl.compile(product(), target="cpu", passes=[("pipeline", SplitSums(parts=2))])

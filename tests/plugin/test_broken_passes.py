@@ -19,7 +19,7 @@ from zellige.diagnostics import CompileError, ZelligeError
 from zellige.ir.expr import const
 from zellige.ir.printer import print_kernel
 from zellige.ir.traverse import rewrite
-from zellige.passes.kept import changed_parameters
+from zellige.passes.kept import changed_parameters, is_changed
 from zellige.plugin.fields import type_problems
 from zellige.plugin.registry import Registry
 
@@ -288,3 +288,15 @@ def _undented(text: str) -> str:
     from textwrap import dedent
 
     return dedent(text).strip()
+
+
+def test_what_cannot_be_looked_at_was_changed_unless_the_machine_is_to_blame() -> None:
+    def fails(error: Exception) -> Callable[[Any], object]:
+        def look(value: Any) -> object:
+            raise error
+
+        return look
+
+    assert is_changed(1, "1", fails(AttributeError("no shape"))) and is_changed(1, "2", str) and not is_changed(1, "1", str)
+    with pytest.raises(MemoryError, match="full"):
+        is_changed(1, "1", fails(MemoryError("full")))

@@ -7,14 +7,10 @@ report as the fault of the claim at work. ``zellige backends doctor NAME`` asks 
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, Literal
 
 from zellige.claims.hooks import questions
@@ -24,7 +20,7 @@ from zellige.diagnostics import InternalError, ZelligeError
 from zellige.plugin.fields import said
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.interruption import is_blameless, is_from_outside
-from zellige.plugin.probing import MOST_PRINTED, ending_of, run_apart
+from zellige.plugin.probing import answered_apart, ending_of, telling
 from zellige.plugin.registry import begin_with_one, registry
 from zellige.target import Target
 
@@ -103,20 +99,16 @@ def asked_apart(backend: str, arch: str, seconds: float) -> list[Finding]:
 
 
 def _apart(what: str, backend: str, arch: str, seconds: float) -> list[Finding]:
-    with tempfile.TemporaryDirectory() as folder:
-        answer, printed = Path(folder) / "answer", Path(folder) / "printed"
-        code = run_apart([sys.executable, "-m", __name__, what, backend, arch, str(answer)], printed, seconds)
-        lines = answer.read_text(encoding="utf-8").splitlines() if answer.exists() else []
-        said = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
-    data = [json.loads(line) for line in lines if line.endswith("}")]  # a process that is ended may leave half of a line
-    is_whole = _END in data  # what a process was asked may end it, with any exit code
-    data = [one for one in data if one != _END]
+    answered = answered_apart(__name__, (what, backend, arch), seconds)
+    code = answered.code
+    is_whole = _END in answered.told  # what a process was asked may end it, with any exit code
+    data = [one for one in answered.told if one != _END]
     findings = [Finding(**one) for one in data if "verdict" in one]
     if code != 0 or not is_whole:
         begun = [one for one in data if "verdict" not in one]
         at = begun[-1] if len(begun) > len(findings) else {"probe": "", "field": "describe", "text": "the backend can be asked"}
         reason = f"it took more than {seconds:g} s" if code is None else f"the process {ending_of(code)}"
-        findings.append(Finding(**at, verdict="does not hold", reason=reason, traceback=said))
+        findings.append(Finding(**at, verdict="does not hold", reason=reason, traceback=answered.printed))
     return findings
 
 
@@ -125,11 +117,7 @@ def main(arguments: list[str]) -> int:
     what, backend, arch, file = arguments
     begin_with_one(backend)
     handle = next(handle for handle in registry().backends if backend in (handle.origin.name, handle.manifest.name))
-    with open(file, "w", encoding="utf-8") as answer:
-
-        def tell(**fields: object) -> None:
-            print(json.dumps(fields), file=answer, flush=True)
-
+    with telling(file) as tell:
         for name, claim in _all(what, handle, arch):
             tell(probe=name, field=claim.field, text=claim.text)
             tell(**asdict(_tried(name, claim)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Kernel, Param, TensorParam
+from zellige.plugin.interruption import is_blameless
 
 if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel
@@ -33,10 +34,13 @@ def text_of_plan(planned: PlannedKernel) -> str:
 
 
 def is_changed(value: Any, before: object, look: Callable[[Any], object]) -> bool:
-    """Whether ``look`` sees something else than ``before``; what can no longer be looked at was changed."""
+    """Whether ``look`` sees something else than ``before``; what can no longer be looked at was changed. Raises what is nobody's failure,
+    such as a MemoryError."""
     try:
         return look(value) != before
-    except Exception:  # noqa: BLE001 - what a changed program makes the printer raise is another thing for each change
+    except Exception as error:  # what a changed program makes the printer raise is another thing for each change
+        if is_blameless(error):
+            raise
         return True
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 
 CORE: Final = "zellige"
-BACKEND: Final = "the backend "
-"""How the owner of a backend's passes begins; the backend's name follows."""
+USER: Final = "jit(passes=..., schedule=...)"
+"""Who core's passes and a user's belong to, in messages."""
 
 _T = TypeVar("_T")
 
@@ -47,6 +47,8 @@ class Step:
 
     step: StagePass
     owner: str
+    backend: str = ""
+    """The name of the backend that has it; empty for core's and users'."""
 
     @property
     def name(self) -> str:
@@ -78,8 +80,25 @@ class PlanPass:
         return value
 
 
-def arrange(stage: PassStage, own: Sequence[StagePass], changes: Sequence[tuple[str, PassChange]], target: str) -> tuple[Step, ...]:
-    """The passes of ``stage`` in order. ``changes`` come with who asks for them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change to the passes of a stage, and who asks for it: the name of a ``backend``, else the user."""
+
+    change: PassChange
+    backend: str = ""
+
+    @property
+    def owner(self) -> str:
+        return f"the backend {self.backend}" if self.backend else USER
+
+    def step(self) -> Step:
+        """The pass that it brings."""
+        assert not isinstance(self.change, Veto)
+        return Step(step=self.change.step, owner=self.owner, backend=self.backend)
+
+
+def arrange(stage: PassStage, own: Sequence[StagePass], changes: Sequence[Change], target: str) -> tuple[Step, ...]:
+    """The passes of ``stage`` in order.
 
     Raises E711 for passes that wait for each other, E712 for a change to a pass that is not there or must stay, for a second one to the
     same pass, for a name that is no line of text, and for two of a name.
@@ -93,7 +112,8 @@ def arrange(stage: PassStage, own: Sequence[StagePass], changes: Sequence[tuple[
         known = ", ".join(steps) or "no passes"
         return catalogue.E712.error(who=who, what=what, stage=stage, reason=reason, known=known)
 
-    for who, change in changes:
+    for asked in changes:
+        who, change = asked.owner, asked.change
         title = change.name if isinstance(change, Veto) else change.step.name
         if not is_line(title):
             raise wrong(who, f"{_VERBS[type(change)]} a pass", f"its name is {shortened(title)}, expected a line of text")
@@ -110,12 +130,12 @@ def arrange(stage: PassStage, own: Sequence[StagePass], changes: Sequence[tuple[
                 vetoed.add(change.name)
                 del steps[change.name]
             else:
-                steps[change.name] = Step(step=change.step, owner=who)
+                steps[change.name] = asked.step()
             continue
         name = change.step.name
         if name in steps:
             raise wrong(who, f"insert the pass {name!r}", "the stage has a pass of that name")
-        steps[name] = Step(step=change.step, owner=who)
+        steps[name] = asked.step()
         orders += [(name, later) for later in change.before]
         orders += [(earlier, name) for earlier in change.after]
     for first, second in orders:
@@ -284,10 +304,9 @@ def _called(step: Step, value: Any, look: Callable[[Any], object]) -> Any:
 def _changed_in_place(step: Step) -> CompileError:
     """What is said of a pass that changes what it is shown. A backend's has the promise of the contract for it."""
     reason = "changed the program that it was shown; a pass answers with another one"
-    if not step.owner.startswith(BACKEND):
+    if not step.backend:
         return _wrong(step, "a change", f"it {reason}")
-    name = step.owner.removeprefix(BACKEND)
-    error = catalogue.E703.error(name=name, reason=f"its pass {step.name} {reason}")
+    error = catalogue.E703.error(name=step.backend, reason=f"its pass {step.name} {reason}")
     assert isinstance(error, CompileError)
     return error
 

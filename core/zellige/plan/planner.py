@@ -70,7 +70,10 @@ def _of_blocks_that_stay(kernel: Kernel, launch: Launch, machine: Machine, made:
         try:
             many = _planned(kernel, looping, machine, tiles)
         except CompileError as refused:
-            reason = f"their tiles do not fit ({refused.code})"
+            if refused.diagnostics[0].backend:
+                raise  # a hook that fails, or answers what cannot be, is no reason for a plan
+            told = refused.diagnostics[0].message.partition("\n")[0]
+            reason = "their tiles do not fit" if refused.code == catalogue.E301.id else f"the loop is refused ({refused.code}: {told})"
         else:
             reason = why_not_better(made, many)
             if reason is None:

@@ -123,6 +123,13 @@ class StagePass(Protocol):
         """What comes after the pass; the same object where nothing changed."""
 
 
+def changes_parameters(step: object) -> bool:
+    """Whether a strategy says by its attribute ``changes_parameters = True`` that the kernel which it makes has other parameters, such as a
+    workspace. It then works on a kernel as it was written, before anybody reads its parameters, and is given as ``jit(schedule=...)``: a
+    pass of a stage, when calls are laid out already, cannot do that."""
+    return getattr(step, "changes_parameters", False) is True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
     """Adds a pass to its stage: at the end, or before and after passes of that stage named here."""

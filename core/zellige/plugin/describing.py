@@ -7,14 +7,11 @@ JSON: whose backend was loaded, then what it answered or the error.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tempfile
 import traceback
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from zellige.diagnostics import CompileError, Diagnostic, InternalError, Note, Span, ZelligeError, catalogue
@@ -24,7 +21,7 @@ from zellige.plugin.contract import ENTRY_POINT_GROUP
 from zellige.plugin.fields import said
 from zellige.plugin.installed import installed_points
 from zellige.plugin.interruption import is_blameless
-from zellige.plugin.probing import MOST_PRINTED, ending_of, run_apart
+from zellige.plugin.probing import answered_apart, ending_of, telling
 from zellige.plugin.registry import begin_with_one, registry
 from zellige.plugin.schema import from_json, to_json
 
@@ -37,24 +34,20 @@ def described_apart(name: str, arch: str, seconds: float) -> Capabilities:
     """The capabilities of the target ``name``, or of the first target of the backend ``name``, with the architecture ``arch`` (empty: the
     backend chooses), checked. Raises what asking it raises; E701 or E709 where the process dies or takes more than ``seconds`` while a
     backend is loaded or asked. What is printed meanwhile goes to the standard error."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer, printed = Path(folder) / "answer", Path(folder) / "printed"
-        code = run_apart([sys.executable, "-m", __name__, name, arch, str(answer)], printed, seconds)
-        lines = answer.read_text(encoding="utf-8").splitlines() if answer.exists() else []
-        words = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
-    if words:
-        print(visible(words), file=sys.stderr)
+    answered = answered_apart(__name__, (name, arch), seconds)
+    if answered.printed:
+        print(visible(answered.printed), file=sys.stderr)
     found: dict[str, Any] = {}
-    for line in lines:
-        if line.endswith("}"):  # a process that is ended may leave half of a line
-            found |= json.loads(line)
+    for told in answered.told:
+        found |= told
     if "capabilities" in found:
         return from_json(found["capabilities"])
     if "internal" in found:
         raise InternalError(found["internal"]) from TracebackApart(found["traceback"])
     if "diagnostics" in found:
         raise CompileError(*map(_diagnostic, found["diagnostics"])) from TracebackApart(found["traceback"])
-    raise _ended(name, found, f"it took more than {seconds:g} s" if code is None else f"the process {ending_of(code)}")
+    how = f"it took more than {seconds:g} s" if answered.code is None else f"the process {ending_of(answered.code)}"
+    raise _ended(name, found, how)
 
 
 def _ended(name: str, found: dict[str, Any], how: str) -> ZelligeError:
@@ -80,11 +73,7 @@ def main(arguments: list[str]) -> int:
     name, arch, file = arguments
     if any(one.point.name == name for one in installed_points(ENTRY_POINT_GROUP)):
         begin_with_one(name)
-    with open(file, "w", encoding="utf-8") as answer:
-
-        def tell(**fields: object) -> None:
-            print(json.dumps(fields), file=answer, flush=True)
-
+    with telling(file) as tell:
         try:
             handle, target = registry().backend_and_target(name, arch)
             tell(backend=handle.manifest.name, vendor=handle.manifest.vendor)

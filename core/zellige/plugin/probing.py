@@ -2,7 +2,10 @@
 
 In: a question that may hang, raise, or end the interpreter. Out: its answer, or why there is none: :func:`within_seconds` asks on a thread
 that is left behind, :func:`report_isolated` loads and asks the backend of one entry point in a process of its own. As a program
-(``python -m zellige.plugin.probing NAME FILE``) it is that process, and writes what it found as JSON.
+(``python -m zellige.plugin.probing NAME FILE``) it is that process.
+
+Modules that ask in a process of its own share a protocol: :func:`answered_apart` runs a module as a program, with a file behind its
+arguments; that program writes objects of JSON there, a line each (:func:`telling`), so that what it told before its end counts.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -105,16 +108,11 @@ def _too_long(seconds: float) -> Unavailable:
 
 def report_isolated(name: str, entry_point: str, seconds: float) -> BackendReport:
     """What the backend of the entry point ``name`` says of itself in a process of its own. A process that dies or hangs is its answer."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer, printed = Path(folder) / "answer", Path(folder) / "printed"
-        code = run_apart([sys.executable, "-m", __name__, name, str(answer)], printed, seconds)
-        text = answer.read_text(encoding="utf-8") if answer.exists() else ""
-        complaint = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
-    loaded, _, text = text.partition("\n")
-    if not text:
-        broken = _broken(code, seconds, is_loaded=bool(loaded))
-        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=broken, traceback=complaint, origin=name)
-    data: dict[str, Any] = json.loads(text)
+    found = answered_apart(__name__, (name,), seconds)
+    if len(found.told) < 2:
+        broken = _broken(found.code, seconds, is_loaded=bool(found.told))
+        return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=broken, traceback=found.printed, origin=name)
+    data = found.told[1]
     missing = data["unavailable"]
     return BackendReport(
         name=data["name"],
@@ -132,6 +130,37 @@ def report_isolated(name: str, entry_point: str, seconds: float) -> BackendRepor
 def isolated_once(origin: Origin, seconds: float) -> BackendReport:
     """The same of an origin, asked once."""
     return report_isolated(origin.name, origin.text, seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredApart:
+    """What a process told, line by line, its exit code (None where it took too long), and the last of what it printed."""
+
+    told: tuple[dict[str, Any], ...]
+    code: int | None
+    printed: str
+
+
+def answered_apart(module: str, arguments: Sequence[str], seconds: float) -> AnsweredApart:
+    """Runs a module as a program in a process of its own, with a file behind its ``arguments`` for what it tells."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer, printed = Path(folder) / "answer", Path(folder) / "printed"
+        code = run_apart([sys.executable, "-m", module, *arguments, str(answer)], printed, seconds)
+        text = answer.read_text(encoding="utf-8") if answer.exists() else ""
+        words = printed.read_text(encoding="utf-8", errors="replace")[-MOST_PRINTED:].strip()
+    return AnsweredApart(told=tuple(map(json.loads, whole_lines(text))), code=code, printed=words)
+
+
+def whole_lines(text: str) -> list[str]:
+    """The lines that have their end: a process that is ended may leave a part of one, which may look like a whole one."""
+    return text.split("\n")[:-1]
+
+
+@contextmanager
+def telling(file: str) -> Iterator[Callable[..., None]]:
+    """What tells fields to the process that reads ``file`` with :func:`answered_apart`, at once."""
+    with open(file, "w", encoding="utf-8") as answer:
+        yield lambda **fields: print(json.dumps(fields), file=answer, flush=True)
 
 
 def run_apart(command: list[str], printed: Path, seconds: float) -> int | None:
@@ -200,21 +229,19 @@ def main(arguments: list[str]) -> int:
 
     name, file = arguments
     found = registry().only(name)
-    with open(file, "w", encoding="utf-8") as answer:
-        print(f"loaded {len(found.backends)}", file=answer)
-    report = next((r for r in found.reports(with_tools=True) if name in (r.name, r.origin)), None)
-    if report is None:
-        return 3
-    data = {
-        "name": report.name,
-        "entry_point": report.entry_point,
-        "devices": [asdict(device) for device in report.devices],
-        "unavailable": None if report.unavailable is None else asdict(report.unavailable),
-        "traceback": report.traceback,
-        "tools": [asdict(tool) for tool in report.tools],
-    }
-    with open(file, "a", encoding="utf-8") as answer:
-        answer.write(json.dumps(data))
+    with telling(file) as tell:
+        tell(loaded=len(found.backends))
+        report = next((r for r in found.reports(with_tools=True) if name in (r.name, r.origin)), None)
+        if report is None:
+            return 3
+        tell(
+            name=report.name,
+            entry_point=report.entry_point,
+            devices=[asdict(device) for device in report.devices],
+            unavailable=None if report.unavailable is None else asdict(report.unavailable),
+            traceback=report.traceback,
+            tools=[asdict(tool) for tool in report.tools],
+        )
     return 0
 
 

@@ -38,12 +38,13 @@ def run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samp
     accepted = large = longest = empty = tried = 0
     deepest = max((channel.depth for channel in planned.channels), default=1)
     attempts = parameter_samples(kernel, planned.launch, count=_ATTEMPTS * samples, seed=seed, deepest=deepest)
+    uncounted = ""
     for index, values in enumerate(attempts):
         if accepted == samples or large >= _LARGE:
             break
         tried += 1
         outer = Machine(run=run, values=dict(values), signatures=signatures, contents=Contents(), seed=seed)
-        check_tiles_taken(planned, outer, problems)
+        uncounted = check_tiles_taken(planned, outer, problems) or uncounted
         chosen = cells([outer.integer(extent) for extent in planned.launch.grid])
         empty += not chosen
         outcomes: set[_Outcome] = set()
@@ -58,12 +59,13 @@ def run_samples(kernel: Kernel, planned: PlannedLaunch, problems: Problems, samp
             outcomes.add(outcome)
             large += outcome == "large"
         accepted += bool(outcomes) and outcomes <= {"accepted"}
+    notes = [uncounted] if uncounted else []
     if accepted or empty == tried:
-        return []
+        return notes
     if large:
-        return [f"its blocks have too many operations: they were followed through the first {longest}, not to their ends"]
+        return [*notes, f"its blocks have too many operations: they were followed through the first {longest}, not to their ends"]
     problems.add(COVERAGE, f"none of {tried} samples satisfies what the kernel assumes: the plan was not run")
-    return []
+    return notes
 
 
 _Outcome: TypeAlias = Literal["accepted", "rejected", "large"]

@@ -1,13 +1,14 @@
 """Whether the blocks of a launch that stay take each tile of the kernel's grid exactly once.
 
-In: a launch of the kernel with its plan, and numbers for sizes. Out: problems. What each worker's loop counts, and the grid's coordinates
-that it makes of that, are computed for every worker and compared with the grid.
+In: a launch of the kernel with its plan, and numbers for sizes. Out: problems, and in words what was not looked at. What each worker's
+loop counts, and the grid's coordinates that it makes of that, are computed for every worker and compared with the grid.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from math import prod
 
 from zellige.ir.stmt import Assume, Bind, For, Launch, Persistent
 from zellige.ir.traverse import same_structure
@@ -20,7 +21,7 @@ TILES = 17
 """The number in the list of :mod:`zellige.plan.check`."""
 
 MOST = 1 << 12
-"""Tiles of a grid that are looked at: a larger one differs from those by repetition only."""
+"""Tiles of a grid that are counted, which takes some milliseconds; of a larger one a note says that they were not."""
 
 
 def check_tiles(launch: Launch, planned: PlannedLaunch, problems: Problems) -> None:
@@ -49,19 +50,19 @@ def loop_of(planned: PlannedLaunch) -> For | None:
     return loops[0] if len(loops) == 1 else None
 
 
-def check_tiles_taken(planned: PlannedLaunch, outer: Machine, problems: Problems) -> None:
-    """With the sizes that ``outer`` has: every tile is taken by one worker, once."""
+def check_tiles_taken(planned: PlannedLaunch, outer: Machine, problems: Problems) -> str:
+    """With the sizes that ``outer`` has: every tile is taken by one worker, once. In words what was too much to look at; else empty."""
     tiles, loop = planned.order.tiles, loop_of(planned)
     if tiles is None or loop is None:
-        return
+        return ""
     grid = [max(0, outer.integer(extent)) for extent in tiles.grid]
     workers = [max(0, outer.integer(extent)) for extent in planned.launch.grid]
-    wanted = Counter(product(*(range(extent) for extent in grid)))
-    if wanted.total() > MOST:
-        return
     if len(workers) != 1 or workers[0] > tiles.workers:
         problems.add(TILES, f"the launch has {' x '.join(map(str, workers))} workers and at most {tiles.workers} are wanted")
-        return
+        return ""
+    if prod(grid) > MOST:
+        return f"which worker takes which tile was not looked at for a grid of {prod(grid)} tiles, only for grids up to {MOST}"
+    wanted = Counter(product(*(range(extent) for extent in grid)))
     taken: Counter[tuple[int, ...]] = Counter()
     before = dict(outer.values)
     for worker in range(workers[0]):
@@ -76,6 +77,7 @@ def check_tiles_taken(planned: PlannedLaunch, outer: Machine, problems: Problems
         problems.add(TILES, f"{missing.total()} of {wanted.total()} tiles are taken by no worker, the first of them {min(missing)}")
     if twice := taken - wanted:
         problems.add(TILES, f"{twice.total()} tiles are taken once too often or are none, the first of them {min(twice)}")
+    return ""
 
 
 def _coordinates(planned: PlannedLaunch, loop: For, machine: Machine) -> tuple[int, ...]:
