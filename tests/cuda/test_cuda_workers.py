@@ -10,10 +10,10 @@ import pytest
 import zellige as zl
 import zellige.language as T
 from zellige.ir.expr import INT32, Var, const
-from zellige.ir.sizes import evaluate_size
+from zellige.ir.sizes import evaluate_size, launched_blocks
 from zellige.plugin.contract import DriverFunctions
 from zellige_cuda import native, steps
-from zellige_cuda.kernel import CudaKernel, blocks_of, three
+from zellige_cuda.kernel import CudaKernel, three
 
 WORKERS = 6
 
@@ -74,6 +74,6 @@ def test_blocks_of_their_own_have_the_grid() -> None:
 
 def test_no_more_workers_than_tiles() -> None:
     m, n = (Var(name=name, dtype=INT32, kind="size") for name in "mn")
-    (extent,) = blocks_of((m, n, const(2)), WORKERS)
+    (extent,) = launched_blocks((m, n, const(2)), WORKERS)
     assert [evaluate_size(extent, {m: a, n: b}) for a, b in ((0, 3), (1, 1), (1, 3), (40, 50))] == [0, 2, 6, 6]
-    assert blocks_of((m, n), None) == (m, n)
+    assert launched_blocks((m, n), None) == (m, n)

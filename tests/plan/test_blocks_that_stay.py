@@ -19,6 +19,7 @@ from zellige.generate.program import Program
 from zellige.interp import interpret
 from zellige.ir.expr import INT32, Binary, Const, Var
 from zellige.ir.parser import parse_kernel
+from zellige.ir.sizes import evaluate_size, launched_blocks, size_vars
 from zellige.ir.stmt import Bind, For, Kernel, RasterHint
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.ir.verify import check as verify
@@ -133,6 +134,9 @@ def test_every_order_and_size_takes_each_tile_once(sizes: tuple[int, int], panel
     assert (tiles.workers, tiles.panel, tiles.order, len(tiles.blocks)) == (4, panel, order, 3)
     looping = rebuilt(kernel, launches=(launch,))
     verify(looping)
+    extents = dict(zip(size_vars(kernel), sizes))
+    ((stay,), (blocks,)) = launch.grid, launched_blocks(kernel.launches[0].grid, tiles.workers)
+    assert evaluate_size(blocks, extents) == evaluate_size(stay, extents)
     values = np.arange(sizes[0] * sizes[1] * 3, dtype=np.int32).reshape(*sizes, 3)
     wanted, found = np.zeros_like(values), np.zeros_like(values)
     interpret(kernel, [values, wanted])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Expr, const
-from zellige.ir.sizes import evaluate_size, size_vars
+from zellige.ir.sizes import evaluate_size, launched_blocks, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode
 from zellige_cuda import device
@@ -91,7 +91,7 @@ class CudaKernel:
         """Where, in a block of all arguments of 8 bytes each, those of each launch lie."""
         self.boxed = [[index for kind, index in f["params"] if kind == "map"] for f in self.functions]
         """Which maps each launch takes after them."""
-        self.grids = [blocks_of(launch.grid, f["workers"]) for launch, f in zip(kernel.launches, self.functions)]
+        self.grids = [launched_blocks(launch.grid, f["workers"]) for launch, f in zip(kernel.launches, self.functions)]
         """The extents in blocks of each launch, as expressions of the sizes."""
         self._grids = [constant_grid(grid) for grid in self.grids]
 
@@ -277,16 +277,6 @@ def _bits(value: int | float, dtype: DType) -> int:
     from zellige.simt.arguments import bits_of
 
     return bits_of(float(value), dtype)
-
-
-def blocks_of(grid: Sequence[Expr], workers: int | None) -> tuple[Expr, ...]:
-    """The extents in blocks of a launch over the kernel's ``grid``: along one axis and at most ``workers`` where these take all tiles."""
-    if workers is None:
-        return tuple(grid)
-    total: Expr = grid[0]
-    for extent in grid[1:]:
-        total = Binary(op="mul", left=total, right=extent)
-    return (Binary(op="min", left=total, right=const(workers, total.dtype)),)
 
 
 def constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:

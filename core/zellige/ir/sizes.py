@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from zellige.ir.arithmetic import INTEGER_OPS, compare, exact
-from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Select, Unary, Var
+from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Select, Unary, Var, const
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.ir.traverse import children, walk
 
@@ -162,6 +162,17 @@ def size_vars(kernel: Kernel) -> tuple[Var, ...]:
             if isinstance(node, Var) and node.kind == "size" and node not in scalars:
                 found.setdefault(node)
     return tuple(found)
+
+
+def launched_blocks(grid: Sequence[Expr], workers: int | None) -> tuple[Expr, ...]:
+    """The extents in blocks of a launch over a kernel's ``grid``: where its plan has blocks that stay, at most ``workers`` along one axis,
+    else (None) the grid itself. For a runtime that knows the kernel and of its plan the number of workers."""
+    if workers is None:
+        return tuple(grid)
+    total: Expr = grid[0]
+    for extent in grid[1:]:
+        total = Binary(op="mul", left=total, right=extent)
+    return (Binary(op="min", left=total, right=const(workers, total.dtype)),)
 
 
 def evaluate_size(expr: Expr, values: Mapping[Var, int]) -> int:

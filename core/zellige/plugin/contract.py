@@ -345,7 +345,9 @@ class Runtime(Protocol):
     """The part of a backend that needs the device: it loads binaries. Timing by the device's clock is the hook ``timers``."""
 
     def load(self, binary: Binary, kernel: Kernel, source: Emitted) -> CompiledKernel:
-        """Make ``binary`` callable; ``kernel`` says its parameters and grids. It has no statements where the manifest says
+        """Make ``binary`` callable; ``kernel`` says its parameters and grids. Where the plan has blocks that stay, what is launched is
+        ``zellige.ir.sizes.launched_blocks`` of a grid and of the plan's ``order.tiles.workers``, which belong into the facts of
+        ``source``: the plan is not kept. ``kernel`` has no statements where the manifest says
         ``loads_from_signature`` and the kernel comes from a cache."""
         ...
 
