@@ -236,7 +236,7 @@ def _in_one_step(fitted: FittedKernel, handle: BackendHandle, ctx: CompileContex
 def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tuple[Step, ...]:
     """The passes of a stage in order: core's, changed by the backend, then by the user."""
     own: tuple[StagePass, ...] = PIPELINE if stage == "legalise" else (PlanPass(),) if stage == "allocate" else ()
-    changes = [Change(change=c, backend=handle.manifest.name) for c in handle.pass_changes(stage, ctx)]
+    changes = [Change(change=c, backend=handle.name) for c in handle.pass_changes(stage, ctx)]
     steps = [_named(step) for at, step in ctx.options.passes if at == stage]
     if stage == "pipeline" and ctx.options.schedule is not None:
         steps.append(_schedule(ctx.options.schedule, handle, ctx))

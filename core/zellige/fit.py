@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
-from zellige.diagnostics import CompileError, ZelligeError, catalogue
+from zellige.diagnostics import CompileError, ZelligeError
 from zellige.ir.stmt import Kernel
 from zellige.passes.kept import is_changed, text_of_kernel, text_of_plan
 from zellige.passes.stages import Step, run_on_plan
@@ -101,8 +101,7 @@ def fitted(legal: Kernel, handle: BackendHandle, ctx: CompileContext, steps: Seq
     planner = _Planner(legal=legal, handle=handle, ctx=ctx, steps=steps)
     if handle.origin.is_own:
         return _planned(planner)
-    reason = "its hooks or passes changed the kernel that they were shown; a pass answers with another one"
-    changed = catalogue.E703.error(name=handle.manifest.name, reason=reason)
+    changed = handle.at_fault("its hooks or passes changed the kernel that they were shown; a pass answers with another one")
     before = text_of_kernel(legal)
     try:
         found = _planned(planner)
@@ -125,7 +124,7 @@ def plan_kept(planned: PlannedKernel, handle: BackendHandle, hook: str) -> Itera
     yield
     if is_changed(planned, before, text_of_plan):
         instead = "; it asks for another one with a Revision" if hook == "fit" else ""
-        raise _wrong(handle, f"changed the plan that it was shown{instead}", hook)
+        raise handle.at_fault(f"its hook {hook} changed the plan that it was shown{instead}")
 
 
 def _planned(planner: _Planner) -> FittedKernel:
@@ -187,5 +186,5 @@ def _revise(planner: _Planner, states: Sequence[_State], revision: Revision) -> 
     return Asked(revision=revision, planned=before)
 
 
-def _wrong(handle: BackendHandle, what: str, hook: str = "fit") -> Exception:
-    return catalogue.E703.error(name=handle.manifest.name, reason=f"its hook {hook} {what}")
+def _wrong(handle: BackendHandle, what: str) -> Exception:
+    return handle.at_fault(f"its hook fit {what}")

@@ -130,7 +130,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "E703",
         "is missing",
     ),
-    "no_source": (kernel("def source(self): return None"), "E703", "source answered NoneType, expected str"),
+    "no_source": (kernel("def source(self): return None"), "E703", "its method source answered NoneType, expected str"),
     "changes_the_plan": (
         backend("@hookimpl\ndef emit(self, planned, ctx): planned.kernel.name = 'mine'"),
         "E709",

@@ -315,3 +315,23 @@ def test_a_plan_stays_as_it_is_while_it_is_lowered(install: Install) -> None:
     wrong = [said for name in EMITS if "its hook emit changed the plan that it was shown" not in (said := told(product(), name)[1])]
     assert not wrong, "\n\n".join(wrong)
     assert multiplies(product(), "cpu")
+
+
+def test_a_backend_has_one_name_in_all_that_is_said_of_it(install: Install) -> None:
+    """That of its entry point: the name in its manifest is another here."""
+    chosen = {
+        "changing": FITS["renames_the_target"][0],
+        "lazy": FITS["lazy"][0],
+        "lying": FITS["of_another_target"][0],
+        "leaving": FITS["leaves"][0],
+        "emitting": EMITS["emits_and_empties"],
+        "passing": SOURCE % ("def spoil(kernel): object.__setattr__(kernel, 'launches', ())\nspoil.name = 'spoil'",
+                             "def passes(self, stage, ctx): return (Insert(step=spoil),) if stage == 'legalise' else ()"),
+    }  # fmt: skip
+    end = 'Broken(__name__.removeprefix("plug_"))'
+    install({name: source.replace(end, f"Broken('made_by_{name}')") for name, source in chosen.items()})
+    for name, source in chosen.items():
+        assert end in source
+        with pytest.raises(ZelligeError) as caught:
+            multiplies(product(), f"made_by_{name}")
+        assert caught.value.code in ("E703", "E709") and caught.value.diagnostics[0].backend == name, str(caught.value)

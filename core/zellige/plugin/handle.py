@@ -138,7 +138,16 @@ class BackendHandle:
         missing = [name for name in self.manifest.code_packages if not is_importable(name)]
         if missing:
             reason = f"manifest.code_packages names {', '.join(missing[:MOST_PROBLEMS])}, which no package is that can be imported here"
-            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+            raise self.at_fault(reason)
+
+    @property
+    def name(self) -> str:
+        """What errors call the backend: the name of its entry point, which is known before it says anything and stands in no other's."""
+        return self.origin.name
+
+    def at_fault(self, reason: str, notes: tuple[Note, ...] = ()) -> ZelligeError:
+        """E703: the backend does what the contract does not allow."""
+        return catalogue.E703.error(name=self.name, reason=reason, notes=notes)
 
     @cached_property
     def devices(self) -> tuple[Device, ...] | Unavailable:
@@ -215,10 +224,10 @@ class BackendHandle:
             found = (*stated.dialect, *read_dialect(self.package, stated.dialect_table))
         except (OSError, ValueError, ImportError, TypeError) as error:
             reason = f"its table of names {shortened(stated.dialect_table)} cannot be read: {said(error)}"
-            raise catalogue.E703.error(name=stated.name, reason=reason) from error
+            raise self.at_fault(reason) from error
         wrong = [*unspeakable(found), *odd_dialect(found, stated.targets)]
         if wrong:
-            raise catalogue.E703.error(name=stated.name, reason=f"in its table of names: {'; '.join(wrong[:MOST_PROBLEMS])}")
+            raise self.at_fault(f"in its table of names: {'; '.join(wrong[:MOST_PROBLEMS])}")
         return found
 
     def dialect(self) -> Mapping[str, object]:
@@ -231,7 +240,7 @@ class BackendHandle:
         for name in [entry.name for entry in self.dialect_names if entry.name in found]:
             wrong = operation_problem(name, found[name])
             if wrong:
-                raise catalogue.E703.error(name=self.manifest.name, reason=wrong)
+                raise self.at_fault(wrong)
             self._operations[code_of(found[name])] = name
         return found
 
@@ -248,7 +257,7 @@ class BackendHandle:
         if not isinstance(error, WrongOperation):
             return self.blamed(error, f"operation T.{name}")
         line = raised_at(place_in(error, self._is_mine))
-        return catalogue.E703.error(name=self.manifest.name, reason=f"its operation T.{name} asks for what cannot be: {error}", notes=line)
+        return self.at_fault(f"its operation T.{name} asks for what cannot be: {error}", notes=line)
 
     def inspections(self) -> Mapping[str, Callable[..., object]]:
         """The methods that the backend adds to a compiled kernel, by name; empty where it has none."""
@@ -286,7 +295,7 @@ class BackendHandle:
             more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
             who = f"its hook {hook}" if hook else f"describe({target})"
             reason = f"{who} answered capabilities that cannot be: {'; '.join(wrong[:MOST_PROBLEMS])}{more}"
-            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+            raise self.at_fault(reason)
         return capabilities
 
     def ask(self, ctx: CompileContext) -> Ask | None:
@@ -322,7 +331,7 @@ class BackendHandle:
         for one in items_of(answer) if isinstance(answer, (tuple, list)) else ():
             if isinstance(one, Revision) and isinstance(one.decisions, tuple) and len(one.decisions) > MOST_OF_A_FIELD:
                 reason = f"its hook fit says {len(one.decisions)} decisions of launch {one.launch}, more than {MOST_OF_A_FIELD}"
-                raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+                raise self.at_fault(reason)
         return self._several("fit", answer, (Revision,), ", expected Fitted or a tuple of Revision", may_be_none=False)
 
     def _several(self, hook: str, answer: object, kinds: tuple[type, ...], expected: str, *, may_be_none: bool = True) -> tuple[Any, ...]:
@@ -336,7 +345,7 @@ class BackendHandle:
         elif len(found) > MOST_OF_A_FIELD:
             wrong = f"{len(found)} items, more than {MOST_OF_A_FIELD}"
         if wrong:
-            raise catalogue.E703.error(name=self.manifest.name, reason=f"its hook {hook} answered {wrong}{expected}")
+            raise self.at_fault(f"its hook {hook} answered {wrong}{expected}")
         for one in found:
             self._check_fields(hook, one)
         return found
@@ -353,7 +362,7 @@ class BackendHandle:
             if not wrong and not self.origin.is_own:
                 wrong = self._odd_strategy(name)
             if wrong:
-                raise catalogue.E703.error(name=self.manifest.name, reason=f"its hook schedules answered what cannot be: {wrong}")
+                raise self.at_fault(f"its hook schedules answered what cannot be: {wrong}")
         return found
 
     def _odd_strategy(self, name: str) -> str:
@@ -378,7 +387,7 @@ class BackendHandle:
         """What the hook ``begin`` answered, checked."""
         if answer is not None:
             reason = f"its hook begin answered {type(answer).__name__}, expected None"
-            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+            raise self.at_fault(reason)
 
     def compat(self, binary: Binary) -> Compatibility:
         """Whether machine code made earlier runs on this machine's first device."""
@@ -405,7 +414,7 @@ class BackendHandle:
             return None
         if not isinstance(found, Diagnosis) or self._type_problems(Diagnosis, found, "diagnose"):
             return None
-        return catalogue.E710.error(name=self.manifest.name, reason=cut(found.reason), advice=cut(found.hint) or "see the cause below")
+        return catalogue.E710.error(name=self.name, reason=cut(found.reason), advice=cut(found.hint) or "see the cause below")
 
     @property
     def compiles_in_one_step(self) -> bool:
@@ -439,7 +448,7 @@ class BackendHandle:
         missing = [hook for hook in STEPS if not self.has(hook)]
         if missing and not (self.has("emit") and self.has("compile_kernel")):
             reason = f"it has neither the hook compile_kernel nor all of {', '.join(STEPS)}"
-            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+            raise self.at_fault(reason)
         return self._typed(Emitted, "emit", planned=fitted.planned, ctx=ctx, fitted=fitted)
 
     def compile_step(self, emitted: Emitted, ctx: CompileContext) -> Binary:
@@ -462,7 +471,7 @@ class BackendHandle:
         elif not self.origin.is_own:
             wrong = "".join(f": {problem}" for problem in call_problems(runtime, methods_of(Runtime))[:1])
         if wrong:
-            raise catalogue.E703.error(name=self.origin.name, reason=f"its hook runtime answered {type(runtime).__name__}{wrong}")
+            raise self.at_fault(f"its hook runtime answered {type(runtime).__name__}{wrong}")
 
     def launch(
         self,
@@ -486,7 +495,7 @@ class BackendHandle:
         a driver says that it failed: nobody would look at it, and the kernel would be taken to have run."""
         expected = "that it raises what the number means" if method == "refuse" else "None: a launch that fails raises"
         reason = f"its method {method} answered {shortened(answer)}, expected {expected}"
-        raise catalogue.E703.error(name=self.origin.name, reason=reason)
+        raise self.at_fault(reason)
 
     def bounds_of(self, kernel: CompiledKernel, target: Target) -> Bounds:
         """What a launch of a compiled kernel takes: as the kernel says itself, else as its target is described."""
@@ -545,11 +554,11 @@ class BackendHandle:
         question = (self.origin.text, hook, target)
         if counts[question] >= MOST_CALLS_INSIDE:
             reason = f"it asks for itself: it is running {counts[question]} times at once" + (f" for {target}" if target else "")
-            raise catalogue.E709.error(name=self.origin.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
+            raise catalogue.E709.error(name=self.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
         with _ended:
             if not _ended.wait_for(lambda: _running_anywhere[question] < MOST_CALLS_AT_ONCE, SECONDS_BEFORE):
                 reason = f"it is running {_running_anywhere[question]} times at once, and none of them ends: does it ask for itself?"
-                raise catalogue.E709.error(name=self.origin.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
+                raise catalogue.E709.error(name=self.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
             _running_anywhere[question] += 1
         counts[question] += 1
         try:
@@ -560,9 +569,11 @@ class BackendHandle:
                 _running_anywhere[question] -= 1
                 _ended.notify()
 
-    def _attempt(self, hook: str, do: Callable[[], _T]) -> _T:
-        """What a hook answers, or what is made of its answer, with its name on what goes wrong."""
-        return self.blaming(f"hook {hook}", do if self.origin.is_own else partial(self._watched, hook, do))
+    def _attempt(self, hook: str, do: Callable[[], _T], *, place: str = "") -> _T:
+        """What a hook answers, or what is made of its answer, with its name on what goes wrong; ``place`` is what that is called, where it
+        is something else than a hook."""
+        place = place or f"hook {hook}"
+        return self.blaming(place, do if self.origin.is_own else partial(self._watched, place, do))
 
     def blaming(self, place: str, do: Callable[[], _T]) -> _T:
         """What a hook, or something else of the backend's that is called ``place``, answers, with its name on what goes wrong."""
@@ -591,16 +602,16 @@ class BackendHandle:
 
     def _sign(self, error: ZelligeError, place: str) -> None:
         if not self._is_named(error):
-            error.tell_note(Note(f"said by the backend {self.origin.name!r} in its {place}", kind="said by"))
+            error.tell_note(Note(f"said by the backend {self.name!r} in its {place}", kind="said by"))
 
-    def _watched(self, hook: str, do: Callable[[], _T]) -> _T:
+    def _watched(self, place: str, do: Callable[[], _T]) -> _T:
         """The same of somebody else's hook. E703 where it leaves the process another than it was, which is undone."""
-        has_limit = hook == "probe"
-        with nullcontext() if has_limit else patience(self.origin, f"in its hook {hook}"), process_kept() as replaced:
+        has_limit = place == "hook probe"
+        with nullcontext() if has_limit else patience(self.origin, f"in its {place}"), process_kept() as replaced:
             answer = do()
         if replaced:
-            reason = f"its hook {hook} replaced {', '.join(replaced[:MOST_PROBLEMS])}, which is not its own; that was undone"
-            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+            reason = f"its {place} replaced {', '.join(replaced[:MOST_PROBLEMS])}, which is not its own; that was undone"
+            raise self.at_fault(reason)
         return answer
 
     def blamed(self, error: BaseException, place: str = "") -> ZelligeError:
@@ -611,7 +622,7 @@ class BackendHandle:
             return known
         line = place_in(error, self._is_mine) or place_outside(error)
         return catalogue.E709.error(
-            name=self.origin.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=raised_at(line)
+            name=self.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=raised_at(line)
         )  # fmt: skip
 
     @property
@@ -641,7 +652,7 @@ class BackendHandle:
         """Whether an error says already which backend's it is: by a note, since hooks may ask for other hooks, or as what a plugin did
         wrong (E7xx), where it is this one that it names."""
         first = error.diagnostics[0]
-        return first.backend == self.origin.name or any(note.kind == "said by" for note in first.notes)
+        return first.backend == self.name or any(note.kind == "said by" for note in first.notes)
 
     def owns(self, error: BaseException) -> bool:
         """Whether an exception passed through the code of a backend that is somebody else's."""
@@ -654,7 +665,8 @@ class BackendHandle:
 
     def text_of(self, kernel: CompiledKernel, what: Literal["source", "assembly"]) -> str:
         """The source or the assembly of a compiled kernel."""
-        return self._checked(str, what, self._attempt(what, getattr(kernel, what)))
+        method = f"method {what}"
+        return self._checked(str, what, self._attempt(what, getattr(kernel, what), place=method), place=method)
 
     def _named(self, hook: Literal["inspections", "timers"], announced: tuple[str, ...]) -> Mapping[str, Any]:
         """Functions by name, those that the manifest announces among them."""
@@ -662,7 +674,7 @@ class BackendHandle:
         missing = [name for name in announced if not callable(found.get(name))]
         if missing:
             reason = f"its manifest announces the {hook} {', '.join(missing)}, for which its hook {hook} has no function"
-            raise catalogue.E703.error(name=self.manifest.name, reason=reason)
+            raise self.at_fault(reason)
         if self.origin.is_own:
             return found
         from zellige.plugin.timing import functions_of  # few ask for them
@@ -672,18 +684,19 @@ class BackendHandle:
     def _typed(self, kind: type[_T], hook: str, **arguments: object) -> _T:
         return self._call(hook, lambda answer: self._checked(kind, hook, answer), **arguments)
 
-    def _checked(self, kind: type[_T], hook: str, answer: object) -> _T:
+    def _checked(self, kind: type[_T], hook: str, answer: object, *, place: str = "") -> _T:
+        place = place or f"hook {hook}"
         if self.origin.is_own and is_protocol(kind):
             return cast(_T, answer)  # asking a protocol takes long, and tests keep our own to it
         if not isinstance(answer, kind):
-            reason = f"its hook {hook} answered {_kind_of(answer, kind)}, expected {kind.__name__}"
-            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+            reason = f"its {place} answered {_kind_of(answer, kind)}, expected {kind.__name__}"
+            raise self.at_fault(reason)
         if kind in (str, bytes) and type(answer) is not kind and not self.origin.is_own:  # its methods may answer otherwise than it holds
-            reason = f"its hook {hook} answered a {type(answer).__name__}, a kind of {kind.__name__}; expected a {kind.__name__} itself"
-            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+            reason = f"its {place} answered a {type(answer).__name__}, a kind of {kind.__name__}; expected a {kind.__name__} itself"
+            raise self.at_fault(reason)
         if isinstance(answer, str) and not is_text(answer):
-            reason = f"its hook {hook} answered {shortened(answer)}, which holds characters that are no text (half of a surrogate pair)"
-            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+            reason = f"its {place} answered {shortened(answer)}, which holds characters that are no text (half of a surrogate pair)"
+            raise self.at_fault(reason)
         if hook != "manifest" and hook != "describe":  # those are checked as a whole
             self._check_fields(hook, answer)
         if is_protocol(kind):
@@ -696,7 +709,7 @@ class BackendHandle:
         wrong = call_problems(answer, methods_of(*kinds))
         if wrong:
             reason = f"its hook {hook} answered {type(answer).__name__}: {'; '.join(wrong[:MOST_PROBLEMS])}"
-            raise catalogue.E703.error(name=self.origin.name, reason=reason)
+            raise self.at_fault(reason)
 
     def _check_fields(self, hook: str, answer: object) -> None:
         """E703 where an answer of somebody else's backend holds something of a wrong type."""
@@ -704,7 +717,7 @@ class BackendHandle:
         if not wrong and not self.origin.is_own:
             wrong = _unreadable(answer)
         if wrong:
-            raise catalogue.E703.error(name=self.origin.name, reason=f"its hook {hook} answered what cannot be: {wrong}")
+            raise self.at_fault(f"its hook {hook} answered what cannot be: {wrong}")
 
     def _type_problems(self, kind: Any, value: object, where: str) -> str:
         """What is of a wrong type or beyond a limit; empty where nothing is, or where the backend is one of zellige's own, which its tests

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from zellige.diagnostics import catalogue
 from zellige.plugin.contract import CacheFlush
 from zellige.plugin.fields import items_of, shortened
 from zellige.plugin.signatures import later_kind
@@ -68,7 +67,7 @@ def watched_timer(handle: BackendHandle, name: str, timer: Callable[..., Any]) -
         if failures:
             raise failures[0]
         if isinstance(answer, str):
-            raise catalogue.E703.error(name=handle.manifest.name, reason=f"the timer {name} of its hook timers {answer}")
+            raise handle.at_fault(f"the timer {name} of its hook timers {answer}")
         return answer
 
     return timed
@@ -102,7 +101,7 @@ class WatchedFlush:
         entered: object = self._blaming(lambda: self._flush.__enter__())
         if not isinstance(entered, CacheFlush):
             reason = f"its hook cache_flush answered what opens as {shortened(entered)}, expected itself"
-            raise catalogue.E703.error(name=self._handle.manifest.name, reason=reason)
+            raise self._handle.at_fault(reason)
         self._flush, self.size_bytes = entered, self._size(entered)
         return self
 
@@ -114,7 +113,7 @@ class WatchedFlush:
         found: object = self._blaming(lambda: flush.size_bytes)
         if isinstance(found, bool) or not isinstance(found, int) or found < 0:
             reason = f"its hook cache_flush answered what has {shortened(found)} for size_bytes, expected a number of bytes"
-            raise catalogue.E703.error(name=self._handle.manifest.name, reason=reason)
+            raise self._handle.at_fault(reason)
         return found
 
     def _blaming(self, do: Callable[[], Any]) -> Any:
@@ -159,7 +158,7 @@ def functions_of(handle: BackendHandle, hook: Literal["inspections", "timers"], 
     for name, function in found.items():
         problem = function_problem(hook, name, function) if callable(function) else ""
         if problem:
-            raise catalogue.E703.error(name=handle.manifest.name, reason=problem)
+            raise handle.at_fault(problem)
         watched = watched_timer if hook == "timers" else watched_inspection
         made[name] = watched(handle, name, function)
     return made
