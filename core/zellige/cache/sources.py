@@ -33,7 +33,7 @@ _ANY_TIME: Final = 0
 """A folder's time of change where it holds much that is no part of the package."""
 
 _KIND: Final = "sources"
-_FORMAT: Final = "5"
+_FORMAT: Final = "6"
 
 
 def source_digest(package: str, store: DiskStore) -> str:
@@ -62,7 +62,7 @@ def _digest(roots: Sequence[str], left_out: frozenset[str], store: DiskStore) ->
         if is_unchanged(seen):
             return str(digest) if latest < LOADED_NS else secrets.token_hex(32)
     folders = [folder for root in roots for folder in _folders(root, left_out)]
-    latest = max((file[2] for _, _, files in folders for file in files), default=0)
+    latest = max((file[1] for _, _, files in folders for file in files), default=0)
     if latest >= LOADED_NS:
         return secrets.token_hex(32)
     names = sorted(os.path.join(folder, file[0]) for folder, _, files in folders for file in files)
@@ -88,7 +88,7 @@ def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] 
                 found += folders if modules is None else _of_modules(folders, package, root, modules)
     except OSError:
         return None
-    if any(changed >= LOADED_NS or any(file[2] >= LOADED_NS for file in files) for _, changed, files in found):
+    if any(changed >= LOADED_NS or any(file[1] >= LOADED_NS for file in files) for _, changed, files in found):
         return None
     return _flat(found)
 
@@ -109,19 +109,17 @@ def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: fr
             yield folder, changed, counting
 
 
-_Facts = tuple[int, int, int, int]
-"""Of a file its size, when its content was changed as it says, when anything of it was as the system says, and its number: a build that
-gives all files one time of change, and a link that leads elsewhere, show in the latter two alone."""
-
-_loaded: Final[dict[str, dict[str, _Facts]]] = {}
+_loaded: Final[dict[str, dict[str, int]]] = {}
 """By folder and name the facts of the files of core's modules, as they were when this process had loaded them."""
 
-_NONE: Final[Mapping[str, _Facts]] = {}
+_NONE: Final[Mapping[str, int]] = {}
 
 
-def _facts(status: os.stat_result) -> _Facts:
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
-
+def _facts(status: os.stat_result) -> int:
+    """One number for a file's size, when its content was changed as it says, when anything of it was as the system says, and its number: a
+    build that gives all files one time of change, and a link that leads elsewhere, show in the latter two alone. Numbers are hashed alike
+    in all processes of one Python; another notes the files anew."""
+    return hash((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
 
 
 def see_loaded() -> None:
@@ -144,12 +142,12 @@ def see_loaded() -> None:
 
 def is_unchanged(seen: list[Any]) -> bool:
     """Whether folders and files are what they were: of each folder its path, time of change, the names of its files (with a slash between
-    them), and the facts of each, one after the other. Files of loaded modules are what they were when they were loaded."""
+    them), and one number for the facts of all of these. Files of loaded modules are what they were when they were loaded."""
     look = os.stat
-    for path, changed, names, numbers in seen:
+    for path, changed, names, number in seen:
         files, known = names.split("/") if names else [], _loaded.get(path, _NONE)
         if known and all(map(known.__contains__, files)):
-            if numbers != [number for file in files for number in known[file]] or not _is_of(path, changed):
+            if number != hash(tuple(map(known.__getitem__, files))) or not _is_of(path, changed):
                 return False
             continue
         try:
@@ -159,14 +157,7 @@ def is_unchanged(seen: list[Any]) -> bool:
         try:
             if changed != _ANY_TIME and look(folder).st_mtime_ns != changed:
                 return False
-            found: list[int] = []
-            for file in files:
-                facts = known.get(file)
-                if facts is None:
-                    status = look(file, dir_fd=folder)
-                    facts = _facts(status)
-                found += facts
-            if found != numbers:
+            if number != hash(tuple([known[file] if file in known else _facts(look(file, dir_fd=folder)) for file in files])):
                 return False
         except OSError:
             return False
@@ -183,12 +174,15 @@ def _is_of(path: str, changed: int) -> bool:
         return False
 
 
-_Folder = tuple[str, int, list[tuple[str, int, int, int, int]]]
-"""Path, time of change, and of each file its name and facts."""
+_File = tuple[str, int, int]
+"""Name, time of change, and facts."""
+
+_Folder = tuple[str, int, list[_File]]
+"""Path, time of change, and files."""
 
 
 def _flat(folders: Sequence[_Folder]) -> list[Any]:
-    return [[path, changed, "/".join(f[0] for f in files), [n for f in files for n in f[1:]]] for path, changed, files in folders]
+    return [[path, changed, "/".join(f[0] for f in files), hash(tuple([f[2] for f in files]))] for path, changed, files in folders]
 
 
 def _folders(root: str, left_out: frozenset[str]) -> Iterator[_Folder]:
@@ -196,13 +190,13 @@ def _folders(root: str, left_out: frozenset[str]) -> Iterator[_Folder]:
     and of Python's byte code, byte code beside its source, and texts for people do not count."""
     if os.path.isfile(root):
         status = os.stat(root)
-        yield os.path.dirname(root), _ANY_TIME, [(os.path.basename(root), *_facts(status))]
+        yield os.path.dirname(root), _ANY_TIME, [(os.path.basename(root), status.st_mtime_ns, _facts(status))]
         return
     pending = [root]
     while pending:
         path = pending.pop()
         changed = os.stat(path).st_mtime_ns
-        files: list[tuple[str, int, int, int, int]] = []
+        files: list[_File] = []
         inner: list[str] = []
         with os.scandir(path) as entries:
             for entry in entries:
@@ -210,7 +204,8 @@ def _folders(root: str, left_out: frozenset[str]) -> Iterator[_Folder]:
                     is_in = entry.name != "__pycache__" and not (path == root and entry.name in left_out)
                     inner += [entry.path] if is_in else []
                 elif not entry.name.endswith(".md"):
-                    files.append((entry.name, *_facts(entry.stat())))
+                    status = entry.stat()
+                    files.append((entry.name, status.st_mtime_ns, _facts(status)))
         names = {file[0] for file in files}
         yield path, changed, sorted(file for file in files if not _is_made_of(file[0], names))
         pending.extend(sorted(inner, reverse=True))
