@@ -1,6 +1,6 @@
 """Mistakes that published kernels have and that no rule of the language forbids.
 
-In: a verified kernel whose outputs are known. Out: diagnostics among E280 to E295: an error where the kernel cannot
+In: a verified kernel whose outputs are known. Out: diagnostics among E280 to E296: an error where the kernel cannot
 be meant so, a warning where it may. Each looks for one shape of mistake and is silent where it is not sure:
 
 * E280: an output that no statement writes;
@@ -11,7 +11,8 @@ be meant so, a warning where it may. Each looks for one shape of mistake and is 
 * E283: the result of an exponential rounded to 16 bits and then used for something else than a product;
 * E285: an access that is always outside of its buffer (:mod:`zellige.analysis.lint_bounds`);
 * E295: tiles at another place than is counted (:mod:`zellige.analysis.lint_tiles`);
-* E286, E287 and E289: see :mod:`zellige.analysis.lint_storage`; E293: :mod:`zellige.analysis.lint_loops`.
+* E286 and E289: see :mod:`zellige.analysis.lint_undefined`; E287: :mod:`zellige.analysis.lint_storage`; E293:
+  :mod:`zellige.analysis.lint_loops`; E296: :mod:`zellige.analysis.lint_races`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from zellige.analysis.intervals import Interval, interval
 from zellige.analysis.lint_bounds import outside
 from zellige.analysis.lint_coverage import Missing, Names, Write, dropped_tail, missing
 from zellige.analysis.lint_loops import sums_begun_anew
-from zellige.analysis.lint_storage import accumulated_outputs, overrun_tiles, undefined_tiles
+from zellige.analysis.lint_races import shared_elements
+from zellige.analysis.lint_storage import overrun_tiles
 from zellige.analysis.lint_tiles import Creeping, creeping, exchanged, told_creeping
+from zellige.analysis.lint_undefined import accumulated_outputs, undefined_tiles
 from zellige.diagnostics import Diagnostic, catalogue
 from zellige.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Math, Node, Var
 from zellige.ir.sizes import size_vars
@@ -69,7 +72,7 @@ def lint(kernel: Kernel) -> list[Diagnostic]:
     told = {d.span for d in found if d.code == catalogue.E282.id}
     undefined = [d for d in undefined_tiles(kernel) if d.span not in told]
     found.extend(exchanged(kernel))
-    return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel), *undefined, *sums_begun_anew(kernel)]
+    return [*found, *accumulated_outputs(kernel), *overrun_tiles(kernel), *undefined, *sums_begun_anew(kernel), *shared_elements(kernel)]
 
 
 # ---- what is read and written

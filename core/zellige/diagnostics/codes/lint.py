@@ -35,15 +35,15 @@ E285 = code(
     ),
 )
 E286 = code(
-    "E286", "output that starts undefined", "{name} is an output that atomic operations change and that nothing sets",
-    hint="pass a tensor that holds the start values in the place of the output",
+    "E286", "output that starts undefined", "{name} is an output {what}",
+    hint="set {name} first, or pass a tensor that holds the start values in the place of the output",
 )
 E287 = code(
     "E287", "loop runs over the end of a tile", "{axis} counts to {count} and is an index of {name}, which has {size} elements there",
     hint="allocate {count} elements, or write the access under a condition: what lies beyond reads as 0 and is not written",
 )
 E289 = code(
-    "E289", "tile that starts undefined", "{name} is {use} and nothing gives it a first value",
+    "E289", "tile that starts undefined", "{name} is {use} and nothing {what}",
     hint="T.clear({name}) or T.fill({name}, ...) first; a product that begins a sum takes clear_accum=True",
 )
 E292 = code(

@@ -1,0 +1,176 @@
+"""Points of a T.Parallel that certainly change one element together.
+
+In: a verified kernel. Out: E296, a warning a loop and buffer: every point of an axis reads an element, combines and writes it back, as in
+``s[0] += A[i]``; what the points do to it in between is lost. The interpreter reports all other races, see ``ZELLIGE_CHECKS=races``.
+
+It is silent under conditions on the axis, for an element whose place depends on the axis in any way, for storage of one lane or one
+point (local, var), and for what may be meant so: a value that is the same in all points and changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from zellige.diagnostics import Diagnostic, catalogue
+from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Node, Var
+from zellige.ir.stmt import (
+    Assign,
+    Atomic,
+    Bind,
+    Break,
+    Continue,
+    Dialect,
+    For,
+    If,
+    Kernel,
+    Map,
+    Return,
+    Shuffle,
+    Stmt,
+    StmtNode,
+    Store,
+    Vote,
+)
+from zellige.ir.traverse import loads_in, same_structure, walk
+from zellige.records import dataclass
+
+_SHARED_BY_POINTS: Final = frozenset(("global", "shared", "fragment"))
+_IDEMPOTENT: Final = frozenset(("min", "max", "min_nan", "max_nan", "bitand", "bitor", "and", "or"))
+
+
+def shared_elements(kernel: Kernel) -> Iterator[Diagnostic]:
+    """E296, once a loop and buffer, at the statement that writes."""
+    for launch in kernel.launches:
+        for loop in walk(launch):
+            if not isinstance(loop, Map):
+                continue
+            told: set[Buffer] = set()
+            for axis, extent in zip(loop.axes, loop.extents):
+                if isinstance(extent, Const) and extent.value <= 1:
+                    continue
+                for store in _meetings(loop, (axis, *launch.lane_vars)):
+                    if store.buffer.root not in told:
+                        told.add(store.buffer.root)
+                        yield _diagnostic(store, axis, extent)
+
+
+def _diagnostic(store: Store, axis: Var, extent: Expr) -> Diagnostic:
+    places = [str(i.value) if isinstance(i, Const) else i.name if isinstance(i, Var) else "..." for i in store.indices]
+    return catalogue.E296.diagnose(
+        store.span,
+        element=f"{store.buffer.name}[{', '.join(places)}]",
+        what=f"every point of {axis.name}, which reads it and writes it back",
+        times=f"{extent.value} points" if isinstance(extent, Const) else f"all points of {axis.name}",
+        severity="warning",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A statement of the loop's body. ``compared`` is the element that the condition around it compares with a value of the point."""
+
+    statement: Stmt
+    compared: Load | None = None
+
+
+def _meetings(loop: Map, known: Iterable[Var]) -> Iterator[Store]:
+    """Stores that every point of an axis makes to one element, to a value that depends on what the element held."""
+    nodes = [n for part in loop.body for n in walk(part)]
+    if any(isinstance(n, (Break, Continue, Return)) for n in nodes):
+        return
+    varying = _Varying(
+        variables=_varying_variables(nodes, known),
+        written=frozenset(region.buffer.root for n in nodes if isinstance(n, StmtNode) for region in n.writes()),
+    )
+    pending = [_Place(s) for s in reversed(loop.body)]
+    while pending:
+        place = pending.pop()
+        statement = place.statement
+        match statement:
+            case Store():
+                if _is_shared(statement.buffer) and not any(varying.may_differ(i) for i in statement.indices):
+                    held = any(_is_element(load, statement) for load in loads_in(statement))
+                    if place.compared is not None:
+                        if _is_element(place.compared, statement) and varying.differs(statement.value):
+                            yield statement
+                    elif held and _matters_again(statement, varying):
+                        yield statement
+            case If():
+                compared = place.compared
+                if varying.may_differ(statement.condition):
+                    compared = _compared(statement.condition, varying) if compared is None else None
+                    if compared is None:
+                        continue
+                pending.extend(_Place(s, compared) for s in reversed(statement.then + statement.otherwise))
+            case For():
+                pending.extend(_Place(s, place.compared) for s in reversed(statement.body))
+            case _:
+                pass
+
+
+def _compared(condition: Expr, varying: _Varying) -> Load | None:
+    """The element that all points share in ``A[i] > s[0]``, and nothing where the condition is of another form."""
+    if not isinstance(condition, Compare):
+        return None
+    for side in (condition.left, condition.right):
+        while isinstance(side, Cast):
+            side = side.value
+        if isinstance(side, Load) and _is_shared(side.buffer) and not any(varying.may_differ(i) for i in side.indices):
+            return side
+    return None
+
+
+def _is_shared(buffer: Buffer) -> bool:
+    return buffer.root.space in _SHARED_BY_POINTS
+
+
+def _is_element(load: Load, store: Store) -> bool:
+    return load.buffer is store.buffer and all(same_structure(a, b) for a, b in zip(load.indices, store.indices))
+
+
+def _matters_again(store: Store, varying: _Varying) -> bool:
+    """Whether a point that misses what another wrote leaves something else: not so for the maximum with one value."""
+    value = store.value
+    while isinstance(value, Cast):
+        value = value.value
+    return varying.differs(value) or (isinstance(value, Binary) and value.op not in _IDEMPOTENT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Varying:
+    """What may differ between the points of an axis: variables, and buffers that the points write."""
+
+    variables: frozenset[Var]
+    written: frozenset[Buffer]
+
+    def differs(self, expr: Expr) -> bool:
+        """Whether a variable in ``expr`` may differ."""
+        return any(isinstance(n, Var) and n in self.variables for n in walk(expr))
+
+    def may_differ(self, expr: Expr) -> bool:
+        """Whether anything in ``expr`` may differ, or changes while the points run."""
+        loads = (n.buffer for n in walk(expr) if isinstance(n, Load))
+        return self.differs(expr) or any(buffer.root in self.written or not _is_shared(buffer) for buffer in loads)
+
+
+def _varying_variables(nodes: list[Node], known: Iterable[Var]) -> frozenset[Var]:
+    """``known`` and the variables that follow from them; whatever is assigned in the loop or comes from an operation counts too."""
+    varying = _Varying(variables=frozenset(known), written=frozenset())
+    while True:
+        found = set(varying.variables)
+        for node in nodes:
+            match node:
+                case Bind() if node.var.is_mutable or varying.may_differ(node.value):
+                    found.add(node.var)
+                case Assign():
+                    found.add(node.var)
+                case For() if any(varying.may_differ(e) for e in (node.start, node.stop, node.step)):
+                    found.add(node.var)
+                case Atomic() | Shuffle() | Vote() | Dialect() if node.result is not None:
+                    found.add(node.result)
+                case _:
+                    pass
+        if len(found) == len(varying.variables):
+            return varying.variables
+        varying = _Varying(variables=frozenset(found), written=frozenset())

@@ -1,0 +1,52 @@
+import zellige as zl
+import zellige.language as T
+
+
+@zl.jit(out_idx=[1], target="interp")
+def total(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1):
+            s = T.alloc_shared((1,), "float32")
+            T.clear(s)
+            for i in T.Parallel(m):
+                s[0] += A[i]
+#               ^ E296
+            T.copy(s, B)
+
+    return main
+
+
+@zl.jit(out_idx=[1], target="interp")
+def rows(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m, m), "float32"), B: T.Tensor((m,), "float32")):
+        with T.Kernel(1):
+            s = T.alloc_fragment((m,), "float32")
+            T.clear(s)
+            for i, j in T.Parallel(m, m):
+                s[i] = s[i] + A[i, j]
+#               ^ E296
+            T.copy(s, B)
+
+    return main
+
+
+@zl.jit(out_idx=[1], target="interp")
+def largest(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1):
+            B[0] = A[0]
+            for i in T.Parallel(m):
+                if A[i] > B[0]:
+                    B[0] = A[i]
+#                   ^ E296
+
+    return main
+
+
+def program() -> None:
+    total(16)
+    rows(16)
+    largest(16)
