@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 
+from zellige.analysis.unset_names import runs, unconditional
 from zellige.diagnostics import Diagnostic, catalogue
-from zellige.ir.expr import Binary, Buffer, Const, Expr, Load, Node, Region, Select, Var
-from zellige.ir.sizes import size_vars
+from zellige.ir.expr import Binary, Buffer, Const, Load, Region
 from zellige.ir.stmt import (
     Atomic,
     AtomicTile,
@@ -34,14 +34,14 @@ from zellige.ir.stmt import (
     TensorParam,
     While,
 )
-from zellige.ir.traverse import children, loads_in, walk
+from zellige.ir.traverse import loads_in, walk
 from zellige.records import dataclass
 
 
 def accumulated_outputs(kernel: Kernel) -> Iterator[Diagnostic]:
     """E286, once an output, at the statement that reads or changes what it holds."""
     outputs = [kernel.params[index] for index in kernel.results]
-    uses = _Uses.of(kernel.launches, frozenset(size_vars(kernel)))
+    uses = _Uses.of(kernel.launches)
     for param in outputs:
         if not isinstance(param, TensorParam):
             continue
@@ -58,7 +58,7 @@ def accumulated_outputs(kernel: Kernel) -> Iterator[Diagnostic]:
 def undefined_tiles(kernel: Kernel) -> Iterator[Diagnostic]:
     """E289, once a tile, at the first statement that reads it. Any statement that may set an element of it counts as setting it."""
     for launch in kernel.launches:
-        uses = _Uses.of((launch,), frozenset(size_vars(kernel)))
+        uses = _Uses.of((launch,))
         for root, statement in uses.read.items():
             if root.space == "global":
                 continue
@@ -87,7 +87,7 @@ class _Uses:
     atomic: set[Buffer] = field(default_factory=set)
 
     @classmethod
-    def of(cls, launches: tuple[Launch, ...], sizes: frozenset[Var]) -> _Uses:
+    def of(cls, launches: tuple[Launch, ...]) -> _Uses:
         uses = cls()
         for launch in launches:
             pending: list[tuple[Stmt, bool, frozenset[Buffer]]] = [(s, True, frozenset()) for s in reversed(launch.body)]
@@ -97,8 +97,8 @@ class _Uses:
                 bodies = [s for name in type(statement).BODIES for s in getattr(statement, name)]
                 if bodies:
                     inner = asked | _certain_reads(statement) if isinstance(statement, (If, While)) else asked
-                    runs = is_certain and _certainly_runs(statement, sizes)
-                    pending.extend((s, runs, inner) for s in reversed(bodies))
+                    always = is_certain and isinstance(statement, (For, Map)) and runs(statement)
+                    pending.extend((s, always, inner) for s in reversed(bodies))
         return uses
 
     def _note(self, statement: StmtNode, is_certain: bool, asked: frozenset[Buffer]) -> None:
@@ -125,47 +125,16 @@ class _Uses:
             self.written.add(root)
 
 
-def _certainly_runs(statement: StmtNode, sizes: frozenset[Var]) -> bool:
-    """Whether the body runs at least once: a loop whose count comes from constants and sizes is taken to have an iteration."""
-    match statement:
-        case For():
-            return all(_is_count(bound, sizes) for bound in (statement.start, statement.stop, statement.step))
-        case Map():
-            return all(_is_count(extent, sizes) for extent in statement.extents)
-        case _:
-            return False
-
-
-def _is_count(bound: Expr, sizes: frozenset[Var]) -> bool:
-    return all(not isinstance(n, Load) and (not isinstance(n, Var) or n in sizes) for n in walk(bound))
-
-
 def _certain_reads(statement: StmtNode) -> frozenset[Buffer]:
     """Buffers of which the statement, where it runs, certainly reads an element that lies inside."""
     if isinstance(statement, (Atomic, AtomicTile, Dialect)):
         return frozenset()
     loads = loads_in(statement)
-    chosen = {load.buffer.root for load in loads} - {load.buffer.root for load in _unconditional_loads(statement)}
+    chosen = {load.buffer.root for load in loads} - {load.buffer.root for load in unconditional(statement) if isinstance(load, Load)}
     found = {region.buffer.root for region in statement.reads() if not _may_be_outside(region)} - chosen
     if isinstance(statement, Gemm) and not isinstance(statement.clear, Const):
         found.discard(statement.c.buffer.root)
     return frozenset(found)
-
-
-def _unconditional_loads(statement: StmtNode) -> Iterator[Load]:
-    """Loads of the statement itself that no choice inside of it can leave out."""
-    bodies = {id(s) for name in type(statement).BODIES for s in getattr(statement, name)}
-    pending: list[Node] = [child for child in children(statement) if id(child) not in bodies]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Load):
-            yield node
-        if isinstance(node, Select):
-            pending.append(node.condition)
-        elif isinstance(node, Binary) and node.op in ("and", "or"):
-            pending.append(node.left)
-        else:
-            pending.extend(children(node))
 
 
 def _may_be_outside(region: Region) -> bool:

@@ -58,6 +58,7 @@ def assign_name(frame: Frame, name: str, value: Any, source: ast.expr | None) ->
                 expr = arithmetic.as_expr(value, frame.builder.span)
                 zero: Any = 0.0 if expr.dtype.is_float else 0
                 current.variable = declare(name, expr.dtype, zero, depth=current.depth, is_implied=True)
+                frame.builder.unset[current.variable.expr] = name
             frame.locals[name] = current.variable
             current.variable.assign(value)
         case _:

@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from zellige.analysis.unset_names import unset_reads
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.warn import warn
 from zellige.dtypes import DType
 from zellige.ir.expr import INT32, Buffer, Expr, Var, VarKind, const
 from zellige.ir.stmt import Alloc, Barrier, Bind, Hint, Kernel, Launch, Param, SafeValue, Stmt, TensorParam
@@ -154,6 +156,7 @@ class Builder:
         self.unopened: list[LaunchDraft] = []  # what T.Kernel made and no with statement has opened yet
         self.point_depths: list[int] = []  # the numbers of the bodies of the open T.Parallel loops
         self.points: list[Points] = []  # the open T.Parallel loops themselves
+        self.unset: dict[Var, str] = {}  # variables that hold 0 until run-time control assigns them, with the names of the author
         self._bodies: list[list[Stmt]] = []
         self._implicit: LaunchDraft | None = None
         self._names: dict[str, int] = {}
@@ -242,6 +245,7 @@ class Builder:
     @contextmanager
     def launching(self, draft: LaunchDraft) -> Iterator[LaunchDraft]:
         """The T.Kernel block; appended to the kernel when it ends without an error. E103: in another block; E102: after loose statements.
+        E165 warns of names that may be read without a value.
         """
         if self._implicit is not None:
             raise catalogue.E102.error(self._implicit.span, operation=self._implicit.implied_by)
@@ -258,7 +262,10 @@ class Builder:
                 yield draft
         finally:
             self.launch = None
-        self.launches.append(draft.finish(tuple(statements)))
+        launch = draft.finish(tuple(statements))
+        for var, read, control in unset_reads(launch.body, self.unset.keys()):
+            warn(catalogue.E165.diagnose(read.span, name=self.unset[var], control=control, severity="warning"))
+        self.launches.append(launch)
 
     def name_for(self, default: str) -> str:
         """The name that the author is about to give to what is made now (``tile = T.alloc_shared(...)``), once; else ``default``."""

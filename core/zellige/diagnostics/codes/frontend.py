@@ -190,3 +190,7 @@ E163 = code(
     "E163", "block without with", "a block such as T.Kernel is opened by a with statement, and this one is not",
     hint="write `with T.Kernel(...) as bx:` and put the statements of the block below it, indented",
 )
+E165 = code(
+    "E165", "name that may have no value", "{name} is read here, and only a run-time {control} gives it a value: without it {name} is 0",
+    hint="give {name} a value before it, for example {name} = 0; Python would raise UnboundLocalError here",
+)
