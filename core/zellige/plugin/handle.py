@@ -64,7 +64,7 @@ from zellige.plugin.guard import process_kept
 from zellige.plugin.installed import is_importable
 from zellige.plugin.interruption import is_blameless
 from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
-from zellige.plugin.origin import Origin
+from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
 from zellige.plugin.signatures import STEPS, call_problems, hook_parameters, methods_of, shape_problems
@@ -101,8 +101,6 @@ _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"}
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
 
 _TRACEBACK: Final[Any] = vars(BaseException)["__traceback__"]
-
-_OF_ZELLIGE: Final = frozenset({"zellige", "zellige_intrinsics"})
 
 _T = TypeVar("_T")
 
@@ -646,7 +644,7 @@ class BackendHandle:
         manifest = self.__dict__.get("manifest")
         named = () if manifest is None else manifest.code_packages
         tops = {*self.packages, *(name.partition(".")[0] for name in named)}
-        return frozenset(tops if self.origin.is_own else tops - _OF_ZELLIGE)
+        return frozenset(tops if self.origin.is_own else tops - OF_ZELLIGE)
 
     def _is_named(self, error: ZelligeError) -> bool:
         """Whether an error says already which backend's it is: by a note, since hooks may ask for other hooks, or as what a plugin did

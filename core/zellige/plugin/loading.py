@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,11 +20,10 @@ from zellige.diagnostics.span import place_outside
 from zellige.options import options
 from zellige.plugin.contract import API
 from zellige.plugin.fields import said, shortened
-from zellige.plugin.guard import own_names_kept
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.manifest import MOST_PROBLEMS
-from zellige.plugin.origin import Origin
+from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import isolated_once, patience
 
 LOAD_SECONDS: Final = 20.0
@@ -68,28 +67,45 @@ def _taken_in(origin: Origin, *, is_known: bool = False) -> BackendHandle:
     return BackendHandle(origin, plugin, is_known=is_known)
 
 
-def _taken_in_apart(origin: Origin) -> BackendHandle:
-    """The same of a stranger. E703 where it gave a function or class of core another meaning; all have their own again."""
-    with own_names_kept() as replaced:
-        handle = _taken_in(origin)
+def _taken_in_apart(origin: Origin, ours: Iterable[str], replaced: list[str]) -> BackendHandle:
+    """The same of a stranger. E703 where it gave a name that is not its own another meaning; all have their own again, and ``replaced``
+    says which, also where loading it fails."""
+    from zellige.plugin.own_names import OwnNamesKept  # warm starts do without
+
+    kept = OwnNamesKept(ours)
+    try:
+        with kept:
+            handle = _taken_in(origin)
+    except (ZelligeError, pluggy.PluginValidationError) as error:
+        if not kept.replaced:
+            raise
+        raise catalogue.E703.error(name=origin.name, reason=_undone(kept.replaced)) from error  # core does not judge right then
+    finally:
+        replaced += kept.replaced
     if replaced:
-        more = f" and {len(replaced) - MOST_PROBLEMS} more" if len(replaced) > MOST_PROBLEMS else ""
-        reason = f"loading it replaced {', '.join(replaced[:MOST_PROBLEMS])}{more}, which is not its own; that was undone"
-        raise catalogue.E703.error(name=origin.name, reason=reason)
+        raise catalogue.E703.error(name=origin.name, reason=_undone(replaced))
     return handle
 
 
-def load(origin: Origin, *, is_watched: bool = True) -> BackendHandle | Quarantined:
-    """Load and validate one backend. Whatever goes wrong is kept, since a stranger's package must not break ours. A stranger is not
-    ``is_watched`` for what it replaces where an earlier process has watched the same files."""
+def _undone(replaced: list[str]) -> str:
+    more = f" and {len(replaced) - MOST_PROBLEMS} more" if len(replaced) > MOST_PROBLEMS else ""
+    return f"loading it replaced {', '.join(replaced[:MOST_PROBLEMS])}{more}, which is not its own; that was undone"
+
+
+def load(origin: Origin, *, ours: Iterable[str] = OF_ZELLIGE, is_watched: bool = True) -> BackendHandle | Quarantined:
+    """Load and validate one backend. Whatever goes wrong is kept, since a stranger's package must not break ours, the packages named
+    ``ours``. A stranger is not ``is_watched`` for what it replaces where an earlier process has watched the same files."""
     if options().isolate_probes and not origin.is_own:
         report = isolated_once(origin, LOAD_SECONDS)
         if report.unavailable is not None and report.unavailable.code in FATAL:
             failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=report.unavailable.reason)
             return Quarantined(origin=origin, error=failed, traceback=report.traceback)
+    replaced: list[str] = []
     try:
         with patience(origin, "loading"):
-            return _taken_in(origin, is_known=not is_watched) if origin.is_own or not is_watched else _taken_in_apart(origin)
+            if origin.is_own or not is_watched:
+                return _taken_in(origin, is_known=not is_watched)
+            return _taken_in_apart(origin, ours, replaced)
     except ZelligeError as error:
         return Quarantined(origin=origin, error=error, traceback=traceback.format_exc())
     except pluggy.PluginValidationError as error:
@@ -103,5 +119,6 @@ def load(origin: Origin, *, is_watched: bool = True) -> BackendHandle | Quaranti
             raise
         text = traceback.format_exc()
         line = place_outside(error)
-        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=said(error), notes=raised_at(line))
+        reason = f"{said(error)}; {_undone(replaced)}" if replaced else said(error)
+        failed = catalogue.E701.error(name=origin.name, entry_point=origin.text, reason=reason, notes=raised_at(line))
         return Quarantined(origin=origin, error=failed, traceback=text)

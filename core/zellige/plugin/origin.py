@@ -1,9 +1,13 @@
-"""Where a backend's object comes from. In: nothing. Out: :class:`Origin`."""
+"""Where a backend's object comes from. In: nothing. Out: :class:`Origin`; :data:`OF_ZELLIGE`, which packages are no backend's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+OF_ZELLIGE: Final = frozenset({"zellige", "zellige_intrinsics"})
+"""The packages that belong to core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

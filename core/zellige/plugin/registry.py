@@ -24,7 +24,7 @@ from zellige.plugin.contract import ENTRY_POINT_GROUP, BackendReport, Manifest, 
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.installed import OWN_DISTRIBUTION, Installed, installed_points
 from zellige.plugin.loading import FATAL, Quarantined, load, loader, refused
-from zellige.plugin.origin import Origin
+from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import report_isolated
 from zellige.target import AUTO, Target, parse_target, with_architecture
 
@@ -84,11 +84,17 @@ class Registry:
     def _origins(self) -> tuple[Origin, ...]:
         return (*self._first, *self._more())
 
+    @property
+    def _ours(self) -> frozenset[str]:
+        """The packages that are zellige's own: those of its backends too."""
+        return OF_ZELLIGE | {origin.value.partition(":")[0].partition(".")[0] for origin in self._first if origin.is_own}
+
     def _outcome(self, origin: Origin) -> BackendHandle | Quarantined:
         """What loading gives; each backend is loaded once."""
         with self._lock:
             if origin not in self._outcomes:
-                self._outcomes[origin] = load(origin, is_watched=not self._settled or origin.name != self._settled)
+                is_watched = not self._settled or origin.name != self._settled
+                self._outcomes[origin] = load(origin, ours=self._ours, is_watched=is_watched)
             return self._outcomes[origin]
 
     def _alone(self, target: str) -> BackendHandle | None:
