@@ -57,6 +57,22 @@ def test_a_process_killed_while_it_waits_is_replaced(how: signal.Signals, monkey
     compiler._pool().close()
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_process_that_aborted_while_it_waited_is_replaced(is_seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is found ended before the request or, where it ends just then, by the request that it does not take."""
+    monkeypatch.setattr(compiler, "_pools", {})
+    jit.compile_object(RIGHT, running_host())
+    (before,) = compiler._pool()._idle
+    os.kill(before._process.pid, signal.SIGABRT)
+    before._process.wait(timeout=30)
+    if not is_seen:
+        monkeypatch.setattr(compiler._Process, "is_alive", True)
+    assert b"ELF" in jit.compile_object(RIGHT, running_host())[:8]
+    (after,) = compiler._pool()._idle
+    assert after._process.pid != before._process.pid
+    compiler._pool().close()
+
+
 def test_a_process_killed_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "_pools", {})
     asked = compiler._Process.ask

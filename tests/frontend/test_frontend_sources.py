@@ -242,13 +242,22 @@ def test_source_that_nests_too_deeply(tmp_path: Path) -> None:
     assert caught.value.code in ("E135", "E116")
 
 
+def test_an_interactive_session_without_a_person_is_told_apart_from_a_changed_file(tmp_path: Path) -> None:
+    path = tmp_path / "typed.py"
+    path.write_text(PROGRAM.format(end="").replace("\nprint", "\n\nprint"))
+    for done in (python("-i", path=path), python("-i", text=path.read_text())):
+        text = done.stdout + done.stderr
+        assert "E116" in text and "reads its statements from a file or pipe" in text and "without -i" in text, text
+        assert "changed since" not in text
+
+
 NOTEBOOK = """
 import sys
 from IPython.core.interactiveshell import InteractiveShell
 
 shell = InteractiveShell.instance()
 for cell in {cells!r}:
-    if not shell.run_cell(cell, store_history=True).success:
+    if not shell.run_cell(cell, store_history={history}).success:
         print("failed")
 """
 
@@ -265,9 +274,9 @@ def made(factor):
 START = "import numpy as np, zellige as zl, zellige.language as T"
 
 
-def notebook(*cells: str) -> str:
+def notebook(*cells: str, history: bool = True) -> str:
     pytest.importorskip("IPython")
-    done = python("-c", NOTEBOOK.format(cells=list(cells)))
+    done = python("-c", NOTEBOOK.format(cells=list(cells), history=history))
     return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
 
 
@@ -282,6 +291,24 @@ def test_cells_of_a_notebook_are_read_as_they_are_now() -> None:
     )
     lines = [line for line in text.splitlines() if line.split(" ")[-1].isdecimal()]
     assert lines == ["first 2", "again 3", "redefined 3", "timed 4", "one line 4"], text
+
+
+def test_a_timed_cell_is_read_where_no_history_is_kept() -> None:
+    cells = ["%%time\n" + KERNEL.format(end=end) + "print('timed', made(2))" for end in (" + 2", " - 2")]
+    text = notebook(START, *cells, history=False)
+    assert [line for line in text.splitlines() if line.startswith("timed")] == ["timed 4", "timed 0"], text
+
+
+def test_a_timed_cell_that_nobody_keeps_is_refused_with_the_magic_as_the_reason() -> None:
+    later = "def plain(A: T.Tensor((8,), 'int32')):\n    with T.Kernel(1):\n        A[0] = 1"
+    text = notebook(START, "%%time\n" + later + "\nx = 1", "T.prim_func(plain)", history=False)
+    assert "E116" in text and "define the kernel in a cell without it" in text, text
+
+
+def test_functions_that_differ_in_an_operator_alone_are_told_apart() -> None:
+    cells = ["%%time\n" + KERNEL.format(end=f" {sign} A[i]") + f"{name} = made" for sign, name in (("+", "first"), ("-", "second"))]
+    text = notebook(START, *cells, "print('kept', first(2), second(2))")
+    assert [line for line in text.splitlines() if line.startswith("kept")] == ["kept 3 1"], text
 
 
 def test_an_error_names_the_line_of_its_cell() -> None:

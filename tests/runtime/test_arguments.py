@@ -210,9 +210,14 @@ def test_packed_types() -> None:
     text = refusal(kernel, np.zeros((3, 5), np.uint8), np.zeros((3, 8), np.int8))
     assert "argument B: expected float4_e2m1fn[M, 8], got int8[3, 8]: dimension 1 is 16, not 8" in text
     assert "2 to a byte" in text
-    text = refusal(kernel, np.zeros((3, 5), ml_dtypes.int4), np.zeros((3, 4), np.int8))
+
+
+@pytest.mark.parametrize("element", ["int4", "uint4", "float4_e2m1fn"])
+def test_an_array_of_the_same_type_that_is_not_packed_is_told_what_differs(element: str) -> None:
+    text = refusal(signature(tensor("A", (64,), element)), np.zeros(64, getattr(ml_dtypes, element)))
     assert "E607" in text
-    assert "2 to a byte" in text
+    assert f"expected {element}[64] as bytes of 2 elements each, got {element}[64] with each element in a byte of its own" in text
+    assert "int8 or uint8 bytes whose last dimension is divided by 2" in text
 
 
 def test_packed_type_with_declared_strides() -> None:

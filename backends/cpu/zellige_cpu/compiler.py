@@ -1,7 +1,8 @@
 """LLVM in processes of its own, so that a program on which it aborts costs an error and not the user's process.
 
 In: LLVM IR text and a host. Out: machine code. Raises InternalError where LLVM refuses the program, or ends the process while it works on
-it; the message holds what it last said. A process that others killed, at work or while it loaded LLVM, is replaced once.
+it; the message holds what it last said. A process that others killed, at work or while it loaded LLVM, is replaced once; one that had
+ended, in whatever way, before it had a request is replaced without a word about the program.
 
 A process is started when a compilation begins (:func:`begin`) and serves later ones; several threads get one each, as many as the machine
 has cores. It ends with this process, and an interrupt (Ctrl-C) during a compilation ends it too. A child made by ``fork`` starts its own.
@@ -38,11 +39,17 @@ _KILLED_BY_OTHERS: Final = frozenset((-signal.SIGKILL, -signal.SIGTERM))
 
 
 class _Ended(Exception):
-    """The process is gone; ``args[0]`` says how, ``status`` is what it left."""
+    """The process is gone; ``args[0]`` says how, ``status`` is what it left, ``had_request`` whether it can have seen the whole request."""
 
-    def __init__(self, how: str, status: int | None = None) -> None:
+    def __init__(self, how: str, status: int | None = None, had_request: bool = True) -> None:
         super().__init__(how)
         self.status = status
+        self.had_request = had_request
+
+    @property
+    def is_for_other_reasons(self) -> bool:
+        """Whether the program that was to be compiled has no part in it."""
+        return not self.had_request or self.status in _KILLED_BY_OTHERS
 
 
 class _Process:
@@ -80,8 +87,13 @@ class _Process:
             while left:
                 left = left[self._requests.write(left) :]
         except OSError:
-            raise self._ended() from None
+            raise self._ended(had_request=False) from None
         return self._answer()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
 
     def _answer(self) -> tuple[str, bytes]:
         head = json.loads(self._some(self._replies.readline()))
@@ -95,12 +107,12 @@ class _Process:
             raise self._ended()
         return read
 
-    def _ended(self) -> _Ended:
+    def _ended(self, had_request: bool = True) -> _Ended:
         status = self._process.wait(timeout=30)
         how = f"status {status}" if status >= 0 else f"signal {-status} ({signal.strsignal(-status)})"
         self._said.seek(0)
         words = self._said.read().decode(errors="replace").strip()
-        return _Ended(f"{how}{': ' if words else ''}{words[-_LAST_WORDS:]}", status)
+        return _Ended(f"{how}{': ' if words else ''}{words[-_LAST_WORDS:]}", status, had_request)
 
     def forget(self) -> None:
         """Drop it in a process that did not start it."""
@@ -173,7 +185,7 @@ class _Pool:
         if self._is_closed:
             return None
         self._has_begun = True
-        one = self._waiting() or self._begun()
+        one = self._living() or self._begun()
         if one is None:
             return None
         try:
@@ -187,11 +199,19 @@ class _Pool:
         return one
 
     def _waiting(self) -> _Process | None:
-        """One that waits for work, no longer among them: asking first whether there is one would let another thread take it between."""
+        """One that waits for work, no longer among them: asking first whether there is one would let another thread take it between.
+        It may have ended meanwhile."""
         try:
             return self._idle.pop()
         except IndexError:
             return None
+
+    def _living(self) -> _Process | None:
+        """One that waits for work and has not ended; those that have are dropped."""
+        while (one := self._waiting()) and not one.is_alive:
+            logger().info("a process of LLVM's that waited for work has ended; another one takes its place")
+            one.close(kill=True)
+        return one
 
     def _do_without(self, error: Exception) -> None:
         logger().warning("LLVM runs in this process, which ends where LLVM aborts: no process can be started for it: %s", error)
@@ -238,7 +258,7 @@ def compiled(text: str, host: Host, want: Want) -> bytes:
         try:
             error, content = _asked(head, text, host, want)
         except _Ended as ended:
-            if ended.status not in _KILLED_BY_OTHERS:
+            if not ended.is_for_other_reasons:
                 raise
             error, content = _asked(head, text, host, want)
     except _Ended as ended:

@@ -27,7 +27,9 @@ from zellige.frontend.dependencies import Same
 _COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
 
 _TIMED_CELL: Final = "<timed exec>"
+_TIMING_MODULE: Final = "IPython.core.magics.execution"
 _MAGIC_HINT: Final = "a magic such as %%timeit puts the cell's text into another one: define the kernel in a cell without it"
+_PIPED_HINT: Final = "run the program without -i, or define the kernel in a file that the session imports"
 
 
 @dataclass(eq=False)
@@ -110,7 +112,10 @@ def function_source(function: types.FunctionType) -> FunctionSource:
             _found[Same(code)] = found
             return found
         reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
-    hint = _MAGIC_HINT if code.co_filename.startswith("<magic") else None
+    hint = _MAGIC_HINT if code.co_filename.startswith(("<magic", _TIMED_CELL)) else None
+    if _is_piped_session(code):
+        reason = "an interactive session that reads its statements from a file or pipe counts the lines of each from 1 and keeps no text"
+        hint = _PIPED_HINT
     raise catalogue.E116.error(None, name=function.__qualname__, reason=reason, hint=hint)
 
 
@@ -226,15 +231,40 @@ def _command_text() -> str | None:
 
 
 def _timed_cells() -> Iterator[tuple[str, list[str], int | None]]:
-    """The cells of a notebook that are run by ``%%time``, the latest first: their text is under no name that Python knows."""
+    """The cells of a notebook that are run by ``%%time``: the one that runs now, then the latest first. Their text is under no name that
+    Python knows, and in the history only where the notebook keeps one."""
     notebook = sys.modules.get("IPython")
     shell: Any = None if notebook is None else notebook.get_ipython()
     cells = [] if shell is None else list(shell.history_manager.input_hist_raw)
+    found: list[tuple[str, str]] = []
     for number in range(len(cells) - 1, -1, -1):
         magic, _, body = cells[number].lstrip().partition("\n")
         if magic.split()[:1] == ["%%time"]:
-            text = shell.transform_cell(body)
-            yield _remember(f"<cell {number}, below {magic.strip()}>", text), text.splitlines(keepends=True), None
+            found.append((f"<cell {number}, below {magic.strip()}>", shell.transform_cell(body)))
+    running = _running_timed_cell()
+    if running is not None and all(text != running for _, text in found):
+        found.append(("<cell below %%time>", running))
+    for name, text in sorted(found, key=lambda cell: cell[1] != running):
+        yield _remember(name, text), text.splitlines(keepends=True), None
+
+
+def _running_timed_cell() -> str | None:
+    """The text below the ``%%time`` that is being run, which the magic's function holds; None where there is none."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_back
+        if caller is not None and frame.f_code.co_filename == _TIMED_CELL and caller.f_globals.get("__name__") == _TIMING_MODULE:
+            text = caller.f_locals.get("expr")
+            return text if isinstance(text, str) else None
+        frame = caller
+    return None
+
+
+def _is_piped_session(code: types.CodeType) -> bool:
+    """Whether ``code`` is a statement of an interactive session without a person: ``python -i < file``."""
+    if code.co_filename != "<stdin>" or not hasattr(sys, "ps1"):
+        return False
+    return sys.__stdin__ is None or not sys.__stdin__.isatty()
 
 
 def _standard_input_text() -> str | None:
@@ -309,6 +339,8 @@ def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
     while pending:
         x, y = pending.pop()
         if (x.co_name, x.co_varnames, x.co_names, x.co_freevars) != (y.co_name, y.co_varnames, y.co_names, y.co_freevars):
+            return False
+        if x.co_code != y.co_code:  # "+" and "-" of the same names differ in nothing else
             return False
         if len(x.co_consts) != len(y.co_consts):
             return False

@@ -43,6 +43,7 @@ from zellige.runtime.parameters import (
     packing_hint,
     tensor_argument,
     touched_buffers,
+    type_texts,
 )
 from zellige.runtime.size_text import size_text
 
@@ -255,7 +256,8 @@ class Signature:
                 name=tensor.name, expected=tensor.text, rank=rank, given=str(view), given_rank=len(view.shape), hint=packing_hint(tensor)
             )
         if (view.dtype.name, view.packing) not in tensor.accepted and not carries_bits(tensor.buffer.dtype, view):
-            raise catalogue.E607.error(name=tensor.name, expected=tensor.text, given=str(view), hint=packing_hint(tensor))
+            expected, given = type_texts(tensor, view)
+            raise catalogue.E607.error(name=tensor.name, expected=expected, given=given, hint=packing_hint(tensor))
         if view.device not in place.devices:
             hint = None if place.absence is None else place.absence()
             raise catalogue.E608.error(name=tensor.name, expected=place.text, target=place.target, given=view.device_text, hint=hint)

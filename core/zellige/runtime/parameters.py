@@ -130,6 +130,14 @@ def packing_hint(tensor: TensorArgument) -> str:
     )
 
 
+def type_texts(tensor: TensorArgument, view: ArrayView) -> tuple[str, str]:
+    """What is expected and what was given where the element types do not fit. Names of types alone say nothing where the array has the very
+    type, an element to a byte (``ml_dtypes.int4``), and the kernel reads several from each."""
+    if tensor.per_cell > 1 and view.packing == 1 and view.dtype.storage_bits < 8:
+        return f"{tensor.text} as bytes of {tensor.per_cell} elements each", f"{view} with each element in a byte of its own"
+    return tensor.text, str(view)
+
+
 def number_of(scalar: ScalarArgument, value: Any) -> Number:
     """``value`` as the parameter's dtype takes it: int for integers, bool and addresses, float for floats. E612, E613."""
     dtype = scalar.var.dtype
