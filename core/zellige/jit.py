@@ -24,7 +24,7 @@ from zellige.cache.sources import see_loaded
 from zellige.call_keys import call_key, check_tensor, freeze, given_tensor
 from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, catalogue
-from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.suggest import closest_argument
 from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import Dependencies, plain_function
 from zellige.frontend.eager import EagerFunction, Recipe, holds_prim_func, opens_kernel
@@ -297,7 +297,7 @@ class JITFunction:
             parameters = self.signature.parameters
             unknown = next((name for name in named if name not in parameters), None)
             are_tensors = any(hasattr(value, "shape") and hasattr(value, "dtype") for value in (*args, *named.values()))
-            raise self._misfit(f"{error}{closest(unknown, parameters)}", gives_tensors=are_tensors) from error
+            raise self._misfit(f"{error}{closest_argument(unknown, parameters)}", gives_tensors=are_tensors) from error
         bound.apply_defaults()
         return bound
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
-from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.suggest import closest, closest_argument
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import Settings
 from zellige.options import CompileOptions, options as process_options
@@ -125,7 +125,7 @@ def options_of(values: Mapping[str, Any], function: str) -> JITOptions:
         return JITOptions(**known)
     except TypeError:
         unknown = next(k for k in known if k not in JITOptions.__dataclass_fields__)
-        meant = closest(unknown, (*JITOptions.__dataclass_fields__, *_IGNORED))
+        meant = closest_argument(unknown, (*JITOptions.__dataclass_fields__, *_IGNORED))
         raise catalogue.E159.error(option=unknown, reason=f"zl.{function} has no such option{meant}") from None
 
 

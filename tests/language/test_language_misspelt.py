@@ -12,7 +12,7 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.diagnostics.suggest import closest, nearest
+from zellige.diagnostics.suggest import closest, closest_argument, nearest
 from zellige.driver import dump
 from zellige.options import Options
 from zellige.target import parse_target
@@ -65,15 +65,31 @@ ONES = np.ones(8, np.float32)
         ("--", ("__", "cpu"), None),
         (3, ("3",), None),
         ("__clas__", ("__class__",), None),
-        ("axis", ("buffer", "dim"), "dim"),
-        ("stages", ("stage", "num_stages"), "num_stages"),
-        ("num_warps", ("threads",), "threads"),
+        ("axis", ("buffer", "dim"), None),
+        ("stages", ("stage", "num_stages"), "stage"),
         ("axis", ("axes",), "axes"),
     ],
 )
 def test_the_nearest_name(name, known, expected):
     assert nearest(name, known) == nearest(name, reversed(known)) == nearest(name, set(known)) == expected
     assert closest(name, known) == ("" if expected is None else f"; did you mean {expected!r}?")
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "words"),
+    [
+        ("axis", ("buffer", "dim"), "; did you mean 'dim'?"),
+        ("axis", ("axes",), "; did you mean 'axes'?"),
+        ("stages", ("stage", "num_stages"), "; did you mean 'num_stages'?"),
+        ("num_threads", ("threads",), "; did you mean 'threads'?"),
+        ("num_warps", ("threads",), "; did you mean 'threads', which counts threads instead of groups of them?"),
+        ("colour", ("threads",), ""),
+    ],
+)
+def test_what_an_argument_is_called_elsewhere(name, known, words):
+    """Of other names, such as variables, a word of another library says nothing."""
+    assert closest_argument(name, known) == closest_argument(name, set(known)) == words
+    assert closest("size", ("shape",)) == closest("num_warps", ("threads",)) == ""
 
 
 CALLS = {

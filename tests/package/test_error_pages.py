@@ -65,3 +65,14 @@ def test_a_code_is_declared_once_and_within_the_numbering() -> None:
 def test_every_constant_carries_its_own_id() -> None:
     constants = {name: value for name, value in vars(catalogue).items() if re.fullmatch(r"E\d+", name)}
     assert {name: value.id for name, value in constants.items()} == {name: name for name in catalogue.CODES}
+
+
+def test_a_module_of_codes_says_which_it_has() -> None:
+    """Its first line names codes and ranges of them."""
+    wrong = []
+    for path in (ROOT / "core" / "zellige" / "diagnostics" / "codes").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        said = re.findall(r"E(\d+)(?: to E(\d+))?", text.splitlines()[0])
+        declared = {int(number) for number in re.findall(r"^E(\d+) = code\(", text, flags=re.MULTILINE)}
+        wrong += [f"{path.name}: E{n}" for n in sorted(declared) if not any(int(a) <= n <= int(b or a) for a, b in said)]
+    assert not wrong, "\n".join(wrong)

@@ -12,7 +12,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zellige.ir.expr import Buffer, Const, Region, Var, constant_value
-from zellige.ir.stmt import Alloc, Break, Continue, Copy, Fill, For, Gemm, If, Map, Reduce, Stmt, StmtNode, Store, Transpose, While
+from zellige.ir.stmt import (
+    Alloc,
+    Break,
+    Continue,
+    Copy,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Map,
+    Reduce,
+    Stmt,
+    StmtNode,
+    Store,
+    Transpose,
+    While,
+    is_whole,
+)
 from zellige.ir.traverse import walk
 from zellige.records import dataclass
 
@@ -102,24 +119,18 @@ def _replaced(statement: StmtNode) -> list[Buffer]:
         case Alloc(buffer=buffer):
             return [buffer.root]
         case Copy(dst=dst) | Fill(dst=dst) | Transpose(dst=dst):
-            return [dst.buffer] if is_whole(dst) else []
+            return [dst.buffer] if _is_whole(dst) else []
         case Reduce(dst=dst, clear=True):
-            return [dst.buffer] if is_whole(dst) else []
+            return [dst.buffer] if _is_whole(dst) else []
         case Gemm(c=c, clear=clear) if constant_value(clear) is True:
-            return [c.buffer] if is_whole(c) else []
+            return [c.buffer] if _is_whole(c) else []
         case _:
             return []
 
 
-def is_whole(region: Region) -> bool:
+def _is_whole(region: Region) -> bool:
     """Whether the region is all of a buffer that owns its storage."""
-    if region.buffer.alias is not None:
-        return False
-    sides = zip(region.offsets, region.extents, region.buffer.shape)
-    return all(
-        constant_value(offset) == 0 and constant_value(extent) is not None and constant_value(extent) == constant_value(size)
-        for offset, extent, size in sides
-    )
+    return region.buffer.alias is None and is_whole(region)
 
 
 def _covers(statement: Map, store: Store) -> bool:

@@ -11,9 +11,8 @@ from math import copysign
 from typing import TYPE_CHECKING
 
 from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, Region, Select, constant_value
-from zellige.ir.stmt import Bind, Fill, Gemm, Map, Stmt, Store
+from zellige.ir.stmt import Bind, Fill, Gemm, Map, Stmt, Store, is_whole
 from zellige.passes import tile_operations
-from zellige.plan.facts import is_whole
 from zellige_cpu import maps
 from zellige_cpu.indexes import conjunction, is_nonnegative
 from zellige_cpu.values import TRUE, Value

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     )
     from zellige.target import Target
 
+WITHOUT_ENGINES: Final = ("tl.disable_tma_lower", "tl.disable_wgmma")
+"""Keys that rule out programs for roles: copies of boxes and asynchronous products are made together or not at all."""
+
 _CONFIG_KEYS: Final = (
     ConfigKey(name="CUDA_KERNELS_OUTPUT_DIR", key="cuda.kernels_output_dir"),
     ConfigKey(name="TL_DISABLE_SHUFFLE_ELECT", key="tl.disable_shuffle_elect"),
@@ -73,7 +76,7 @@ class CudaBackend:
             dialect_table="dialect.txt",
             config_keys=_CONFIG_KEYS,
             hints=("blockscale_format", "cluster_mask", "disable_tma", "disable_ws", "use_2cta", "use_tma"),
-            acts_on=("compile_flags", "fast_math", "specialise", "synchronise_shared", "tl.disable_tma_lower", "tl.disable_wgmma"),
+            acts_on=("compile_flags", "fast_math", "specialise", "synchronise_shared", *WITHOUT_ENGINES),
             inspections=("export_ptx", "export_sass", "get_ptx", "n_regs", "n_spills", "resource_usage", "show_ptx", "show_sass"),
             timers=("cudagraph", "cupti", "event", "wall"),
             summary="CUDA C++ through NVRTC and the driver",

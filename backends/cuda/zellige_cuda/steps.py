@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.warn import warn
@@ -19,6 +19,7 @@ from zellige.plugin.contract import Answer, Asked, Binary, CompileContext, Emitt
 from zellige.simt.fitting import LaneFit
 from zellige.simt.ir import Module
 from zellige.simt.printer import print_module
+from zellige_cuda.backend import WITHOUT_ENGINES
 from zellige_cuda.compiler import compile_cubin, compile_for_occupancy, usage_of
 from zellige_cuda.describe import architecture_of, lane_machine, role_capabilities
 from zellige_cuda.facts import either, facts_of
@@ -29,10 +30,6 @@ from zellige_cuda.spelling import CudaSpelling
 if TYPE_CHECKING:
     from zellige.options import CompileOptions
     from zellige.plan.nodes import PlannedKernel
-
-_WITHOUT_ENGINES: Final = ("tl.disable_tma_lower", "tl.disable_wgmma")
-"""Keys that rule out programs for roles: copies of boxes and asynchronous products are made together or not at all."""
-
 
 def candidates(operation: Operation, ctx: CompileContext) -> Sequence[Answer]:
     """For products what the capabilities offer, and which other products of the table would take the operands; for copies of loops with
@@ -109,7 +106,7 @@ def _report_spills(log: str) -> None:
 
 def _without_roles(options: CompileOptions) -> str | None:
     """Which option of the user's rules out programs for roles, as a reason; None where none does."""
-    found = [key for key, value in options.backend_configs if key in _WITHOUT_ENGINES and switch(key, value)]
+    found = [key for key, value in options.backend_configs if key in WITHOUT_ENGINES and switch(key, value)]
     if not options.specialise:
         found.append(str(PassConfigKey.TL_DISABLE_WARP_SPECIALIZED))
     return f"{' and '.join(found)} rules them out" if found else None

@@ -60,7 +60,7 @@ _EXPONENTIALS: Final = frozenset(("exp", "exp2", "exp10", "expm1"))
 
 
 def lint(kernel: Kernel) -> list[Diagnostic]:
-    """Everything found, in the order of the codes."""
+    """Everything found: first what concerns outputs and whole tensors, then what concerns the statements of each launch."""
     accesses = _Accesses.of(kernel, {})
     tried = _tried(kernel, accesses)
     found = [*_unwritten_outputs(kernel, accesses), *_uncovered(kernel, tried), *_unread(kernel, accesses)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from zellige.analysis.lint_coverage import Names, Write, line_of
 from zellige.diagnostics import Diagnostic, Span, catalogue
 from zellige.ir.expr import Buffer, Expr, Region, Var, constant_value
-from zellige.ir.stmt import Bind, Copy, Gemm, Kernel, Launch, StmtNode
+from zellige.ir.stmt import Bind, Copy, Gemm, Kernel, Launch, StmtNode, is_whole
 from zellige.ir.traverse import walk
 
 _STEP_HINT = "a tile begins at the number of the step times its length: {variable} * {tile}"
@@ -159,8 +159,4 @@ def _agree(
 
 def _is_whole(region: Region) -> bool:
     """Whether a region is a whole tile of two dimensions."""
-    parts = [
-        constant_value(offset) == 0 and constant_value(extent) is not None and constant_value(extent) == constant_value(size)
-        for offset, extent, size in zip(region.offsets, region.extents, region.buffer.shape)
-    ]
-    return len(parts) == 2 and all(parts)
+    return len(region.extents) == 2 and is_whole(region)

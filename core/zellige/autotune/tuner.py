@@ -26,7 +26,7 @@ from zellige.autotune.results import AutotuneResult, Outcome, Trial
 from zellige.autotune.space import planned_text, propose
 from zellige.cache import memo, program_key
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
-from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.suggest import closest_argument
 from zellige.frontend import arithmetic
 from zellige.frontend.dependencies import plain_function
 from zellige.ir.stmt import Kernel, ScalarParam
@@ -209,7 +209,7 @@ class AutoTuner:
         for config in listed:
             unused = [key for key in config if key not in parameters and key != PASS_CONFIGS]
             if unused and not is_open:
-                close = closest(unused[0], (*parameters, PASS_CONFIGS))
+                close = closest_argument(unused[0], (*parameters, PASS_CONFIGS))
                 keys, known = ", ".join(unused), ", ".join(parameters)
                 raise catalogue.E635.error(config=config, function=self.name, keys=keys, known=known, suggestion=close)
         if not self.given:

@@ -27,7 +27,10 @@ SYNONYMS: Final[Mapping[str, str]] = {
     "stages": "num_stages",
     "type": "dtype",
 }
-"""What an argument is called elsewhere, and what one with that meaning is called here: meant where there is one of that name."""
+"""What an argument is called elsewhere, and what one with that meaning is called here: meant where an argument has that name."""
+
+_OTHER_UNIT: Final[Mapping[str, str]] = {"num_warps": ", which counts threads instead of groups of them"}
+"""Of these the number is another here too."""
 
 
 def nearest(name: object, known: Iterable[object]) -> str | None:
@@ -35,8 +38,6 @@ def nearest(name: object, known: Iterable[object]) -> str | None:
     if not isinstance(name, str) or not _bare(name):
         return None
     known = tuple(known)
-    if SYNONYMS.get(name) in known:
-        return SYNONYMS[name]
     if len(name) == 1:  # nearly every short name holds a letter
         return next((text for text in known if isinstance(text, str) and text != name and text.lower() == name.lower()), None)
     import difflib  # only a mistake pays for it
@@ -59,6 +60,13 @@ def closest(name: object, known: Iterable[object], form: str = "{!r}") -> str:
     """``"; did you mean 'X'?"`` for the nearest known name, or nothing. ``form`` is how the name is shown."""
     found = nearest(name, known)
     return "" if found is None else f"; did you mean {form.format(found)}?"
+
+
+def closest_argument(name: object, known: Iterable[object]) -> str:
+    """The same for the name of an argument, which may be called otherwise elsewhere."""
+    known = tuple(known)
+    meant = SYNONYMS.get(name) if isinstance(name, str) else None
+    return f"; did you mean {meant!r}{_OTHER_UNIT.get(str(name), '')}?" if meant in known else closest(name, known)
 
 
 def _bare(name: str) -> str:

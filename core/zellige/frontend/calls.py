@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zellige.diagnostics import InternalError, Span, ZelligeError, catalogue
-from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.suggest import closest_argument
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.evaluator import evaluate, evaluates
@@ -103,7 +103,9 @@ def _refuse_misfit(function: Any, positional: list[Any], named: dict[str, Any], 
         unknown = next((n for n in named if n not in plain_names), None)
         is_open = any(p.kind is p.VAR_KEYWORD for p in parameters)
         has_unknown = unknown is not None and not is_open
-        reason = f"has no argument {unknown!r}{closest(str(unknown), plain_names)}" if has_unknown else f"cannot be called so: {misfit}"
+        reason = f"cannot be called so: {misfit}"
+        if has_unknown:
+            reason = f"has no argument {unknown!r}{closest_argument(unknown, plain_names)}"
         raise catalogue.E259.error(span, operation=word, reason=reason, signature=", ".join(plain_names)) from None
 
 

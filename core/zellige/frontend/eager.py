@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from zellige.diagnostics import catalogue
-from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.suggest import closest_argument
 from zellige.dtypes import DType
 from zellige.frontend.builder import Builder
 from zellige.frontend.parameters import GivenTensor, PendingTensor, declare_parameter, scalar_dtype, without_parentheses
@@ -242,7 +242,7 @@ class _Attempt:
         used = self.builder.used_constants
         unknown = sorted(set(self.solved) - used)
         if unknown:
-            meant = closest(unknown[0], (*self.owner.function.signature.parameters, *used))
+            meant = closest_argument(unknown[0], (*self.owner.function.signature.parameters, *used))
             raise catalogue.E157.error(
                 self.owner.function.span,
                 function=self.owner.function.name,

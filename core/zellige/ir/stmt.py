@@ -49,6 +49,18 @@ def whole(buffer: Buffer, span: Span | None = None) -> Region:
     return Region(buffer=buffer, offsets=(zero,) * buffer.rank, extents=buffer.shape, span=span)
 
 
+def is_whole(region: Region) -> bool:
+    """Whether a region is all of its buffer, as far as its extents are written like the buffer's."""
+    return all(constant_value(offset) == 0 for offset in region.offsets) and all(map(is_same_size, region.extents, region.buffer.shape))
+
+
+def is_same_size(left: Expr, right: Expr) -> bool:
+    """Whether two sizes are the same: constants of any type by their values, others by how they are written."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return left.value == right.value
+    return left == right
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StmtNode(Node):
     """What statements share. ``READS`` and ``WRITES`` name fields that hold regions; ``BODIES`` those that hold nested statements."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache
@@ -103,6 +103,23 @@ def buffers_in(node: Node) -> list[Buffer]:
         if isinstance(buffer, Buffer):
             seen.setdefault(buffer)
     return list(seen)
+
+
+def own_tiles(buffers: Iterable[Buffer], suffix: str = "") -> dict[Buffer, Buffer]:
+    """A buffer of its own for each of these that is no tensor, and for those that they are views of, with ``suffix`` behind its name."""
+    found: dict[Buffer, Buffer] = {}
+
+    def own(buffer: Buffer) -> Buffer:
+        if buffer.root.space == "global":
+            return buffer
+        if buffer not in found:
+            alias = None if buffer.alias is None else own(buffer.alias)
+            found[buffer] = rebuilt(buffer, name=buffer.name + suffix, alias=alias)
+        return found[buffer]
+
+    for buffer in buffers:
+        own(buffer)
+    return found
 
 
 def rebuilt(node: N, **changes: Any) -> N:

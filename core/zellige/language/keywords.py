@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from zellige.diagnostics import catalogue
-from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.suggest import closest_argument
 from zellige.frontend.values import here
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +48,7 @@ def accept(operation: str, given: Mapping[str, Any], known: Iterable[str], *, hi
             raise catalogue.E259.error(
                 here(),
                 operation=operation,
-                reason=f"has no argument {name!r}{closest(name, (*known, *hints))}",
+                reason=f"has no argument {name!r}{closest_argument(name, (*known, *hints))}",
                 signature=", ".join(known),
             )
 

@@ -32,12 +32,13 @@ the plan), never of the kernel's author. The checks, by their numbers:
 18. Clusters: channels between blocks carry what whole copies from tensors make and transactions count, and clusters divide the grid. All
     other checks then look at the blocks of a cluster as at one (:mod:`zellige.plan.clusters`).
 
-Checks 1, 7, 8, 13, 15 and 18 look at the plan as it stands (level "static", well under a millisecond for a common kernel: every compilation
-can afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`): control flow, indices, counters and
-clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those; run-time sizes and what data decides
-are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the corners and in the middle of the grid
-are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for all. Blocks of very many operations are
-followed through the first of them only, and :attr:`Findings.notes` says so.
+Checks 1, 7, 8, 13, 15 and 18, and of 17 what the record says, look at the plan as it stands (level "static", well under a millisecond for a
+common kernel: every compilation can afford them). The others (level "sampled") run it abstractly (:mod:`zellige.plan.checks.roles`):
+control flow, indices, counters and clocks, no elements. Constants have their own values, so a kernel of fixed sizes is checked for those;
+run-time sizes and what data decides are covered by samples that reach trip counts of 0, 1, and more than a channel is deep. Blocks at the
+corners and in the middle of the grid are run. Counts and order do not depend on the interleaving of the roles, so one of them stands for
+all. Blocks of very many operations are followed through the first of them only, and tiles of very large grids are not counted:
+:attr:`Findings.notes` says so.
 
 The kernel's operations are those of :attr:`PlannedLaunch.launch`: what legalisation has made of the author's launch, itself a program of
 the tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from zellige.analysis.bounds import Scope
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import Buffer, Var, constant_value
-from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, LayoutHint, Pipelined, Stmt, TileOperation
+from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, LayoutHint, Pipelined, Stmt, TileOperation, is_whole
 from zellige.ir.traverse import walk
 from zellige.plan.ahead import overlap_of, tell
 from zellige.plan.candidates import best, described, emulation_note
@@ -22,7 +22,7 @@ from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, store
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.factors import factor_of
-from zellige.plan.facts import LaunchFacts, is_whole, statements_in
+from zellige.plan.facts import LaunchFacts, statements_in
 from zellige.plan.nodes import Choice, OperandLayout
 from zellige.plan.products import Product, panel_bytes, register_lanes
 from zellige.plan.roles import changed_in, held_back, operations_of

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from zellige.ir.expr import Binary, Buffer, Const, Expr, Region, Var, constant_value
 from zellige.ir.stmt import Copy, Launch, Stmt
-from zellige.ir.traverse import buffers_in, rebuilt, substitute
+from zellige.ir.traverse import buffers_in, own_tiles, rebuilt, substitute
 from zellige.plan.nodes import (
     Acquire,
     Channel,
@@ -36,6 +36,9 @@ from zellige.plan.nodes import (
     Turn,
 )
 from zellige.plan.roles import is_operation
+
+_APART: Final = 4096
+"""The memory of a peer begins at a multiple of so many bytes, so that what a placement asks of an address holds for each of them."""
 
 
 def cluster_axis(order: LaunchPlan) -> tuple[int, int] | None:
@@ -126,22 +129,9 @@ class _Peer:
 
 
 def _own_tiles(planned: PlannedLaunch, number: int) -> dict[Buffer, Buffer]:
-    found: dict[Buffer, Buffer] = {}
-
-    def own(buffer: Buffer) -> Buffer:
-        if buffer.root.space == "global":
-            return buffer
-        if buffer not in found:
-            alias = None if buffer.alias is None else own(buffer.alias)
-            found[buffer] = rebuilt(buffer, name=f"{buffer.name}@{number}", alias=alias)
-        return found[buffer]
-
-    for buffer in (*buffers_in(planned.launch), *(b for role in planned.roles for b in buffers_in(role))):
-        own(buffer)
-    for channel in planned.channels:
-        for buffer in (*channel.buffers, *channel.orders):
-            own(buffer)
-    return found
+    named = (buffer for node in (planned.launch, *planned.roles) for buffer in buffers_in(node))
+    of_channels = (buffer for channel in planned.channels for buffer in (*channel.buffers, *channel.orders))
+    return own_tiles((*named, *of_channels), f"@{number}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -215,7 +205,7 @@ class _Unfolding:
         ends: dict[str, int] = {}
         for placement in self.planned.placements:
             end = placement.offset + placement.bytes * placement.slots
-            ends[placement.space] = max(ends.get(placement.space, 0), -(-end // 4096) * 4096)
+            ends[placement.space] = max(ends.get(placement.space, 0), -(-end // _APART) * _APART)
         return tuple(
             replace(p, buffer=peer.buffers[p.buffer], offset=p.offset + peer.number * ends[p.space])
             for peer in self.peers

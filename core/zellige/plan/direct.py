@@ -17,9 +17,9 @@ from math import copysign
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.ir.expr import Load, Region, Var, constant_value
-from zellige.ir.stmt import Copy, Fill, For, Gemm, Stmt
+from zellige.ir.stmt import Copy, Fill, For, Gemm, Stmt, is_whole
 from zellige.ir.traverse import walk
-from zellige.plan.facts import LaunchFacts, is_whole
+from zellige.plan.facts import LaunchFacts
 
 
 def direct_copy(facts: LaunchFacts, gemm: Gemm, operand: Region, scopes: Mapping[int, Scope]) -> Copy | str:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.analysis.map_changes import outer_changes
-from zellige.ir.expr import Buffer, Const, Expr, Load, Node, Region, Var, constant_value
+from zellige.ir.expr import Buffer, Expr, Load, Node, Region, Var, constant_value
 from zellige.ir.lanes import PRIVATE, has_lane_code
 from zellige.ir.stmt import (
     Alloc,
@@ -44,6 +44,8 @@ from zellige.ir.stmt import (
     Transpose,
     Vote,
     While,
+    is_same_size,
+    is_whole,
 )
 from zellige.ir.traverse import walk
 from zellige.records import dataclass
@@ -292,26 +294,13 @@ def overwrites_whole(statement: Stmt, root: Buffer) -> bool:
                 and len(inner.indices) == len(statement.axes)
                 and set(inner.indices) == set(statement.axes)
                 and all(
-                    _same_size(extent, inner.buffer.shape[inner.indices.index(axis)])
+                    is_same_size(extent, inner.buffer.shape[inner.indices.index(axis)])
                     for axis, extent in zip(statement.axes, statement.extents)
                 )
                 for inner in statement.body
             )
         case _:
             return False
-
-
-def is_whole(region: Region) -> bool:
-    """Whether a region is all of its buffer."""
-    return all(constant_value(o) == 0 for o in region.offsets) and all(
-        _same_size(e, s) for e, s in zip(region.extents, region.buffer.shape)
-    )
-
-
-def _same_size(left: Expr, right: Expr) -> bool:
-    if isinstance(left, Const) and isinstance(right, Const):
-        return left.value == right.value
-    return left == right
 
 
 def launch_scope(kernel: Kernel, launch: Launch) -> Scope:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zellige.ir.expr import INT32, Binary, Buffer, Cast, Const, Expr, Load, Select, Var, constant_value
-from zellige.ir.stmt import Alloc, Copy, Fill, Gemm, Kernel, Launch, Map, Stmt, Store, whole
+from zellige.ir.stmt import Alloc, Copy, Fill, Gemm, Kernel, Launch, Map, Stmt, Store, is_whole, whole
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
-from zellige.plan.facts import LaunchFacts, is_whole, statements_in
+from zellige.plan.facts import LaunchFacts, statements_in
 from zellige.plan.products import Product, choose_product
 from zellige.records import dataclass
 

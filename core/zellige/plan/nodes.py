@@ -315,8 +315,9 @@ class Tiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """How the grid is walked: ``panel`` blocks side by side along ``order``; ``coarsen`` cells a worker takes at once, the last variable
-    of more than one fastest; ``is_persistent``: blocks take tile after tile, as the author wrote, or as the planner decided (``tiles``);
-    splits of the reduction; bytes of workspace; ``from_last``, the variable along which blocks run from the last to the first."""
+    of more than one fastest (empty: one); ``is_persistent``: blocks take tile after tile, as the author wrote, or as the planner decided
+    (``tiles``); ``cluster``, the blocks that are placed together along each axis; ``splits``, the blocks that share the sum of a tile, and
+    ``workspace_bytes`` that they write (1 and 0: none do); ``from_last``, the variable along which blocks run from last to first."""
 
     order: Literal["row", "column"] = "row"
     panel: int = 1

@@ -22,7 +22,6 @@ from zellige.plan.facts import statements_in
 from zellige.plan.nodes import Issue, LaunchPlan, PlannedLaunch, Tiles
 
 QUESTION: Final = "how many tiles does a block take?"
-ONE: Final = "one"
 
 
 def is_written_so(launch: Launch) -> bool:

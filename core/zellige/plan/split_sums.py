@@ -40,11 +40,13 @@ from zellige.ir.stmt import (
     Stmt,
     Store,
     TensorParam,
+    is_whole,
+    whole,
 )
-from zellige.ir.traverse import buffers_in, rebuilt, substitute, walk
+from zellige.ir.traverse import buffers_in, own_tiles, rebuilt, substitute, walk
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
-from zellige.plan.facts import LaunchFacts, bytes_of, is_whole, statements_in
+from zellige.plan.facts import LaunchFacts, bytes_of, statements_in
 
 QUESTION: Final = "is the sum over the steps of a tile split?"
 
@@ -216,10 +218,6 @@ def _region(workspace: Buffer, buffer: Buffer, part: Expr, blocks: Sequence[Expr
     return Region(buffer=workspace, offsets=(part, *blocks, *zeros), extents=(*ones, *buffer.shape))
 
 
-def _all_of(buffer: Buffer) -> Region:
-    return Region(buffer=buffer, offsets=tuple(Const(value=0, dtype=INT32) for _ in buffer.shape), extents=buffer.shape)
-
-
 def _parts(launch: Launch, found: Sum, spaces: Sequence[Buffer], parts: int) -> Launch:
     """The steps from ``part * length`` on, as many as ``length``, for each part."""
     loop, dtype = found.loop, found.loop.var.dtype
@@ -233,7 +231,7 @@ def _parts(launch: Launch, found: Sum, spaces: Sequence[Buffer], parts: int) -> 
         *found.before, Bind(var=length, value=Binary(op="floordiv", left=rounded, right=number), span=loop.span),
         rebuilt(loop, start=first, stop=last),
         *(
-            Copy(src=_all_of(b), dst=_region(w, b, part, launch.grid_vars), span=loop.span)
+            Copy(src=whole(b), dst=_region(w, b, part, launch.grid_vars), span=loop.span)
             for b, w in zip(found.sums, spaces)
         ),
     )  # fmt: skip
@@ -251,8 +249,8 @@ def _added(launch: Launch, found: Sum, spaces: Sequence[Buffer], parts: int) -> 
         tile = Buffer(name=f"{buffer.name}_part", dtype=buffer.dtype, shape=buffer.shape, space=buffer.space, span=found.loop.span)
         value = Binary(op="add", left=Load(buffer=buffer, indices=axes), right=Load(buffer=tile, indices=axes))
         add = Map(axes=axes, extents=buffer.shape, body=(Store(buffer=buffer, indices=axes, value=value),), span=found.loop.span)
-        take = Copy(src=_region(workspace, buffer, part, launch.grid_vars), dst=_all_of(tile), span=found.loop.span)
-        first = Copy(src=_region(workspace, buffer, zero, launch.grid_vars), dst=_all_of(buffer), span=found.loop.span)
+        take = Copy(src=_region(workspace, buffer, part, launch.grid_vars), dst=whole(tile), span=found.loop.span)
+        first = Copy(src=_region(workspace, buffer, zero, launch.grid_vars), dst=whole(buffer), span=found.loop.span)
         stop = Const(value=parts, dtype=INT32)
         loop = For(var=part, start=one, stop=stop, step=one, kind=Serial(), body=(take, add), span=found.loop.span)
         body += [Alloc(buffer=tile, span=found.loop.span), first, loop]
@@ -263,19 +261,7 @@ def _fresh(launch: Launch) -> Launch:
     """The launch with variables and tiles of its own."""
     bound = {v for s in statements_in(launch.body) for v in _bound(s)} | set(launch.grid_vars)
     names: dict[Var, Var] = {var: Var(name=var.name, dtype=var.dtype, kind=var.kind) for var in bound}
-    tiles: dict[Buffer, Buffer] = {}
-
-    def own(buffer: Buffer) -> Buffer:
-        if buffer.root.space == "global":
-            return buffer
-        if buffer not in tiles:
-            alias = None if buffer.alias is None else own(buffer.alias)
-            tiles[buffer] = rebuilt(buffer, alias=alias)
-        return tiles[buffer]
-
-    for buffer in buffers_in(launch):
-        own(buffer)
-    return substitute(launch, names, tiles)
+    return substitute(launch, names, own_tiles(buffers_in(launch)))
 
 
 def _bound(statement: Stmt) -> tuple[Var, ...]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zellige.ir.expr import Buffer, Load, Node, Var, constant_value
-from zellige.ir.stmt import Assign, Atomic, AtomicTile, Bind, Copy, Dialect, For, If, RasterHint, Stmt, While
+from zellige.ir.stmt import Assign, Atomic, AtomicTile, Bind, Copy, Dialect, For, If, RasterHint, Stmt, While, is_whole
 from zellige.ir.traverse import rebuilt, walk
 from zellige.plan.clusters import shares_of
 from zellige.plan.context import Context, Programs
-from zellige.plan.facts import bytes_of, is_whole, statements_in
+from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, PlanStmt, Put, Release, Role, Slotted
 from zellige.plan.spaces import choose_path
 

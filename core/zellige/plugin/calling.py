@@ -20,7 +20,8 @@ from zellige.plugin.hooks import PROJECT, BackendHooks
 from zellige.plugin.signatures import MARK, as_written, hook_parameters
 
 OF_A_START: Final = ("manifest", "describe_key", "cache_key", "runtime")
-"""What is asked for a kernel that is found on disk."""
+"""What is asked for a kernel that is found on disk, as far as every backend may have it: ``describe`` is asked where there is no
+``describe_key``, ``probe`` where there is a ``compat``, and these are registered."""
 
 _OF_SEVERAL: Final = ("hookwrapper", "wrapper", "specname")
 """What a mark may ask for that calling one function alone does not give."""

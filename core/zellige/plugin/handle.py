@@ -63,7 +63,8 @@ from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, 
 from zellige.plugin.guard import process_kept
 from zellige.plugin.installed import is_importable
 from zellige.plugin.interruption import is_blameless
-from zellige.plugin.manifest import MOST_OF_A_FIELD, MOST_PROBLEMS, odd_dialect, unspeakable, validated
+from zellige.plugin.limits import MOST_ITEMS
+from zellige.plugin.manifest import MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
@@ -327,8 +328,8 @@ class BackendHandle:
             self._check_fields("fit", answer)
             return answer
         for one in items_of(answer) if isinstance(answer, (tuple, list)) else ():
-            if isinstance(one, Revision) and isinstance(one.decisions, tuple) and len(one.decisions) > MOST_OF_A_FIELD:
-                reason = f"its hook fit says {len(one.decisions)} decisions of launch {one.launch}, more than {MOST_OF_A_FIELD}"
+            if isinstance(one, Revision) and isinstance(one.decisions, tuple) and len(one.decisions) > MOST_ITEMS:
+                reason = f"its hook fit says {len(one.decisions)} decisions of launch {one.launch}, more than {MOST_ITEMS}"
                 raise self.at_fault(reason)
         return self._several("fit", answer, (Revision,), ", expected Fitted or a tuple of Revision", may_be_none=False)
 
@@ -340,8 +341,8 @@ class BackendHandle:
             wrong = _kind_of(answer, *kinds)
         elif not found and not may_be_none:
             wrong = "nothing"
-        elif len(found) > MOST_OF_A_FIELD:
-            wrong = f"{len(found)} items, more than {MOST_OF_A_FIELD}"
+        elif len(found) > MOST_ITEMS:
+            wrong = f"{len(found)} items, more than {MOST_ITEMS}"
         if wrong:
             raise self.at_fault(f"its hook {hook} answered {wrong}{expected}")
         for one in found:

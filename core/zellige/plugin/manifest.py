@@ -17,6 +17,7 @@ from zellige.ir.syntax import VERSION
 from zellige.options import CompileOptions
 from zellige.plugin.contract import DialectName, Manifest
 from zellige.plugin.fields import is_line, shortened, type_problems
+from zellige.plugin.limits import LONGEST_LINE, MOST_ITEMS
 from zellige.target import AUTO
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
@@ -31,8 +32,6 @@ _PATTERNS: Final = {
 MOST_PROBLEMS: Final = 5
 """How many faults of one answer a message names."""
 
-MOST_OF_A_FIELD: Final = 10_000
-"""Characters or items of one field."""
 
 
 def validated(name: str, answer: object, *, is_own: bool) -> Manifest:
@@ -84,9 +83,9 @@ def _size_problems(answer: Manifest) -> Iterator[str]:
     """What is so large that every start of a program would pay for it."""
     for field in dataclasses.fields(answer):
         value = getattr(answer, field.name)
-        if isinstance(value, (str, tuple, list)) and len(value) > MOST_OF_A_FIELD:
-            kind = "characters" if isinstance(value, str) else "items"
-            yield f"manifest.{field.name} has {len(value)} {kind}, more than the {MOST_OF_A_FIELD} that are read at every start"
+        kind, most = ("characters", LONGEST_LINE) if isinstance(value, str) else ("items", MOST_ITEMS)
+        if isinstance(value, (str, tuple, list)) and len(value) > most:
+            yield f"manifest.{field.name} has {len(value)} {kind}, more than the {most} that are read at every start"
 
 
 def _is_name(text: object) -> bool:

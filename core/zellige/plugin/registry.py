@@ -62,8 +62,9 @@ class Registry:
     """All backends of one process, loaded in order at the first question about all of them.
 
     ``more`` finds further origins when they are asked for. A question about a target that bears the name of one of zellige's own backends
-    loads that one alone: nobody else can have it, and what others are installed must not slow the start of a program that does not ask.
-    ``settled`` is a target of which the same is known of another package's backend: an earlier process looked at all that are installed.
+    loads that one alone, where it is the only one of ``origins`` with that name: nobody else can have it, and what others are installed
+    must not slow the start of a program that does not ask. ``settled`` is a target of which the same is known of another package's backend:
+    an earlier process looked at all that are installed.
     """
 
     def __init__(

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from math import copysign
 
 from zellige.ir.expr import Buffer, Var, constant_value
-from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, Stmt
+from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, Stmt, is_whole
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
-from zellige.plan.facts import is_whole, statements_in
+from zellige.plan.facts import statements_in
 from zellige.plan.nodes import Choice, PlannedLaunch
 
 CHOICES = 15

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.lanes import has_lane_code
-from zellige.ir.stmt import Atomic, AtomicTile, Copy
+from zellige.ir.stmt import Atomic, AtomicTile, Copy, is_whole
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.structure import nodes_of
 from zellige.plan.clusters import cluster_axis, has_clusters, shares_of
-from zellige.plan.facts import is_whole, statements_in
+from zellige.plan.facts import statements_in
 from zellige.plan.nodes import Channel, Issue, PlannedLaunch, Slotted, Wait
 
 CLUSTERS = 18
