@@ -162,7 +162,7 @@ class _Seen:
                 yield f"sys.modules[{name!r}]"
             parent, _, last = name.rpartition(".")
             bound = vars(self.modules[parent]).get(last) if parent in self.modules else None
-            if isinstance(bound, types.ModuleType) and bound is not module:
+            if issubclass(type(bound), types.ModuleType) and bound is not module:  # the object itself is asked nothing
                 setattr(self.modules[parent], last, module)
                 yield name
         for name in [name for name in sys.modules if self.is_ours(name) and name not in self.modules]:
@@ -195,7 +195,6 @@ class _Seen:
                 if now is not value:
                     setattr(function, name, value)
                     yield f"{function.__module__}.{function.__qualname__}.{name}"
-
 
     def _objects_given_back(self) -> Iterator[str]:
         for one, names in self._objects:
