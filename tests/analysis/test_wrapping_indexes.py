@@ -90,14 +90,18 @@ def test_data_in_a_form_are_one_number_of_their_type() -> None:
     scope.add_variable(i, ZERO, Form.of(7))
     data = Load(buffer=table, indices=(const(0),))
     times = Binary(op="mul", left=data, right=const(64))
-    form = scope.form(Binary(op="add", left=times, right=i))
-    assert form == Form.of(times) + Form.of(i)
-    assert scope.multiple_of(form - Form.of(i)) == 64
-    assert scope.form(Binary(op="add", left=data, right=i)) == Form.of(data) + Form.of(i)
+    both = Binary(op="add", left=times, right=i)
+    assert scope.form(both) == Form.of(both) and not scope.is_exact(both)
+    place = scope.place(both)
+    assert place == Form.of(times) + Form.of(i)
+    assert scope.multiple_of(place - Form.of(i)) == 64
+    assert scope.place(Binary(op="add", left=data, right=i)) == Form.of(data) + Form.of(i)
     small = Cast(value=Load(buffer=Buffer(name="B", dtype=as_dtype("uint8"), shape=(const(8),)), indices=(const(0),)), dtype=INT32)
     assert scope.form(Binary(op="mul", left=small, right=const(64))) == Form.of(small).scaled(64)
     assert not scope.is_nonnegative(scope.form(Binary(op="mul", left=small, right=const(1 << 25))))
-    assert scope.form(Const(value=(1 << 31) - 1, dtype=INT32)).constant is None
+    last = Const(value=(1 << 31) - 1, dtype=INT32)
+    assert scope.form(last).constant == (1 << 31) - 1
+    assert not scope.is_exact(Binary(op="add", left=last, right=i))
 
 
 def test_a_variable_that_is_written_again_stands_for_its_new_value() -> None:

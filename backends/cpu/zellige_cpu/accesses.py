@@ -65,7 +65,7 @@ class Guard:
 
 def inside(ctx: Context, storage: Storage, indices: tuple[Expr, ...], *, is_store: bool) -> tuple[tuple[Form, ...], Guard]:
     """The index forms, and what guards the access."""
-    forms = tuple(ctx.scope.form(i) for i in indices)
+    forms = tuple(ctx.scope.place(i) for i in indices)
     tests, needs_mask = unproven(ctx, storage, forms)
     exists = conjunction(ctx, *[is_nonnegative(ctx, test) for test in tests])
     return forms, Guard(exists, ctx.mask if is_store or needs_mask or ctx.has_idle_lanes else None)

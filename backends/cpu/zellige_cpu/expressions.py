@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from zellige.analysis.bounds import Scope
-from zellige.analysis.forms import Form
+from zellige.analysis.forms import Form, is_index_dtype
 from zellige.diagnostics import InternalError
-from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, Load, Math, Reinterpret, Select, Unary, Var
+from zellige.ir.expr import INT64, Binary, Cast, Compare, Const, Expr, Load, Math, Reinterpret, Select, Unary, Var
 from zellige.ir.traverse import children
 from zellige.records import dataclass
 from zellige_cpu import accesses, arithmetic
 from zellige_cpu.context import Context
-from zellige_cpu.indexes import conjunction, index, index_register, iota, is_nonnegative, spread
+from zellige_cpu.indexes import conjunction, index, index_register, iota, is_nonnegative, is_stable, spread
 from zellige_cpu.leaf import convert, math
 from zellige_cpu.values import Value, constant
 
@@ -234,10 +234,13 @@ def comparison(ctx: Context, node: Compare) -> Value | None:
     left, right = node.left, node.right
     if not (_is_arithmetic(ctx, left) or _is_arithmetic(ctx, right)):
         return None
-    if not (ctx.scope.is_exact(left) and ctx.scope.is_exact(right)):
+    if not (_is_number(ctx, left) and _is_number(ctx, right)):
+        return None
+    difference = ctx.scope.form(left) - ctx.scope.form(right)
+    if not (ctx.scope.fits(difference, INT64) and ctx.scope.fits(difference.scaled(-1) - 1, INT64)):
         return None
     if node.op in ("eq", "ne"):
-        same = _is_zero(ctx, ctx.scope.form(left) - ctx.scope.form(right))
+        same = _is_zero(ctx, difference)
         return same if node.op == "eq" else ctx.fn.binary("xor", same, constant("i1", True, same.lanes))
     differences = ctx.scope.differences(node)
     assert differences is not None
@@ -251,6 +254,11 @@ def comparison(ctx: Context, node: Compare) -> Value | None:
 
 def _is_arithmetic(ctx: Context, expr: Expr) -> bool:
     return not isinstance(expr, Const) and ctx.scope.is_pure(expr)
+
+
+def _is_number(ctx: Context, expr: Expr) -> bool:
+    """Whether the expression is a form that shows what it is made of, or one number that all lanes share."""
+    return ctx.scope.is_exact(expr) or (is_index_dtype(expr.dtype) and is_stable(expr) and not ctx.is_varying(expr))
 
 
 def _is_zero(ctx: Context, form: Form) -> Value:

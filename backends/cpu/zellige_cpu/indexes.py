@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from zellige.analysis.forms import Atom, Form, Monomial
 from zellige.diagnostics import InternalError
-from zellige.ir.expr import Binary, Cast, Expr, Load, Unary, Var
+from zellige.ir.expr import Binary, Expr, Load, Var
 from zellige.ir.traverse import walk
 from zellige.records import dataclass
 from zellige_cpu.arithmetic import divide_signed
@@ -36,6 +37,10 @@ class Index:
     def step(self) -> int | None:
         """The distance from lane to lane where it is a known number."""
         return self.stride if self.vector is None and isinstance(self.stride, int) else None
+
+
+_OF_VALUES: Final = ("floordiv", "floormod", "min", "max")
+"""Operations for which the values of their operands count, and not only what these are modulo two to some power."""
 
 
 def i64(value: int) -> Value:
@@ -85,7 +90,7 @@ def _atom_value(ctx: Context, atom: Atom) -> Value:
         value = ctx.values.get(atom)
         if value is not None and ctx.scope.is_index_variable(atom):
             return value
-    elif ctx.scope.is_pure(atom):
+    elif isinstance(atom, Binary) and atom.op in _OF_VALUES and ctx.scope.is_pure(atom):
         return _pure_value(ctx, atom)
     return to_i64(ctx, ctx.evaluate(ctx, atom), atom)
 
@@ -112,8 +117,6 @@ def _pure_value(ctx: Context, expr: Expr) -> Value:
             else:
                 result = divide_signed(fn, op, a, b, divisor.constant)
             return fn.resize(result, "i64", is_signed=True)
-        case Cast(value=value) | Unary(value=value):
-            raise InternalError(f"{type(expr).__name__} of {value.dtype} is no atom of an index")
         case _:
             raise InternalError(f"{type(expr).__name__} is no atom of an index")
 
@@ -379,4 +382,4 @@ def each_lane(ctx: Context, count: int, mask: Value | None) -> Iterator[Value]:
 
 def index_register(ctx: Context, expr: Expr) -> Value:
     """A pure index expression as a register of its own dtype."""
-    return materialise(ctx, ctx.scope.form(expr), register_type(expr.dtype))
+    return materialise(ctx, ctx.scope.sum(expr), register_type(expr.dtype))

@@ -153,9 +153,11 @@ def _bind_arguments(ctx: Context, kernel: Kernel, plan: ScratchPlan | None) -> N
         _bind_scalar(ctx, var, fn.offset(args, 8 * slot))
         slot += 1
     for var in size_vars(kernel):
-        ctx.scope.add_variable(var, ZERO, None)
+        ctx.scope.add_parameter(var)
         ctx.set_index(var, fn.load(fn.offset(args, 8 * slot), "i64", align=8))
         slot += 1
+    for extent in (extent for tensor in tensors for extent in tensor.shape):
+        ctx.scope.add_extent(extent)
     if plan is None:
         return
     for place, buffer in enumerate(tensors):
@@ -167,7 +169,7 @@ def _bind_arguments(ctx: Context, kernel: Kernel, plan: ScratchPlan | None) -> N
 def _bind_scalar(ctx: Context, var: Var, place: Value) -> None:
     fn = ctx.fn
     if is_index_dtype(var.dtype):
-        ctx.scope.add_variable(var, ZERO if var.kind == "size" else None, None)
+        ctx.scope.add_parameter(var)
         ctx.set_index(var, fn.load(place, "i64", align=8))
     elif var.dtype.is_float:
         statements.bind_value(ctx, var, convert.cast(fn, fn.load(place, "double", align=8), FLOAT64, var.dtype))

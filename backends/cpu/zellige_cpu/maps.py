@@ -16,7 +16,7 @@ from dataclasses import field
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
 from zellige.dtypes import DType
-from zellige.ir.expr import Binary, Buffer, Compare, Expr, ExprNode, Load, Math, Node, Var, constant_value
+from zellige.ir.expr import INT64, Binary, Buffer, Compare, Expr, ExprNode, Load, Math, Node, Var, constant_value
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -365,7 +365,7 @@ def _note_accesses(ctx: Context, scope: Scope, statement: Stmt, own: set[Buffer]
         storage = ctx.storages.get(buffer)
         if buffer.root in own or storage is None:
             continue
-        forms = tuple(scope.form(i) for i in indices)
+        forms = tuple(scope.place(i) for i in indices)
         bounds = [b for form, extent in zip(forms, storage.shape) for b in (form, extent - form - 1)]
         unproven = tuple(b for b in bounds if b not in ctx.granted and not scope.is_nonnegative(b))
         accesses.append(_Access(buffer, forms, unproven, is_store))
@@ -376,7 +376,9 @@ def _note_conditions(ctx: Context, scope: Scope, statement: Stmt, conditions: di
     for node in walk(statement, bodies=False):
         if isinstance(node, Compare) and node.op not in ("eq", "ne"):
             for form in scope.differences(node) or ():
-                if form not in ctx.granted and not scope.is_nonnegative(form) and not scope.is_nonnegative(form.scaled(-1) - 1):
+                if form in ctx.granted or not scope.fits(form, INT64):
+                    continue
+                if not scope.is_nonnegative(form) and not scope.is_nonnegative(form.scaled(-1) - 1):
                     conditions[form] = None
 
 
@@ -401,6 +403,8 @@ def _run_time_tests(
     for form in wanted:
         smallest = scope.minimum(form, variables)
         if smallest is None or not all(_is_available(ctx, atom) for atom in smallest.atoms()):
+            continue
+        if drops_never and not scope.fits(smallest, INT64):
             continue
         if drops_never and ctx.scope.is_nonnegative(smallest.scaled(-1) - 1):
             continue

@@ -119,7 +119,7 @@ def describe(
 ) -> Storage:
     """The storage of ``buffer`` at ``address``."""
     shape = tuple(ctx.scope.form(extent) for extent in buffer.shape)
-    strides = dense_strides(shape) if buffer.strides is None else tuple(ctx.scope.form(s) for s in buffer.strides)
+    strides = dense_strides(shape) if buffer.strides is None else tuple(ctx.scope.sum(s) for s in buffer.strides)
     return Storage(
         dtype=buffer.dtype,
         pointer=address,

@@ -1,7 +1,12 @@
 """What is known about integers at a place of the program, and proofs of ``x >= 0`` from it.
 
 In: ranges of variables (loops, grid, axes), conditions known to hold (guards, assumptions). Out: :meth:`Scope.is_nonnegative`, sound and
-incomplete: True means proven for all values, False means not proven. Sizes are symbolic and at least 0.
+incomplete: True means proven for all values, False means not proven. Sizes are symbolic, at least 0 and at most what a launch takes.
+
+The arithmetic of a form does not wrap, that of the language does. :meth:`Scope.form` is the value of an expression: its sums and products
+where they are proven to stay in their type, else one atom that stands for the whole. Every part of a form, whatever kind of variable it is
+made of, has the range that is known of it, by its type where nothing else is. :meth:`Scope.place` is for the index of an element, where all
+numbers outside of the buffer are alike.
 
 A :class:`Scope` extends another one, as the bodies of a program nest, and is dropped at the end of its body. The proof replaces ranged
 variables by the end of their range that makes the form smallest, innermost first, opens minimum, maximum, quotient and remainder atoms
@@ -10,14 +15,16 @@ by their inequalities, and subtracts multiples of known facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from math import gcd, prod
 from typing import Final
 
-from zellige.analysis.forms import ZERO, Division, Form, form_of, is_index_dtype, is_pure_index
+from zellige.analysis.forms import ZERO, Division, Form, Monomial, form_of, is_index_dtype, is_pure_index
+from zellige.analysis.intervals import ANY, Interval, interval_of_type, interval_of_value
 from zellige.dtypes import DType
-from zellige.ir.expr import INT32, Binary, Cast, Compare, Const, Expr, Load, Unary, Var
+from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Load, Unary, Var
+from zellige.ir.sizes import ROOM, greatest_size, linear_form
 from zellige.ir.traverse import walk
 from zellige.records import dataclass
 
@@ -26,8 +33,11 @@ _STEPS: Final = 400
 
 _FACT_DEPTH: Final = 2
 
-_INDICES: Final = ("size", "scalar", "grid", "lane", "loop")
-"""Variables of indices, whether or not their range is known here."""
+_NESTED_PROOFS: Final = 4
+"""How many proofs may ask for each other: whether the operands of a minimum wrap, and the operands of those."""
+
+_FAR: Final = 1 << 62
+"""Numbers from here on are no index of any element."""
 
 NEGATED: Final = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
@@ -51,26 +61,40 @@ class _Tables:
     definitions: dict[Var, Form] = field(default_factory=dict)
     index_variables: set[Var] = field(default_factory=set)
     multiples: dict[Expr, int] = field(default_factory=dict)
+    sums: dict[Expr, Form] = field(default_factory=dict)
     forms: dict[Expr, Form] = field(default_factory=dict)
-    narrow: dict[Expr, Form] = field(default_factory=dict)
+    placed_sums: dict[Expr, Form] = field(default_factory=dict)
+    places: dict[Expr, Form] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
+    intervals: dict[ExprNode, Interval] = field(default_factory=dict)
+    limits: dict[Var, Interval] = field(default_factory=dict)
+    extents: dict[Form, Form] = field(default_factory=dict)
+    """What is at least 0 since an extent is not too large, by the extent's form."""
     serial: int = 0
+    proofs: int = 0
+    """How many proofs of this launch are under way."""
 
     def add_range(self, var: Var, low: Form | None, high: Form | None) -> None:
         self.serial += 1
         known = self.ranges.get(var)
-        if known is not None and (known.low, known.high) != (low, high):
-            self._forget_forms()
+        if var in self.intervals if known is None else (known.low, known.high) != (low, high):
+            self.forget()
         self.ranges[var] = Range(low, high, self.serial)
+
+    def add_limits(self, var: Var, limits: Interval) -> None:
+        if var in self.intervals and self.limits.get(var) != limits:
+            self.forget()
+        self.limits[var] = limits
+        self.add_range(var, None, None)
 
     def add_definition(self, var: Var, form: Form) -> None:
         if self.definitions.get(var, form) != form:
-            self._forget_forms()
+            self.forget()
         self.definitions[var] = form
 
-    def _forget_forms(self) -> None:
-        self.forms.clear()
-        self.narrow.clear()
+    def forget(self) -> None:
+        for kept in (self.sums, self.forms, self.placed_sums, self.places, self.pure, self.intervals):
+            kept.clear()
 
 
 class Scope:
@@ -93,24 +117,48 @@ class Scope:
         self._tables.index_variables.add(var)
         self._tables.add_range(var, low, high)
 
+    def add_named(self, var: Var, low: Form, high: Form) -> None:
+        """An index variable that proofs leave as it is; its inclusive range counts for whether arithmetic on it wraps."""
+        self._tables.index_variables.add(var)
+        self._tables.add_limits(var, Interval(self.interval(low).low, self.interval(high).high))
+
+    def add_parameter(self, var: Var) -> None:
+        """A symbolic size or a scalar parameter of an index type."""
+        if var.kind == "size":
+            self.add_variable(var, ZERO, Form.of(greatest_size(var.dtype)))
+            return
+        self._tables.index_variables.add(var)
+        self.add_data_variable(var)
+
+    def add_extent(self, extent: Expr) -> None:
+        """An extent of a tensor that a launch takes: no greater than any size, also where it is a product of several."""
+        form = self.sum(extent)
+        if form.constant is None and not isinstance(extent, Var) and linear_form(extent) is None:
+            self._tables.extents[form] = Form.of(greatest_size(extent.dtype)) - form
+            self._tables.forget()
+
     def add_data_variable(self, var: Var) -> None:
-        """A variable bound once to a value of the program's data: an atom of forms, not an index variable."""
-        low, high = dtype_range(var.dtype)
-        if low is not None:
-            self._tables.add_range(var, Form.of(low), None if high is None else Form.of(high))
+        """A variable of which no more is known than its type, as one bound to a value of the program's data, and what :meth:`define` found
+        of its value."""
+        known = self._tables.limits.get(var) or interval_of_type(var.dtype)
+        if known.low is not None and known.high is not None and max(-known.low, known.high) < _FAR:
+            self._tables.add_range(var, Form.of(known.low), Form.of(known.high))
 
     def define(self, var: Var, value: Expr) -> bool:
-        """Let ``var``, which keeps its value, stand for it in forms, where that is made of index variables; whether it was. Of another
-        value it is remembered what divides it."""
-        if not is_index_dtype(var.dtype) or not self.is_pure(value):
-            self._note_multiple(var, value)
+        """Let ``var``, which keeps its value, stand for it in forms, where that is made of index variables and does not wrap; whether it
+        was. Of another value it is remembered what divides it."""
+        if not is_index_dtype(var.dtype) or not self.is_pure(value) or not self.is_exact(value):
+            self._note_value(var, value)
             return False
         self._tables.add_definition(var, self.form(value))
         self._tables.index_variables.add(var)
         return True
 
-    def _note_multiple(self, var: Var, value: Expr) -> None:
-        """Arithmetic on data may wrap, which keeps the powers of two that divide the exact value."""
+    def _note_value(self, var: Var, value: Expr) -> None:
+        """The variable has the divisors of its value, and its ends."""
+        found = interval_of_value(value, self._range_of, self._tables.intervals)
+        if found.low is not None and found.high is not None:
+            self._tables.limits[var] = found
         if is_index_dtype(var.dtype) and (divisor := self.multiple_of(self.form(value))):
             known = self._tables.multiples.get(var, 1 << (var.dtype.bits - 1))
             self._tables.multiples[var] = min(known, divisor & -divisor)
@@ -136,87 +184,150 @@ class Scope:
     # -- forms --------------------------------------------------------------------------------------------------------
 
     def form(self, expr: Expr) -> Form:
-        """The form of an integer expression (an atom where its arithmetic wraps at fewer than 32 bits or is unsigned).
-
-        Arithmetic of index variables is taken as exact. That of data may wrap, so its part of the form is one atom where more than one
-        number stands for a small one; a form beyond half of all numbers of 32 bits stays, being outside of every buffer either way.
-        """
-        known = self._tables.narrow.get(expr)
+        """The value of an integer expression: the form of its sums and products where they are proven not to wrap, else one atom. An
+        expression of another type than signed 32 or 64 bits is an atom."""
+        known = self._tables.forms.get(expr)
         if known is None:
-            found = form_of(
-                expr, definition=self._tables.definitions.get, divide=self._divide, narrowed=self._narrowed, may_wrap=self.may_wrap,
-                memo=self._tables.forms,
-            )  # fmt: skip
-            known = self._tables.narrow[expr] = self._narrowed(found, expr.dtype)
+            found = self.sum(expr)
+            if not self.fits(found, expr.dtype):
+                self._note_wrapped(expr, found)
+                found = Form.of(expr)
+            known = self._tables.forms[expr] = found
         return known
 
-    def _narrowed(self, form: Form, dtype: DType) -> Form:
-        """A form with what data adds to it as one number of the type. What loops, blocks and sizes add is less than half of all numbers, so
-        the sum is a number inside of a buffer only where it does not wrap."""
-        if dtype.bits != INT32.bits or self._reach_of_data(form) <= 1 << (dtype.bits - 1):
+    def sum(self, expr: Expr) -> Form:
+        """The sums and products of an integer expression: its value modulo two to the width of its type."""
+        return form_of(
+            expr, definition=self.definition, divide=self._divide, is_exact=self.is_exact, widened=self.form, memo=self._tables.sums
+        )  # fmt: skip
+
+    def place(self, expr: Expr) -> Form:
+        """An integer expression as the index of an element: its value where that lies in a buffer, else a number that does not either.
+
+        Parts that are not negative and cannot add up to more than half of all numbers of the type stand by themselves, what is left as one
+        atom of the type: where their sum wraps, both numbers lie outside. The form as a number of 64 bits never wraps. It is taken that no
+        dimension has more than 2**31 - 2**20 elements where an index of 32 bits passes -2**31 downwards.
+        """
+        known = self._tables.places.get(expr)
+        if known is None:
+            found = form_of(
+                expr, definition=self.definition, divide=self._divide, is_exact=self.is_exact, widened=self.place,
+                memo=self._tables.placed_sums,
+            )  # fmt: skip
+            known = self._tables.places[expr] = self._placed(found, expr.dtype)
+        return known
+
+    def _placed(self, form: Form, dtype: DType) -> Form:
+        if self.fits(form, dtype):
             return form
-        data = Form({m: c for m, c in form.terms.items() if not self._is_of_indices(m)})
-        atom = data.expression(dtype)
-        divisor = self.multiple_of(data) or 1 << (dtype.bits - 1)  # wrapping keeps the powers of two that divide the exact value
-        self._tables.multiples[atom] = divisor & -divisor
-        return form - data + Form.of(atom)
+        half = 1 << (dtype.bits - 1)
+        found = self.interval(form)
+        if dtype.bits == 32 and found.low is not None and found.high is not None and found.low >= -half - ROOM and found.high < 2 * half:
+            return form
+        kept = self._without_end(form, min(half, _FAR - 1))
+        rest = form - kept
+        atom = rest.expression(dtype)
+        self._note_wrapped(atom, rest)
+        if dtype.bits == 32:
+            return kept + Form.of(atom)
+        near: Expr = Binary(op="max", left=atom, right=Const(value=-_FAR, dtype=dtype))
+        near = Binary(op="min", left=near, right=Const(value=_FAR, dtype=dtype))
+        self._note_wrapped(near, rest)
+        return kept + Form.of(near)
 
-    def may_wrap(self, form: Form, dtype: DType) -> bool:
-        """Whether arithmetic on data, of the type, may give another number than the form; not for a single number as it is."""
-        if len(form.terms) == 1 and all(len(m) == 1 and c == 1 for m, c in form.terms.items()):
-            return False
-        return self._reach_of_data(form) >= 1 << (dtype.bits - 1)
-
-    def _reach_of_data(self, form: Form) -> int:
-        """The most that the parts of a form that are not of index variables may add up to; beyond all numbers where that is not known."""
-        most = 0
+    def _without_end(self, form: Form, most: int) -> Form:
+        """The parts of a form that are not negative, as many as cannot add up to more than ``most``."""
+        kept: dict[Monomial, int] = {}
         for monomial, coefficient in form.terms.items():
-            if self._is_of_indices(monomial):
-                continue
-            product = abs(coefficient)
-            for atom in monomial:
-                low, high = self._numbers(atom)
-                product *= 1 << 64 if low is None or high is None else max(abs(low), abs(high))
-            most += product
-        return most
+            found = self._interval_of_product(monomial, coefficient)
+            if found.low is not None and found.high is not None and found.low >= 0 and found.high <= most:
+                kept[monomial] = coefficient
+                most -= found.high
+        return Form(kept)
 
-    def _numbers(self, atom: Expr) -> tuple[int | None, int | None]:
-        """The values an atom may have, by its type and by the operation that it is."""
-        match atom:
-            case Var():
-                known = self._tables.ranges.get(atom)
-                if known is not None and known.low is not None and known.high is not None:
-                    low, high = known.low.constant, known.high.constant
-                    if low is not None and high is not None:
-                        return low, high
-            case Binary(op="floormod", right=Const(value=value)) if value > 0:
-                return 0, int(value) - 1
-            case Binary(op="bitand", right=Const(value=value)) if value >= 0:
-                return 0, int(value)
-            case Binary(op="floordiv", left=left, right=Const(value=value)) if value > 0:
-                low, high = value_range(left)
-                return (None, None) if low is None or high is None else (low // int(value), high // int(value))
-            case _:
-                pass
-        return value_range(atom)
+    def _note_wrapped(self, atom: Expr, form: Form) -> None:
+        """Wrapping keeps the powers of two that divide the exact value."""
+        divisor = self.multiple_of(form) or 1 << (atom.dtype.bits - 1)
+        self._tables.multiples[atom] = divisor & -divisor
 
-    def _is_of_indices(self, monomial: tuple[Expr, ...]) -> bool:
-        return all((isinstance(atom, Var) and atom.kind in _INDICES) or self.is_pure(atom) for atom in monomial)
+    def fits(self, form: Form, dtype: DType) -> bool:
+        """Whether the form is proven to be a number of the type, by the ranges of its parts."""
+        if len(form.terms) == 1:
+            ((monomial, coefficient),) = form.terms.items()
+            if len(monomial) == 1 and coefficient == 1 and monomial[0].dtype == dtype:
+                return True
+        found, whole = self.interval(form), interval_of_type(dtype)
+        if whole.low is None or whole.high is None:
+            return False
+        is_above = found.low is not None and found.low >= whole.low
+        is_below = found.high is not None and found.high <= whole.high
+        if is_above and is_below:
+            return True
+        if self._tables.proofs >= _NESTED_PROOFS:
+            return False
+        self._tables.proofs += 1
+        try:
+            return (is_above or self.is_always_nonnegative(form - whole.low)) and (
+                is_below or self.is_always_nonnegative(Form.of(whole.high) - form)
+            )
+        finally:
+            self._tables.proofs -= 1
 
-    def surely(self, expr: Expr) -> Form:
-        """The form of an expression where it is its value whatever the data are, else the expression as an atom."""
-        form = self.form(expr)
-        return Form.of(expr) if self.may_wrap(form, expr.dtype) else form
+    def interval(self, form: Form) -> Interval:
+        """The numbers between which the form lies, by the ranges of its atoms, each for itself."""
+        low: int | None = 0
+        high: int | None = 0
+        for monomial, coefficient in form.terms.items():
+            found = self._interval_of_product(monomial, coefficient)
+            low = None if low is None or found.low is None else low + found.low
+            high = None if high is None or found.high is None else high + found.high
+        return Interval(low, high)
+
+    def _interval_of_product(self, monomial: Monomial, coefficient: int) -> Interval:
+        low = high = coefficient
+        for atom in monomial:
+            found = interval_of_value(atom, self._range_of, self._tables.intervals)
+            if found.low is None or found.high is None:
+                return ANY
+            ends = [x * y for x in (low, high) for y in (found.low, found.high)]
+            low, high = min(ends), max(ends)
+        return Interval(low, high)
+
+    def _range_of(self, var: Var) -> Interval:
+        """What is known of a variable, as numbers."""
+        definition = self._tables.definitions.get(var)
+        if definition is not None:
+            return self.interval(definition)
+        known = self._tables.ranges.get(var)
+        if known is None:
+            return Interval(0, greatest_size(var.dtype)) if var.kind == "size" else ANY
+        if known.low is None and known.high is None:
+            return self._tables.limits.get(var, ANY)
+        low = None if known.low is None else self.interval(known.low).low
+        high = None if known.high is None else self.interval(known.high).high
+        return ANY if low is not None and high is not None and low > high else Interval(low, high)
 
     def is_pure(self, expr: Expr) -> bool:
-        """Whether the expression is made of index variables and constants alone."""
-        return is_pure_index(expr, self.is_index_variable, self._tables.pure)
+        """Whether the expression is made of index variables and constants alone, and ``sum(expr)`` computed anywhere gives its value modulo
+        two to the width of its type."""
+        return is_pure_index(expr, self.is_index_variable, self._keeps_value, self._tables.pure)
+
+    def _keeps_value(self, expr: Expr) -> bool:
+        """Whether an operation for which the values of its operands count has the value that the integers give it."""
+        if isinstance(expr, Cast):
+            return self.is_exact(expr.value)
+        assert isinstance(expr, Binary)
+        if not self.is_exact(expr.left) or not self.is_exact(expr.right):
+            return False
+        if expr.op != "floordiv":
+            return True
+        dividend, divisor = self.interval(self.form(expr.left)), self.interval(self.form(expr.right))  # the least number by -1 wraps
+        least = interval_of_type(expr.dtype).low
+        return (divisor.low is not None and divisor.low > -1) or (dividend.low is not None and least is not None and dividend.low > least)
 
     def is_exact(self, expr: Expr) -> bool:
-        """Whether ``form(expr)`` is the value of ``expr`` itself: index variables alone, or one atom without arithmetic."""
-        if not is_index_dtype(expr.dtype):
-            return False
-        return self.is_pure(expr) or not isinstance(expr, (Binary, Unary, Cast))
+        """Whether the sums and products of an expression are proven to be its value, so that ``form(expr)`` shows what it is made of."""
+        return is_index_dtype(expr.dtype) and self.form(expr) == self.sum(expr)
 
     def _divide(self, dividend: Form, divisor: int) -> Division:
         whole = Form({m: c // divisor for m, c in dividend.terms.items() if not m or c % divisor == 0})
@@ -245,8 +356,9 @@ class Scope:
                     pass
 
     def differences(self, compare: Compare, *, holds: bool = True) -> tuple[Form, ...] | None:
-        """The forms that are all at least 0 exactly when the comparison holds; None where the sides are not exact or for ``ne``."""
-        if not self.is_exact(compare.left) or not self.is_exact(compare.right):
+        """The forms that are all at least 0 exactly when the comparison holds; None where the sides are no numbers of an index type or for
+        ``ne``."""
+        if not is_index_dtype(compare.left.dtype) or not is_index_dtype(compare.right.dtype):
             return None
         op = compare.op if holds else NEGATED[compare.op]
         difference = self.form(compare.right) - self.form(compare.left)
@@ -283,7 +395,8 @@ class Scope:
         """Whether ``form >= 0`` follows from the ranges of its variables alone, so also where no guard has been passed."""
         if (value := form.constant) is not None:
             return value >= 0
-        return _Proof(self, ()).prove(form, 0)
+        extents = tuple(self._tables.extents.values())
+        return _Proof(self, extents).prove(form, 2 * _FACT_DEPTH if extents else 0)
 
     def is_within(self, index: Form, extent: Form) -> tuple[bool, bool]:
         """Whether ``index >= 0`` and ``index < extent`` are proven."""
@@ -351,7 +464,7 @@ def value_range(atom: Expr) -> tuple[int | None, int | None]:
 
 
 def _is_stable(form: Form) -> bool:
-    return all(isinstance(atom, Var) and not atom.is_mutable for atom in form.atoms())
+    return not any(isinstance(node, Load) or (isinstance(node, Var) and node.is_mutable) for atom in form.atoms() for node in walk(atom))
 
 
 class _Proof:
@@ -360,7 +473,7 @@ class _Proof:
     __slots__ = ("_form", "_ranges", "_facts", "_budget")
 
     def __init__(self, scope: Scope, facts: tuple[Form, ...]) -> None:
-        self._form = scope.surely
+        self._form = scope.form
         self._ranges = scope.ranges
         self._facts = facts
         self._budget = _STEPS
@@ -390,6 +503,8 @@ class _Proof:
         sign = self._sign(factor)
         if sign == 0:
             return False
+        if any(self.prove(scaled + rest, max(0, fact_depth - 1)) for scaled in _whole_quotient(choice, factor, self._form)):
+            return True
         every, options = self._bounds(choice, lower=sign > 0)
         if every:
             return all(self.prove(factor * bound + rest, 0 if fact_depth == 0 else fact_depth - 1) for bound in every)
@@ -489,6 +604,18 @@ class _Proof:
             return self.prove(self._form(atom.left), 0)
         low, _ = value_range(atom)
         return low is not None and low >= 0
+
+
+def _whole_quotient(atom: Expr, factor: Form, form_of: Callable[[Expr], Form]) -> Iterator[Form]:
+    """A form that ``factor * atom`` is not below, where the atom is a quotient and the factor a multiple of its divisor: a quotient times
+    its divisor is the dividend or up to ``divisor - 1`` less."""
+    if not isinstance(atom, Binary) or atom.op != "floordiv" or not isinstance(atom.right, Const):
+        return
+    times, divisor = factor.constant, int(atom.right.value)
+    if times is None or divisor <= 1 or times % divisor:
+        return
+    dividend = form_of(atom.left)
+    yield (dividend if times < 0 else dividend - (divisor - 1)).scaled(times // divisor)
 
 
 def _is_openable(atom: Expr) -> bool:

@@ -2,7 +2,8 @@
 
 In: integer expressions. Out: a :class:`Form`, such as ``128*bx + i - 1`` or ``i*K + k`` (with a symbolic ``K``). An atom is a variable
 or an expression that is no sum or product (a load, a quotient that does not simplify, ...); atoms compare as expressions do. The
-arithmetic of forms is exact: it does not wrap at the width of the expression's dtype.
+arithmetic of forms is that of the integers: it does not wrap at the width of the expression's dtype. When a form is the value of its
+expression is proven by :mod:`zellige.analysis.bounds`.
 """
 
 from __future__ import annotations
@@ -146,16 +147,6 @@ class Division:
     is_reduced: bool
 
 
-def _is_far_from_wrapping(value: int, t: DType) -> bool:
-    """Whether a number is one of real index arithmetic, which does not wrap. Near the ends of the type it does, and forms do not."""
-    return abs(value) < 1 << (t.bits - 4)
-
-
-def _is_near_an_end(value: int, t: DType) -> bool:
-    """Whether a number is so near an end of the type that adding an index to it wraps."""
-    return abs(value) > (1 << (t.bits - 1)) - (1 << 20)
-
-
 def _atom_order(atom: Atom) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """What the atoms of a product are sorted by: the same in every process that traces the same kernel, unlike hashes of texts; equal
     for equal atoms only. Variables and buffers go by the order in which they were made, other expressions by their parts in preorder,
@@ -188,12 +179,8 @@ def is_index_dtype(t: DType) -> bool:
     return t.kind == "int" and t.bits >= 32 and t.lanes == 1
 
 
-def _as_it_is(form: Form, t: DType) -> Form:
-    return form
-
-
-def _never(form: Form, t: DType) -> bool:
-    return False
+def _always(expr: Expr) -> bool:
+    return True
 
 
 def form_of(
@@ -201,16 +188,17 @@ def form_of(
     *,
     definition: Callable[[Var], Form | None],
     divide: Callable[[Form, int], Division],
-    narrowed: Callable[[Form, DType], Form] = _as_it_is,
-    may_wrap: Callable[[Form, DType], bool] = _never,
+    is_exact: Callable[[Expr], bool] = _always,
+    widened: Callable[[Expr], Form] | None = None,
     memo: dict[Expr, Form],
 ) -> Form:
     """The form of an integer expression of a signed 32- or 64-bit dtype; an expression of another dtype is an atom.
 
-    ``definition`` gives the form that a variable stands for, None to keep it as an atom. ``divide(x, c)``
-    splits a form by a positive number. ``narrowed(x, t)`` is the value of a form after arithmetic of type ``t``, and ``may_wrap(x, t)``
-    whether that can be another number than the form; without them nobody asks. Results are kept in ``memo``, and sub-expressions are
-    visited once; the result is exact in the integers modulo two to the width of the expression's dtype.
+    The result is congruent to the expression's value modulo two to the width of its dtype, and so are the forms of the sums and products
+    under it. Where the value itself is needed, somebody is asked: ``is_exact(x)`` says of a dividend that its form is its value (else the
+    quotient is an atom), ``widened(x)`` gives the form that stands for a number which is cast to a wider type. ``definition`` gives the
+    form that a variable stands for, None to keep it as an atom; ``divide(x, c)`` splits a form by a positive number. Without the first two
+    the arithmetic is that of the integers. Results are kept in ``memo``, and sub-expressions are visited once.
     """
     pending: list[Expr] = [expr]
     while pending:
@@ -224,7 +212,7 @@ def form_of(
             pending.extend(waiting)
             continue
         pending.pop()
-        memo[top] = _combine(top, [memo[o] for o in operands], definition, divide, narrowed, may_wrap)
+        memo[top] = _combine(top, [memo[o] for o in operands], definition, divide, is_exact, widened)
     return memo[expr]
 
 
@@ -252,11 +240,11 @@ def _combine(
     forms: list[Form],
     definition: Callable[[Var], Form | None],
     divide: Callable[[Form, int], Division],
-    narrowed: Callable[[Form, DType], Form],
-    may_wrap: Callable[[Form, DType], bool],
+    is_exact: Callable[[Expr], bool],
+    widened: Callable[[Expr], Form] | None,
 ) -> Form:
     match expr:
-        case Const(value=value) if is_index_dtype(expr.dtype) and not _is_near_an_end(int(value), expr.dtype):
+        case Const(value=value) if is_index_dtype(expr.dtype):
             return Form.of(int(value))
         case Var():
             return definition(expr) or Form.of(expr)
@@ -270,11 +258,9 @@ def _combine(
             return forms[0] * forms[1]
         case Binary(op="shl", right=Const(value=value)):
             return forms[0].scaled(1 << int(value))
-        case Binary(op="floordiv" | "floormod" as op, right=Const(value=value)):
+        case Binary(op="floordiv" | "floormod" as op, left=left_side, right=Const(value=value)):
             divisor = int(value)
-            if divisor <= 0 or not all(_is_far_from_wrapping(c, expr.dtype) for c in forms[0].terms.values()):
-                return Form.of(expr)
-            if may_wrap(forms[0], expr.dtype):
+            if divisor <= 0 or not is_exact(left_side):
                 return Form.of(expr)
             division = divide(forms[0], divisor)
             if division.is_reduced:
@@ -286,13 +272,17 @@ def _combine(
         case Unary():
             return forms[0].scaled(-1)
         case Cast(value=value) if value.dtype.bits < expr.dtype.bits:
-            return narrowed(forms[0], value.dtype)
+            return forms[0] if widened is None else widened(value)
         case _:
             return forms[0]
 
 
-def is_pure_index(expr: Expr, is_index_variable: Callable[[Var], bool], memo: dict[Expr, bool]) -> bool:
-    """Whether an integer expression is made of index variables and constants alone, with operations that are exact on integers."""
+def is_pure_index(
+    expr: Expr, is_index_variable: Callable[[Var], bool], keeps_value: Callable[[Expr], bool], memo: dict[Expr, bool]
+) -> bool:
+    """Whether an integer expression is made of index variables and constants alone, so that its form has its value modulo two to the width
+    of its dtype wherever it is computed. ``keeps_value`` says of a quotient, a remainder, a minimum, a maximum and a cast to a wider type,
+    for which the values of their operands count, that these do not wrap and the result neither."""
     pending: list[Expr] = [expr]
     while pending:
         top = pending[-1]
@@ -307,8 +297,15 @@ def is_pure_index(expr: Expr, is_index_variable: Callable[[Var], bool], memo: di
         if waiting:
             pending.extend(waiting)
             continue
-        memo[top] = all(memo[o] for o in operands)
+        memo[top] = all(memo[o] for o in operands) and (not _needs_values(top) or keeps_value(top))
     return memo[expr]
+
+
+def _needs_values(expr: Expr) -> bool:
+    """Whether the value of an operand counts and not only what it is modulo two to the width of the type."""
+    if isinstance(expr, Binary):
+        return expr.op not in ("add", "sub", "mul")
+    return isinstance(expr, Cast) and expr.dtype.bits != expr.value.dtype.bits
 
 
 def _pure_operands(expr: Expr) -> tuple[Expr, ...] | None:
@@ -316,7 +313,7 @@ def _pure_operands(expr: Expr) -> tuple[Expr, ...] | None:
         return None
     match expr:
         case Const():
-            return () if _is_far_from_wrapping(int(expr.value), expr.dtype) else None
+            return ()
         case Binary(op="add" | "sub" | "mul" | "min" | "max", left=left, right=right):
             return (left, right)
         case Binary(op="floordiv" | "floormod", left=left, right=right):

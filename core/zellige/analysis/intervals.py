@@ -1,14 +1,16 @@
 """The range of an integer expression, from the ranges of its variables.
 
 In: an expression and the closed intervals of variables. Out: a closed interval of Python ints, whose ends are None where nothing is
-known. Arithmetic is that of unbounded integers: a caller that must know about wrapping compares with the dtype.
+known. The arithmetic of :func:`interval` is that of unbounded integers; :func:`interval_of_value` knows that each operation wraps at its
+type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Cast, Const, Expr, ExprNode, Select, Unary, Var
 from zellige.ir.traverse import children
 from zellige.records import dataclass
@@ -31,26 +33,66 @@ ANY: Final = Interval()
 
 def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
     """The interval of ``expr``; iterative, so that long sums are fine."""
-    done: dict[int, Interval] = {}
-    pending: list[tuple[ExprNode, bool]] = [(expr, False)]
+    return _walked(expr, lambda node, operands: ranges.get(node, ANY) if isinstance(node, Var) else _evaluated(node, operands), {})
+
+
+def interval_of_value(expr: Expr, range_of: Callable[[Var], Interval], memo: dict[ExprNode, Interval]) -> Interval:
+    """The interval of the value that the language gives ``expr``: an operation that may leave its type wraps, and is any number of it.
+
+    ``range_of`` gives what is known of a variable, :data:`ANY` for nothing. Results are kept in ``memo``. Floats have no interval.
+    """
+
+    def evaluated(node: ExprNode, operands: list[Interval]) -> Interval:
+        whole = interval_of_type(node.dtype)  # type: ignore[attr-defined]
+        if isinstance(node, Var):
+            return _cut(range_of(node), whole)
+        found = operands[0] if isinstance(node, Cast) and not node.value.dtype.is_float else _evaluated(node, operands)
+        return found if _is_within(found, whole) else whole
+
+    return _walked(expr, evaluated, memo)
+
+
+def interval_of_type(dtype: DType) -> Interval:
+    """All values of an integer or bool type, :data:`ANY` for other types."""
+    if dtype.lanes != 1 or not (dtype.is_integer or dtype.is_bool):
+        return ANY
+    return Interval(0, 1) if dtype.is_bool else Interval(int(dtype.min), int(dtype.max))
+
+
+def _cut(found: Interval, whole: Interval) -> Interval:
+    """What is known of a number, where it says less than the type does by the type."""
+    low = whole.low if found.low is None or (whole.low is not None and found.low < whole.low) else found.low
+    high = whole.high if found.high is None or (whole.high is not None and found.high > whole.high) else found.high
+    return Interval(low, high)
+
+
+def _is_within(found: Interval, whole: Interval) -> bool:
+    if found.low is None or found.high is None or whole.low is None or whole.high is None:
+        return False
+    return whole.low <= found.low and found.high <= whole.high
+
+
+def _walked(expr: Expr, evaluated: Callable[[ExprNode, list[Interval]], Interval], done: dict[ExprNode, Interval]) -> Interval:
+    pending: list[ExprNode] = [expr]
     while pending:
-        node, is_ready = pending.pop()
-        if id(node) in done:
+        node = pending[-1]
+        if node in done:
+            pending.pop()
             continue
-        if not is_ready:
-            pending.append((node, True))
-            pending.extend((c, False) for c in children(node) if isinstance(c, ExprNode))
+        operands = [c for c in children(node) if isinstance(c, ExprNode)]
+        waiting = [o for o in operands if o not in done]
+        if waiting:
+            pending.extend(waiting)
             continue
-        done[id(node)] = _evaluated(node, [done[id(c)] for c in children(node) if isinstance(c, ExprNode)], ranges)
-    return done[id(expr)]
+        pending.pop()
+        done[node] = evaluated(node, [done[o] for o in operands])
+    return done[expr]
 
 
-def _evaluated(node: ExprNode, operands: list[Interval], ranges: Mapping[Var, Interval]) -> Interval:
+def _evaluated(node: ExprNode, operands: list[Interval]) -> Interval:
     match node:
         case Const(value=bool() | int()):
             return Interval(int(node.value), int(node.value))
-        case Var():
-            return ranges.get(node, ANY)
         case Unary(op="neg"):
             return Interval(_negated(operands[0].high), _negated(operands[0].low))
         case Binary():

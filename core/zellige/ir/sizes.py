@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
+from zellige.dtypes import DType
 from zellige.ir.arithmetic import INTEGER_OPS, compare, exact
 from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Select, Unary, Var, const
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
@@ -148,6 +149,18 @@ def _declarations(kernel: Kernel) -> Iterator[tuple[Literal["extent", "stride"],
         yield from (("extent", index, dimension, expr) for dimension, expr in enumerate(buffer.shape))
     for index, buffer in tensors:
         yield from (("stride", index, dimension, expr) for dimension, expr in enumerate(buffer.strides or ()))
+
+
+ROOM: Final = 1 << 20
+"""What an index may pass the end of a tensor by without leaving its type: more than any tile has elements along a dimension."""
+
+
+def greatest_size(dtype: DType) -> int:
+    """The greatest value that a launch takes for a symbolic size of the type: the number of tiles that cover it, rounded up, and the index
+    of an element of the last tile are numbers of the type too."""
+    if dtype.bits == 64:
+        return 1 << 62
+    return int(dtype.max) - ROOM if dtype.bits == 32 else int(dtype.max)
 
 
 def size_vars(kernel: Kernel) -> tuple[Var, ...]:

@@ -101,7 +101,7 @@ class _Expansion:
             scope.add_variable(var, ZERO, None)
         for node in walk(self._launch):
             if isinstance(node, Var) and node.kind in ("size", "scalar") and not scope.is_index_variable(node):
-                scope.add_variable(node, None, None)
+                scope.add_parameter(node)
         for node in walk(self._launch):
             match node:
                 case For():

@@ -118,13 +118,18 @@ class _Splitter:
 
 def _is_once(loop: For, scope: Scope) -> bool:
     """Whether the loop has one iteration at most: software pipelines give an operation its iteration by such loops."""
-    return scope.is_exact(loop.start) and scope.is_nonnegative(scope.form(loop.start) + 1 - scope.form(loop.stop))
+    return scope.is_nonnegative(scope.form(loop.start) + 1 - scope.form(loop.stop))
 
 
 def _inside(loop: For, scope: Scope) -> Scope:
     inner = scope.inner()
-    is_known = constant_value(loop.step) == 1 and scope.is_exact(loop.start) and scope.is_exact(loop.stop) and not _is_once(loop, scope)
-    inner.add_variable(loop.var, scope.form(loop.start) if is_known else None, scope.form(loop.stop) - 1 if is_known else None)
+    start, last = scope.form(loop.start), scope.form(loop.stop) - 1
+    if constant_value(loop.step) != 1:
+        inner.add_variable(loop.var, None, None)
+    elif _is_once(loop, scope):
+        inner.add_named(loop.var, start, last)  # its only value is put in its place
+    else:
+        inner.add_variable(loop.var, start, last)
     return inner
 
 
@@ -150,6 +155,8 @@ class _Masked:
         for form in forms or ():
             parts = self._in_loop(form, var)
             if parts is None or (factor := parts[0].constant) is None or not _is_stable(parts[1], self.scope, bound | {var}):
+                return None
+            if not self.scope.fits(parts[1], INT64) or not self.scope.fits(parts[1].scaled(-1) + abs(factor), INT64):
                 return None
             if factor < 0:
                 high.append(_as(Binary(op="add", left=_quotient(parts[1], -factor), right=Const(value=1, dtype=INT64)), var))

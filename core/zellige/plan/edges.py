@@ -50,12 +50,9 @@ def scopes_of(facts: LaunchFacts) -> dict[int, Scope]:
 
 
 def _add_loop(loop: For, scope: Scope) -> None:
-    """The loop's variable: of a loop that counts up each end is known by itself, also where the other is made of data."""
     step = constant_value(loop.step)
     counts_up = step is not None and step > 0
-    low = scope.form(loop.start) if counts_up and scope.is_exact(loop.start) else None
-    high = scope.form(loop.stop) - 1 if counts_up and scope.is_exact(loop.stop) else None
-    scope.add_variable(loop.var, low, high)
+    scope.add_variable(loop.var, scope.form(loop.start) if counts_up else None, scope.form(loop.stop) - 1 if counts_up else None)
 
 
 def global_regions(statement: Stmt | PlanStmt) -> Iterator[Region]:
@@ -86,8 +83,6 @@ def tested_dimensions(statement: Stmt, scope: Scope) -> tuple[int, ...]:
 def is_inside(region: Region, dimension: int, scope: Scope) -> bool:
     """Whether the region is proven inside its tensor in a dimension."""
     offset, extent, size = (scope.form(e) for e in (region.offsets[dimension], region.extents[dimension], region.buffer.shape[dimension]))
-    if not scope.is_exact(region.offsets[dimension]):
-        return False
     return scope.is_nonnegative(offset) and scope.is_nonnegative(size - offset - extent)
 
 
@@ -121,10 +116,10 @@ def moves_with(region: Region, dimension: int, var: Var, scope: Scope) -> bool:
 
 
 def _split(region: Region, dimension: int, var: Var, scope: Scope) -> tuple[int, Form] | None:
-    if not scope.is_exact(region.offsets[dimension]):
-        return None
     parts = scope.form(region.offsets[dimension]).split(var)
     if parts is None or parts[0].constant is None or parts[0].constant <= 0:
+        return None
+    if any(scope.mentions(atom, frozenset((var,))) for atom in parts[1].atoms()):
         return None
     return parts[0].constant, parts[1]
 
@@ -135,6 +130,8 @@ def _end_of_full(region: Region, dimension: int, var: Var, scope: Scope) -> Expr
         return None
     factor, rest = parts
     room = scope.form(region.buffer.shape[dimension]) - scope.form(region.extents[dimension]) - rest
+    if not scope.fits(room, INT64):
+        return None
     if (value := room.constant) is not None:
         return Const(value=value // factor + 1, dtype=var.dtype)
     quotient: Expr = Binary(op="floordiv", left=room.expression(), right=Const(value=factor, dtype=INT64))

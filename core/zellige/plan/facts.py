@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from zellige.analysis.bounds import Scope
-from zellige.analysis.forms import Form
+from zellige.analysis.forms import Form, is_index_dtype
 from zellige.analysis.map_changes import outer_changes
 from zellige.ir.expr import Buffer, Expr, Load, Node, Region, Var, constant_value
 from zellige.ir.lanes import PRIVATE, has_lane_code
@@ -308,12 +308,15 @@ def launch_scope(kernel: Kernel, launch: Launch) -> Scope:
     scope = Scope()
     for param in kernel.params:
         if isinstance(param, ScalarParam):
-            scope.add_variable(param.var, None, None)
+            if is_index_dtype(param.var.dtype):
+                scope.add_parameter(param.var)
         elif isinstance(param, TensorParam):
             for expr in (*param.buffer.shape, *(param.buffer.strides or ())):
                 for node in walk(expr):
                     if isinstance(node, Var) and not scope.is_index_variable(node):
-                        scope.add_variable(node, Form.of(0), None)
+                        scope.add_parameter(node)
+            for extent in param.buffer.shape:
+                scope.add_extent(extent)
     for var, extent in (*zip(launch.grid_vars, launch.grid), *zip(launch.lane_vars, launch.threads or ())):
         scope.add_variable(var, Form.of(0), scope.form(extent) - 1)
     return scope

@@ -211,8 +211,6 @@ def are_apart(one: Region, other: Region, facts: LaunchFacts, scope: Scope) -> b
 def _are_apart_in(one: Region, other: Region, dimension: int, scope: Scope) -> bool:
     first, second = one.offsets[dimension], other.offsets[dimension]
     gap = scope.form(second) - scope.form(first)
-    if gap.constant is None and not (scope.is_exact(first) and scope.is_exact(second)):
-        return False  # the difference may wrap
     behind = gap - scope.form(one.extents[dimension]), gap.scaled(-1) - scope.form(other.extents[dimension])
     return any(scope.is_nonnegative(form) for form in behind)
 

@@ -89,7 +89,7 @@ def _inner(statement: Stmt | PlanStmt) -> Stmt | PlanStmt:
 
 def _is_fixed(end: Expr, loop: For, scope: Scope) -> bool:
     """Whether the value, and the loop's own bounds, are made of what the loop does not change."""
-    return all(scope.is_pure(e) for e in (end, loop.start, loop.stop)) and not scope.form(end).has(loop.var)
+    return all(scope.is_pure(e) for e in (end, loop.start, loop.stop)) and not scope.mentions(end, frozenset((loop.var,)))
 
 
 def clamped(end: Expr, loop: For) -> Expr:

@@ -16,8 +16,8 @@ from typing import Any
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
 from zellige.elements.memory import row_major
-from zellige.ir.expr import Var
-from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size
+from zellige.ir.expr import Const, Expr, Var
+from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size, greatest_size
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.ir.traverse import walk
 from zellige.runtime.arrays import (
@@ -308,15 +308,21 @@ class Signature:
                 if var in self._system.unsolved:
                     raise catalogue.E614.error(size=var.name, name=self._first_mention(var), kernel=self.kernel.name)
                 values[var] = 0
-            if values[var] > var.dtype.max:
-                raise catalogue.E613.error(
-                    name=f"size {var.name}", dtype=str(var.dtype), least=0, greatest=var.dtype.max, value=values[var]
-                )
+            self._within(f"size {var.name}", var, values[var])
         for equation, given in self._given(arguments):
             expected = evaluate_size(equation.expr, values)
             if expected != given:
                 self._contradicted(equation, given, expected, arguments, values, sources)
+            if equation.what == "extent":
+                self._within(f"the extent {size_text(equation.expr)} of {self._by_index[equation.param].name}", equation.expr, expected)
         return values
+
+    @staticmethod
+    def _within(name: str, expr: Expr, value: int) -> None:
+        """Refuse a size beyond what index arithmetic of its type has room for. E613."""
+        greatest = greatest_size(expr.dtype)
+        if value > greatest and not isinstance(expr, Const):
+            raise catalogue.E613.error(name=name, dtype=f"a size of {expr.dtype}", least=0, greatest=greatest, value=value)
 
     def _given(self, arguments: Arguments) -> Iterator[tuple[SizeEquation, int]]:
         """Each equation of a tensor that was given, with the extent or stride found there, in elements."""
@@ -383,6 +389,7 @@ class Signature:
         for axis, (extent, expr) in enumerate(zip(shape, tensor.buffer.shape)):
             if extent < 0:
                 raise catalogue.E615.error(name=tensor.name, axis=axis, expression=size_text(expr), value=extent)
+            self._within(f"the extent {size_text(expr)} of {tensor.name}", expr, extent)
         param = self.kernel.params[tensor.index]
         is_workspace = isinstance(param, TensorParam) and param.role == "workspace"
         key = (tensor.index, shape, None if like is None else (like.framework, like.device, like.device_index))

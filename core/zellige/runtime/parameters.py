@@ -16,6 +16,7 @@ import numpy as np
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Load, Var
+from zellige.ir.sizes import greatest_size
 from zellige.ir.stmt import Alloc, Kernel, StmtNode, TensorParam
 from zellige.ir.traverse import walk
 from zellige.runtime.arrays import ArrayView, UnusableArray, view_of
@@ -165,10 +166,11 @@ def number_of(scalar: ScalarArgument, value: Any) -> Number:
                 name=f"argument {scalar.name}", dtype=str(dtype), least=-sys.float_info.max, greatest=sys.float_info.max,
                 value=f"an integer of {whole.bit_length()} bits" if abs(whole) > bound else whole,
             ) from None
-    if not dtype.min <= whole <= dtype.max:
-        raise catalogue.E613.error(
-            name=f"argument {scalar.name}", dtype=str(dtype), least=int(dtype.min), greatest=int(dtype.max), value=whole
-        )
+    is_size = scalar.var.kind == "size"
+    least, greatest = (0, greatest_size(dtype)) if is_size else (int(dtype.min), int(dtype.max))
+    if not least <= whole <= greatest:
+        what = f"a size of {dtype}" if is_size else str(dtype)
+        raise catalogue.E613.error(name=f"argument {scalar.name}", dtype=what, least=least, greatest=greatest, value=whole)
     return whole
 
 

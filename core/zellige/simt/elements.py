@@ -158,11 +158,15 @@ def _global_place(ctx: Context, memory: Buffer, form: Form, conditions: tuple[Ex
 
 
 def _tests(ctx: Context, buffer: Buffer, extents: Sequence[Expr | int], indices: Sequence[Expr]) -> list[Expr]:
-    """The comparisons, among ``0 <= index < extent`` of each dimension, that are not proven here."""
+    """The comparisons, among ``0 <= index < extent`` of each dimension, that are not proven here. Where the address is made of a number
+    that is the index only inside of the buffer, either both are proven of it or the index is compared with both ends."""
     found: list[Expr] = []
     for index, extent in zip(indices, extents):
         size = number(extent) if isinstance(extent, int) else extent
-        above, below = ctx.scope.is_within(ctx.scope.form(index), ctx.scope.form(size))
+        place = ctx.scope.place(index)
+        above, below = ctx.scope.is_within(place, ctx.scope.form(size))
+        if not (above and below) and not ctx.scope.is_exact(index):
+            above = below = False
         if not above:
             found.append(Compare(op="ge", left=index, right=Const(value=0, dtype=index.dtype)))
         if not below:

@@ -155,8 +155,8 @@ def flat_form(scope: Scope, indices: Sequence[Expr], strides: Sequence[Expr | in
     """The element offset of indices as a form."""
     total = ZERO
     for index, stride in zip(indices, strides):
-        factor = Form.of(stride) if isinstance(stride, int) else scope.form(stride)
-        total = total + scope.form(index) * factor
+        factor = Form.of(stride) if isinstance(stride, int) else scope.sum(stride)
+        total = total + scope.place(index) * factor
     return total
 
 

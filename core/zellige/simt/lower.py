@@ -243,22 +243,23 @@ class LaunchLowering:
             if isinstance(param, ScalarParam):
                 params.append(Scalar(var=param.var))
                 if is_index_dtype(param.var.dtype):
-                    context.scope.add_variable(param.var, Form.of(0) if param.var.kind == "size" else None, None)
+                    context.scope.add_parameter(param.var)
         given = {p.var for p in params if isinstance(p, Scalar)}
         for var in size_vars(self._kernel):
-            context.scope.add_variable(var, Form.of(0), None)
+            context.scope.add_parameter(var)
             if var not in given:
                 params.append(Scalar(var=var))
-        for param in self._kernel.params:
-            if isinstance(param, TensorParam):
-                params.append(self._tensor(context, param.buffer))
+        tensors = [param.buffer for param in self._kernel.params if isinstance(param, TensorParam)]
+        for extent in (extent for tensor in tensors for extent in tensor.shape):
+            context.scope.add_extent(extent)
+        params += [self._tensor(context, tensor) for tensor in tensors]
         return tuple(params)
 
     def _tensor(self, context: Context, tensor: Buffer) -> Pointer:
         strides = tensor.strides if tensor.strides is not None else dense_forms(context.scope, tensor.shape)
         span = Form.of(1)
         for extent, stride in zip(tensor.shape, strides):
-            span = span + (context.scope.form(extent) - 1) * context.scope.form(stride)
+            span = span + (context.scope.form(extent) - 1) * context.scope.sum(stride)
         dtype = tensor.dtype
         if dtype.storage_bits < 8:
             dtype = UINT8

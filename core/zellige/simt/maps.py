@@ -101,14 +101,14 @@ def _emit_distributed(ctx: Context, statement: Map, distribution: Distribution) 
         return
     inner = len(distribution.shape) - 1
     vector = _neighbours(distribution, inner)
+    for axis, extent in zip(statement.axes, distribution.shape):
+        ctx.scope.add_variable(axis, Form.of(0), Form.of(extent - 1))
     wide = _wide_accesses(ctx, statement, distribution, vector) if vector > 1 else _Wide(1, (), ())
     groups = distribution.registers // wide.vector
     touches_registers = any(isinstance(ctx.homes.get(b.root), RegisterHome) for b in _buffers(statement))
     is_unrolled = touches_registers or groups <= UNROLLED_REGISTERS // max(1, wide.vector)
     owner = ctx.is_owner(distribution) if _has_outer_effect(ctx, statement) else None
-    with ctx.inner_scope() as scope:
-        for axis, extent in zip(statement.axes, distribution.shape):
-            scope.add_variable(axis, Form.of(0), Form.of(extent - 1))
+    with ctx.inner_scope():
         is_shared_out = not _writes_registers(ctx, statement)
         with (
             ctx.when(owner if is_shared_out else None, statement.span),
@@ -288,9 +288,10 @@ def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int
     last = axes[-1]
     if any(_mentions(index, last) for index in access.indices[:-1]):
         return False
-    form = ctx.scope.form(access.indices[-1])
-    parts = form.split(last)
+    parts = ctx.scope.place(access.indices[-1]).split(last)
     if parts is None or parts[0].constant != 1 or not _is_multiple(ctx, parts[1], vector):
+        return False
+    if any(ctx.scope.mentions(atom, frozenset((last,))) for atom in parts[1].atoms()):
         return False
     if isinstance(home, SharedHome):
         aligned = all(p % vector == 0 for p in home.pitch[:-1]) and home.pitch[-1] == 1 and home.slot_elements % vector == 0

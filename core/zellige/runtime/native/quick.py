@@ -17,7 +17,7 @@ import numpy as np
 
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import Const, Expr, Var
-from zellige.ir.sizes import SizeError, evaluate_size
+from zellige.ir.sizes import SizeError, evaluate_size, greatest_size
 from zellige.ir.stmt import TensorParam
 from zellige.plugin.contract import CompiledKernel, NativeKernel, PackedKernel
 from zellige.runtime.arguments import Signature, home_of
@@ -162,8 +162,8 @@ class QuickLaunch:
 
 def _evaluated(shape: tuple[Expr, ...], values: dict[Var, int]) -> tuple[int, ...]:
     extents = tuple(evaluate_size(extent, values) for extent in shape)
-    if any(extent < 0 for extent in extents):
-        raise SizeError("a negative extent")
+    if any(not 0 <= extent <= greatest_size(expr.dtype) and not isinstance(expr, Const) for extent, expr in zip(extents, shape)):
+        raise SizeError("an extent that is negative or too large")
     return extents
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
 from zellige.ir.expr import Const, Expr, Var
-from zellige.ir.sizes import SizeEquation, linear_form
+from zellige.ir.sizes import SizeEquation, greatest_size, linear_form
 from zellige.ir.stmt import TensorParam
 from zellige.runtime import dlpack
 from zellige.runtime.arguments import Signature
@@ -127,7 +127,9 @@ def _record(argument: TensorArgument | ScalarArgument, words: Words) -> list[int
         if dtype.kind == "handle":
             return None
         record[Argument.KIND] = Kind.INTEGER
-        record[Argument.LEAST], record[Argument.GREATEST] = int(dtype.min), min(int(dtype.max), _LARGEST)
+        is_size = argument.var.kind == "size"
+        record[Argument.LEAST] = 0 if is_size else int(dtype.min)
+        record[Argument.GREATEST] = greatest_size(dtype) if is_size else min(int(dtype.max), _LARGEST)
         return record
     accepted = [as_dtype(name) for name, packing in sorted(argument.accepted) if packing == 1]
     arrays = [number for dtype in accepted if (number := _array_dtype(dtype)) is not None]
@@ -212,5 +214,5 @@ def _equation(
     record[Equation.SIZE] = 0 if var is None else words.value[var]
     record[Equation.SCALE], record[Equation.OFFSET] = scale, offset
     record[Equation.PER_CELL] = tensor.per_cell if is_last != is_stride else 1
-    record[Equation.GREATEST] = 0 if var is None else min(int(var.dtype.max), _LARGEST)
+    record[Equation.GREATEST] = 0 if var is None else greatest_size(var.dtype)
     return record
