@@ -375,7 +375,7 @@ def test_size_beyond_its_type() -> None:
     kernel = signature(tensor("A", (M, 0)))
     text = refusal(kernel, np.lib.stride_tricks.as_strided(f32(1), (2**31, 0), (0, 4)))
     assert "E613" in text
-    assert "size M: expected a value that int32 holds (0 to 2147483647), got 2147483648" in text
+    assert "size M: expected a value that a size of int32 holds (0 to 2146435071), got 2147483648" in text
 
 
 def test_negative_size_of_a_result() -> None:

@@ -127,6 +127,7 @@ class Context:
     evaluate: Callable[[Context, Expr], Value]
     """Emits an expression (:mod:`zellige_cpu.expressions`), here so that the modules below it can."""
     freeze: Callable[[Context, Expr], Form]
+    freeze_offset: Callable[[Context, Expr], Form]
     give: Callable[[Context, Var, Value], None]
     scope: Scope
     values: dict[Var, Value] = field(default_factory=dict)

@@ -119,7 +119,9 @@ def _lower_launch(
 
 
 def _context(fn: Function, options: CompileOptions) -> Context:
-    ctx = Context(fn=fn, evaluate=evaluate, freeze=statements.frozen, give=statements.give, scope=Scope())
+    ctx = Context(
+        fn=fn, evaluate=evaluate, freeze=statements.frozen, freeze_offset=statements.frozen_offset, give=statements.give, scope=Scope()
+    )  # fmt: skip
     if options.fast_math:
         ctx.precision, ctx.float_flags = "fast", FAST_FLAGS
     return ctx

@@ -156,7 +156,7 @@ def _source(ctx: Context, packing: Packing, region: Region, depth: Value) -> _So
     dimensions = matrix_dimensions(region)
     assert dimensions is not None, "a direct operand is a matrix"
     storage = ctx.storage(region.buffer)
-    offsets = tuple(ctx.freeze(ctx, offset) for offset in region.offsets)
+    offsets = tuple(ctx.freeze_offset(ctx, offset) for offset in region.offsets)
     pointer = base_pointer(ctx, storage, offsets)
     pitch = uniform(ctx, storage.strides[dimensions[0]].scaled(storage.element_bytes))
     sizes = [uniform(ctx, storage.shape[d] - offsets[d]) for d in dimensions]
@@ -188,7 +188,7 @@ def _results(ctx: Context, out: Copy) -> Results:
     dimensions = matrix_dimensions(region)
     assert dimensions is not None, "results are stored as a matrix"
     storage = ctx.storage(region.buffer)
-    offsets = tuple(ctx.freeze(ctx, offset) for offset in region.offsets)
+    offsets = tuple(ctx.freeze_offset(ctx, offset) for offset in region.offsets)
     pitch = uniform(ctx, storage.strides[dimensions[0]].scaled(storage.element_bytes))
     tests: list[Value] = []
     for offset, extent, size in zip(offsets, region.extents, storage.shape):

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from itertools import zip_longest
 from typing import Final
 
+from zellige.analysis.bounds import FAR
 from zellige.analysis.forms import Form, is_index_dtype
 from zellige.diagnostics import InternalError, catalogue
 from zellige.ir.expr import INT64, Const, Expr, Var
@@ -53,7 +54,7 @@ from zellige_cpu.arithmetic import unary
 from zellige_cpu.context import Context, LoopLabels, Slot
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.fusion import Fold
-from zellige_cpu.indexes import conjunction, is_stable, to_i64, uniform
+from zellige_cpu.indexes import conjunction, i64, is_stable, to_i64, uniform
 from zellige_cpu.types import register_type, vector_type
 from zellige_cpu.values import TRUE, Value, constant
 
@@ -231,6 +232,20 @@ def frozen(ctx: Context, expr: Expr) -> Form:
     var = Var(name="bound", dtype=INT64, kind="value")
     ctx.scope.add_variable(var, None, None)
     ctx.set_index(var, to_i64(ctx, evaluate(ctx, expr), expr))
+    return Form.of(var)
+
+
+def frozen_offset(ctx: Context, expr: Expr) -> Form:
+    """The same of where a region begins: the index of an element, so far from the ends of 64 bits that extents can be added."""
+    if is_index_dtype(expr.dtype):
+        form = ctx.scope.place(expr)
+        if all(is_stable(atom) for atom in form.atoms()):
+            return form
+    var = Var(name="begin", dtype=INT64, kind="value")
+    ctx.scope.add_named(var, Form.of(-FAR), Form.of(FAR))
+    begin = to_i64(ctx, evaluate(ctx, expr), expr)
+    begin = ctx.fn.intrinsic("llvm.smin", ctx.fn.intrinsic("llvm.smax", begin, i64(-FAR)), i64(FAR))
+    ctx.set_index(var, begin)
     return Form.of(var)
 
 

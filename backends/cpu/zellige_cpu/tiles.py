@@ -40,7 +40,7 @@ def direct_tile(ctx: Context, region: Region) -> Tile | None:
     strides = [stride.constant for stride in storage.strides]
     if extents is None or storage.is_packed or storage.lanes != 1 or any(s is None for s in strides):
         return None
-    offsets = tuple(ctx.freeze(ctx, offset) for offset in region.offsets)
+    offsets = tuple(ctx.freeze_offset(ctx, offset) for offset in region.offsets)
     for offset, extent, size in zip(offsets, extents, storage.shape):
         if not ctx.scope.is_nonnegative(offset) or not ctx.scope.is_nonnegative(size - offset - extent):
             return None

@@ -36,7 +36,7 @@ _FACT_DEPTH: Final = 2
 _NESTED_PROOFS: Final = 4
 """How many proofs may ask for each other: whether the operands of a minimum wrap, and the operands of those."""
 
-_FAR: Final = 1 << 62
+FAR: Final = 1 << 62
 """Numbers from here on are no index of any element."""
 
 NEGATED: Final = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
@@ -141,7 +141,7 @@ class Scope:
         """A variable of which no more is known than its type, as one bound to a value of the program's data, and what :meth:`define` found
         of its value."""
         known = self._tables.limits.get(var) or interval_of_type(var.dtype)
-        if known.low is not None and known.high is not None and max(-known.low, known.high) < _FAR:
+        if known.low is not None and known.high is not None and max(-known.low, known.high) < FAR:
             self._tables.add_range(var, Form.of(known.low), Form.of(known.high))
 
     def define(self, var: Var, value: Expr) -> bool:
@@ -218,20 +218,22 @@ class Scope:
         return known
 
     def _placed(self, form: Form, dtype: DType) -> Form:
-        if self.fits(form, dtype):
-            return form
         half = 1 << (dtype.bits - 1)
+        if not is_index_dtype(dtype) or self._lies_between(form, max(-half, -FAR), min(half - 1, FAR)):
+            return form
         found = self.interval(form)
         if dtype.bits == 32 and found.low is not None and found.high is not None and found.low >= -half - ROOM and found.high < 2 * half:
             return form
-        kept = self._without_end(form, min(half, _FAR - 1))
+        kept = self._without_end(form, min(half, FAR - 1))
         rest = form - kept
+        if dtype.bits == 64 and (number := rest.constant) is not None:
+            return kept + max(-FAR, min(FAR, number))
         atom = rest.expression(dtype)
         self._note_wrapped(atom, rest)
         if dtype.bits == 32:
             return kept + Form.of(atom)
-        near: Expr = Binary(op="max", left=atom, right=Const(value=-_FAR, dtype=dtype))
-        near = Binary(op="min", left=near, right=Const(value=_FAR, dtype=dtype))
+        near: Expr = Binary(op="max", left=atom, right=Const(value=-FAR, dtype=dtype))
+        near = Binary(op="min", left=near, right=Const(value=FAR, dtype=dtype))
         self._note_wrapped(near, rest)
         return kept + Form.of(near)
 
@@ -256,19 +258,21 @@ class Scope:
             ((monomial, coefficient),) = form.terms.items()
             if len(monomial) == 1 and coefficient == 1 and monomial[0].dtype == dtype:
                 return True
-        found, whole = self.interval(form), interval_of_type(dtype)
-        if whole.low is None or whole.high is None:
-            return False
-        is_above = found.low is not None and found.low >= whole.low
-        is_below = found.high is not None and found.high <= whole.high
+        whole = interval_of_type(dtype)
+        return whole.low is not None and whole.high is not None and self._lies_between(form, whole.low, whole.high)
+
+    def _lies_between(self, form: Form, low: int, high: int) -> bool:
+        found = self.interval(form)
+        is_above = found.low is not None and found.low >= low
+        is_below = found.high is not None and found.high <= high
         if is_above and is_below:
             return True
         if self._tables.proofs >= _NESTED_PROOFS:
             return False
         self._tables.proofs += 1
         try:
-            return (is_above or self.is_always_nonnegative(form - whole.low)) and (
-                is_below or self.is_always_nonnegative(Form.of(whole.high) - form)
+            return (is_above or self.is_always_nonnegative(form - low)) and (
+                is_below or self.is_always_nonnegative(Form.of(high) - form)
             )
         finally:
             self._tables.proofs -= 1
