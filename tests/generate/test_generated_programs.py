@@ -82,7 +82,7 @@ def test_the_cpu_tells_apart_what_lanes_share(first: int) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda:sm_80,simulate", "template"])
-@pytest.mark.parametrize("flavour", ["boxes"])
+@pytest.mark.parametrize("flavour", ["indexes", "boxes"])
 def test_no_number_is_another_index_than_it_says(flavour: Flavour, target: str) -> None:
     """Numbers of every type, near its ends too, as indices, offsets, extents and ends of loops."""
     assert [failure.title for failure in run_campaign(60, 4, (target,), flavour=flavour, shrinks=False)] == []
@@ -91,7 +91,9 @@ def test_no_number_is_another_index_than_it_says(flavour: Flavour, target: str) 
 @pytest.mark.parametrize(
     ("flavour", "seed", "target"),
     [
+        ("indexes", 870_032, "cpu"),  # a scalar that wraps in an offset
         ("indexes", 872_013, "cpu"),  # an offset of uint64
+        ("indexes", 882_032, "cuda:sm_80,simulate"),
         ("indexes", 884_033, "cuda:sm_80,simulate"),
         ("indexes", 886_004, "template"),
         ("indexes", 911_117, "cpu"),  # a scalar cast to uint8
@@ -108,7 +110,7 @@ def test_programs_that_read_another_element_once(flavour: Flavour, seed: int, ta
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "cuda:sm_80,simulate", "template"])
-@pytest.mark.parametrize("flavour", ["boxes"])
+@pytest.mark.parametrize("flavour", ["indexes", "boxes"])
 @pytest.mark.parametrize("first", range(400_000, 400_200, 50))
 def test_hundreds_of_programs_of_indices(tmp_path: Path, first: int, flavour: Flavour, target: str) -> None:
     assert [failure.title for failure in run_campaign(first, 50, (target,), flavour=flavour, folder=tmp_path)] == []
