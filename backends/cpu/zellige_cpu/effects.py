@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from zellige.diagnostics import Span
+from zellige.dtypes import DType
 from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Assert, AtomicTile, Copy, Fill, For, Gemm, Map, Print, Reduce, Scan, Stmt, Transpose, While
 from zellige.ir.traverse import walk
@@ -39,6 +40,23 @@ def emit_assert(ctx: Context, statement: Assert) -> None:
     fn.label(fails)
     # the first to fail is told; the others only stop
     fn.compare_exchange(ctx.status, i64(0), i64(number), "monotonic", "monotonic", align=8)
+    fn.branch(ctx.stop)
+    fn.label(fine)
+
+
+def check_reach(ctx: Context, offset: Value, dtype: DType, region: Region) -> None:
+    """Stop the launch where the offset of a region is negative or beyond its type."""
+    fn = ctx.fn
+    ctx.sites.append(Site(kind="reach", message=region.buffer.name, span=region.span, dtype=dtype))
+    number = len(ctx.sites)
+    assert ctx.status is not None
+    fine, fails, first = fn.fresh_label("fine"), fn.fresh_label("fails"), fn.fresh_label("first")
+    fn.branch_if(fn.compare("ule", offset, i64(int(dtype.max))), fine, fails)
+    fn.label(fails)
+    _, is_first = fn.compare_exchange(ctx.status, i64(0), i64(number), "monotonic", "monotonic", align=8)
+    fn.branch_if(is_first, first, ctx.stop)
+    fn.label(first)
+    fn.store(offset, fn.offset(ctx.status, 8), align=8)
     fn.branch(ctx.stop)
     fn.label(fine)
 

@@ -176,10 +176,12 @@ def raise_failure(launch: LaunchProgram, status: Sequence[int]) -> NoReturn:
 
 
 def _failure(site: Site, values: list[int]) -> ZelligeError:
-    from zellige.runtime.failures import differing_regions, failed_assertion  # not on a warm start
+    from zellige.runtime.failures import differing_regions, failed_assertion, too_far  # not on a warm start
 
     if site.kind == "extents":
         return differing_regions(site.span, values[: site.rank], values[site.rank : site.rank + site.width])
+    if site.kind == "reach":
+        return too_far(site.span, site.message, values[0], str(site.dtype))
     return failed_assertion(site.span, site.message)
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
-from zellige.ir.expr import Region, constant_value
+from zellige.ir.expr import INT64, Expr, Region, constant_value
 from zellige.ir.stmt import Copy, For, Gemm
 from zellige.plan.direct import matrix_dimensions
 from zellige.plan.nodes import Choice
 from zellige.records import dataclass
+from zellige_cpu import effects
 from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context
 from zellige_cpu.host import Host
-from zellige_cpu.indexes import conjunction, i64, is_nonnegative, uniform
+from zellige_cpu.indexes import conjunction, i64, is_nonnegative, is_stable, uniform
 from zellige_cpu.kept import Kept, Need, kept, kept_apart
 from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.leaf.gemm import lies_ready, narrow_rows
@@ -150,13 +152,25 @@ class _Source:
         return self.reach if packing.is_along else self.lines
 
 
+def _begin(ctx: Context, region: Region, offset: Expr) -> Form:
+    """Where a region of a tensor begins that is packed from there: nothing lies before its tensor, and what lies behind reads as zeros.
+    A loop that goes on for so long that the offset wraps is told instead."""
+    form = ctx.scope.counted(offset)
+    is_number = form == ctx.scope.place(offset)
+    if not all(is_stable(atom) for atom in form.atoms()):
+        form, is_number = ctx.freeze_offset(ctx, offset), True
+    if not is_number or not ctx.scope.is_nonnegative(form):
+        effects.check_reach(ctx, uniform(ctx, form), offset.dtype if not is_number else INT64, region)
+    return form
+
+
 def _source(ctx: Context, packing: Packing, region: Region, depth: Value) -> _Source:
     """A region of a tensor, ``depth`` elements of k of it; what lies beyond the tensor does not exist."""
     fn = ctx.fn
     dimensions = matrix_dimensions(region)
     assert dimensions is not None, "a direct operand is a matrix"
     storage = ctx.storage(region.buffer)
-    offsets = tuple(ctx.freeze_offset(ctx, offset) for offset in region.offsets)
+    offsets = tuple(_begin(ctx, region, offset) for offset in region.offsets)
     pointer = base_pointer(ctx, storage, offsets)
     pitch = uniform(ctx, storage.strides[dimensions[0]].scaled(storage.element_bytes))
     sizes = [uniform(ctx, storage.shape[d] - offsets[d]) for d in dimensions]

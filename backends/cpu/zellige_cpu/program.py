@@ -42,7 +42,7 @@ class Site:
     def __init__(
         self,
         *,
-        kind: Literal["assert", "print", "extents"],
+        kind: Literal["assert", "print", "extents", "reach"],
         message: str,
         span: Span | None,
         dtype: DType | None = None,

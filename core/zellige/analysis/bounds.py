@@ -23,7 +23,7 @@ from typing import Final
 from zellige.analysis.forms import ZERO, Division, Form, Monomial, form_of, is_index_dtype, is_pure_index
 from zellige.analysis.intervals import ANY, Interval, interval_of_type, interval_of_value
 from zellige.dtypes import DType
-from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Load, Unary, Var
+from zellige.ir.expr import INT64, Binary, Cast, Compare, Const, Expr, ExprNode, Load, Unary, Var
 from zellige.ir.sizes import ROOM, greatest_size, linear_form
 from zellige.ir.traverse import walk
 from zellige.records import dataclass
@@ -217,6 +217,31 @@ class Scope:
             known = self._tables.places[expr] = self._placed(found, expr.dtype)
         return known
 
+    def counted(self, expr: Expr) -> Form:
+        """The index of an element by how it moves with the loops around it: its sums and products, also where these leave the type after
+        so many iterations of a loop that nobody waits for them; else its place.
+
+        Who takes this for the index tests :meth:`fits` of it, and where that is not proven the number itself as the program runs.
+        """
+        found = self.sum(expr)
+        if self.fits(found, expr.dtype) or expr.dtype.bits != 32 or not is_index_dtype(expr.dtype):
+            return self.place(expr)
+        whole, seen = interval_of_type(expr.dtype), self.interval(found, self._range_of_counter)
+        is_counted = seen.low is not None and seen.high is not None and whole.low is not None and whole.high is not None
+        if is_counted and whole.low <= seen.low and seen.high <= whole.high and self.fits(found, INT64):  # type: ignore[operator]
+            return found
+        return self.place(expr)
+
+    def _range_of_counter(self, var: Var) -> Interval:
+        """What is known of a variable; of a loop's its first iterations."""
+        found, known = self._range_of(var), self._tables.ranges.get(var)
+        if var.kind != "loop" or known is None or known.low is None:
+            return found
+        first = self.interval(known.low).high
+        if first is None or found.high is None or found.high <= first + ROOM:
+            return found
+        return Interval(found.low, first + ROOM)
+
     def _placed(self, form: Form, dtype: DType) -> Form:
         half = 1 << (dtype.bits - 1)
         if not is_index_dtype(dtype) or self._lies_between(form, max(-half, -FAR), min(half - 1, FAR)):
@@ -277,20 +302,23 @@ class Scope:
         finally:
             self._tables.proofs -= 1
 
-    def interval(self, form: Form) -> Interval:
-        """The numbers between which the form lies, by the ranges of its atoms, each for itself."""
+    def interval(self, form: Form, range_of: Callable[[Var], Interval] | None = None) -> Interval:
+        """The numbers between which the form lies, by the ranges of its atoms, each for itself; ``range_of`` gives those of variables."""
         low: int | None = 0
         high: int | None = 0
         for monomial, coefficient in form.terms.items():
-            found = self._interval_of_product(monomial, coefficient)
+            found = self._interval_of_product(monomial, coefficient, range_of)
             low = None if low is None or found.low is None else low + found.low
             high = None if high is None or found.high is None else high + found.high
         return Interval(low, high)
 
-    def _interval_of_product(self, monomial: Monomial, coefficient: int) -> Interval:
+    def _interval_of_product(self, monomial: Monomial, coefficient: int, range_of: Callable[[Var], Interval] | None = None) -> Interval:
         low = high = coefficient
         for atom in monomial:
-            found = interval_of_value(atom, self._range_of, self._tables.intervals)
+            if range_of is not None and isinstance(atom, Var):
+                found = range_of(atom)
+            else:
+                found = interval_of_value(atom, self._range_of, self._tables.intervals)
             if found.low is None or found.high is None:
                 return ANY
             ends = [x * y for x in (low, high) for y in (found.low, found.high)]

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.ir.expr import INT64, Binary, Cast, Compare, Const, Expr, Load, Select, Unary, Var, constant_value
+from zellige.ir.sizes import ROOM
 from zellige.ir.stmt import Assign, Bind, For, If, Map, Stmt, Store
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.plan.facts import LaunchFacts, launch_scope, statements_in
@@ -63,6 +64,9 @@ class _Splitter:
                 case For():
                     inner = _inside(statement, scope)
                     parts = self._parts(statement, inner)
+                    if parts is None and (most := _most(statement, scope)) is not None:
+                        parts = self._parts(statement, _inside(statement, scope, most), most)
+                        inner = _inside(statement, scope)
                     if parts is not None:
                         made += parts.body
                     else:
@@ -81,8 +85,9 @@ class _Splitter:
                     made.append(statement)
         return Classes(body=tuple(made), resolved=tuple(resolved), loops=tuple(loops))
 
-    def _parts(self, loop: For, scope: Scope) -> Classes | None:
-        """The loop in up to three parts; None where its masks leave no range of full iterations."""
+    def _parts(self, loop: For, scope: Scope, most: int | None = None) -> Classes | None:
+        """The loop in up to three parts; None where its masks leave no range of full iterations. ``most`` is the last one that may be full:
+        behind it the masks may wrap."""
         bound = {s.var for s in statements_in(loop.body) if isinstance(s, (Bind, For))}
         if constant_value(loop.step) != 1 or not all(_is_fixed(e, bound) for e in (loop.start, loop.stop)) or _is_once(loop, scope):
             return None
@@ -102,6 +107,8 @@ class _Splitter:
                 resolved[id(masked.map)] = one
         if not low and not high:
             return None
+        if most is not None:
+            high.append(Const(value=most + 1, dtype=loop.var.dtype))
         first = clamped(_extreme("max", low), loop) if low else loop.start
         last = clamped(_extreme("min", high), loop) if high else loop.stop
         if low and high:
@@ -121,9 +128,18 @@ def _is_once(loop: For, scope: Scope) -> bool:
     return scope.is_nonnegative(scope.form(loop.start) + 1 - scope.form(loop.stop))
 
 
-def _inside(loop: For, scope: Scope) -> Scope:
+def _most(loop: For, scope: Scope) -> int | None:
+    """The last of so many iterations that nobody waits for more, where the loop may take as many; None where it cannot."""
+    first, last = scope.interval(scope.form(loop.start)), scope.interval(scope.form(loop.stop) - 1)
+    if constant_value(loop.step) != 1 or first.high is None or last.high is None or last.high <= first.high + ROOM:
+        return None
+    return first.high + ROOM
+
+
+def _inside(loop: For, scope: Scope, most: int | None = None) -> Scope:
+    """What is known in the loop, up to the iteration ``most``."""
     inner = scope.inner()
-    start, last = scope.form(loop.start), scope.form(loop.stop) - 1
+    start, last = scope.form(loop.start), scope.form(loop.stop) - 1 if most is None else Form.of(most)
     if constant_value(loop.step) != 1:
         inner.add_variable(loop.var, None, None)
     elif _is_once(loop, scope):

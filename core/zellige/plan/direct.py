@@ -82,7 +82,7 @@ def _why_not_matrix(facts: LaunchFacts, copy: Copy, scopes: Mapping[int, Scope])
     if buffer.strides is not None and constant_value(buffer.strides[-1]) != 1:
         return f"the elements of a row of {buffer.name} may be apart"
     scope = scopes.get(id(copy))
-    if scope is None or not all(scope.is_nonnegative(scope.form(offset)) for offset in source.offsets):
+    if scope is None or not all(scope.is_nonnegative(scope.counted(offset)) for offset in source.offsets):
         return f"the copy may begin before {buffer.name}"
     return None
 
@@ -95,7 +95,7 @@ def is_contiguous(facts: LaunchFacts, loop: For, copy: Copy, depth: int, scopes:
     if dimensions is None or scope is None or constant_value(loop.step) != 1:
         return False
     for number, offset in enumerate(copy.src.offsets):
-        parts = scope.form(offset).split(loop.var)
+        parts = scope.counted(offset).split(loop.var)
         moves = depth if number == dimensions[1 if is_last else 0] else 0
         if parts is None or parts[0].constant != moves:
             return False

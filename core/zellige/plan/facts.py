@@ -304,7 +304,8 @@ def overwrites_whole(statement: Stmt, root: Buffer) -> bool:
 
 
 def launch_scope(kernel: Kernel, launch: Launch) -> Scope:
-    """What is known about sizes, scalars, and the variables of the grid and the lanes."""
+    """What is known about sizes, scalars, and the variables of the grid and the lanes; of loops and points, which keep their names, between
+    which numbers they lie."""
     scope = Scope()
     for param in kernel.params:
         if isinstance(param, ScalarParam):
@@ -319,6 +320,18 @@ def launch_scope(kernel: Kernel, launch: Launch) -> Scope:
                 scope.add_extent(extent)
     for var, extent in (*zip(launch.grid_vars, launch.grid), *zip(launch.lane_vars, launch.threads or ())):
         scope.add_variable(var, Form.of(0), scope.form(extent) - 1)
+    for statement in statements_in(launch.body):
+        match statement:
+            case For():
+                ends = scope.form(statement.start), scope.form(statement.stop)
+                step = constant_value(statement.step)
+                if step is not None and step != 0:
+                    scope.add_named(statement.var, *((ends[0], ends[1] - 1) if step > 0 else (ends[1] + 1, ends[0])))
+            case Map():
+                for axis, extent in zip(statement.axes, statement.extents):
+                    scope.add_named(axis, Form.of(0), scope.form(extent) - 1)
+            case _:
+                pass
     return scope
 
 

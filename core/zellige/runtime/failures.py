@@ -20,6 +20,11 @@ def differing_regions(span: Span | None, left: Sequence[int], right: Sequence[in
     return catalogue.E640.error(span, left=extents_text(left), right=extents_text(right))
 
 
+def too_far(span: Span | None, name: str, offset: int, dtype: str) -> ZelligeError:
+    """E621 of a loop whose offset in the tensor ``name`` is no number of its type, or lies before the tensor."""
+    return catalogue.E621.error(span, name=name, offset=offset, dtype=dtype)
+
+
 def extents_text(extents: Sequence[int]) -> str:
     """``3 x 4``; of a single element ``1``."""
     return " x ".join(map(str, extents)) or "1"

@@ -165,7 +165,7 @@ def _tests(ctx: Context, buffer: Buffer, extents: Sequence[Expr | int], indices:
         size = number(extent) if isinstance(extent, int) else extent
         place = ctx.scope.place(index)
         above, below = ctx.scope.is_within(place, ctx.scope.form(size))
-        if not (above and below) and not ctx.scope.is_exact(index):
+        if not (above and below) and place != ctx.scope.form(index):
             above = below = False
         if not above:
             found.append(Compare(op="ge", left=index, right=Const(value=0, dtype=index.dtype)))

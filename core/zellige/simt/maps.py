@@ -210,6 +210,8 @@ def _widest(ctx: Context, statement: Map, sizes: Sequence[int]) -> int:
     """How many neighbours a lane should take: as many as the widest access that some memory of the Map allows."""
     best = 1
     accesses = _accesses(statement)
+    for axis, extent in zip(statement.axes, sizes):
+        ctx.scope.add_variable(axis, Form.of(0), Form.of(extent - 1))
     for vector in (16, 8, 4, 2):
         if sizes[-1] % vector:
             continue

@@ -127,6 +127,12 @@ E620 = code(
     "E620", "assertion failed", "assertion failed{message}",
     hint="the condition is the kernel's own: see the place above, and the values that the call was given",
 )
+E621 = code(
+    "E621",
+    "loop goes on too far",
+    "a loop goes on until the offset {offset} in {name}, which {dtype} does not hold",
+    hint="look at the number of iterations that the call was given, or count in int64: T.int64(k) * 8",
+)
 E630 = code(
     "E630",
     "unknown way to time",
