@@ -317,7 +317,7 @@ def _declare(ctx: Context, scope: Scope, body: Sequence[Stmt], found: _Findings)
             case Alloc(buffer=buffer):
                 own.add(buffer)
             case Bind(var=var, value=value):
-                if var.is_mutable or not place.define(var, value):
+                if var.is_mutable or not place.define(var, value, may_wrap=True):
                     place.add_data_variable(var)
             case Atomic(result=result) if result is not None:
                 place.add_data_variable(result)

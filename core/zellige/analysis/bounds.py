@@ -144,10 +144,11 @@ class Scope:
         if known.low is not None and known.high is not None and max(-known.low, known.high) < FAR:
             self._tables.add_range(var, Form.of(known.low), Form.of(known.high))
 
-    def define(self, var: Var, value: Expr) -> bool:
+    def define(self, var: Var, value: Expr, *, may_wrap: bool = False) -> bool:
         """Let ``var``, which keeps its value, stand for it in forms, where that is made of index variables and does not wrap; whether it
-        was. Of another value it is remembered what divides it."""
-        if not is_index_dtype(var.dtype) or not self.is_pure(value) or not self.is_exact(value):
+        was. With ``may_wrap`` a value that may wrap counts too, as the one atom that it is: who computes the forms then computes it again.
+        Of another value it is remembered what divides it."""
+        if not is_index_dtype(var.dtype) or not self.is_pure(value) or not (may_wrap or self.is_exact(value)):
             self._note_value(var, value)
             return False
         self._tables.add_definition(var, self.form(value))
