@@ -177,3 +177,34 @@ def test_the_arithmetic_of_usual_kernels_is_proven() -> None:
         assert scope.is_exact(expr), expr
     assert not scope.is_exact(of("mul", size, other))
     assert not scope.is_exact(of("add", size, other))
+
+
+def test_a_counter_that_nobody_waits_for_is_counted() -> None:
+    """A loop of unknown length shows how its places move, where they begin at a number that is known."""
+    scope = Scope()
+    n, k, late = (Var(name=name, dtype=INT32, kind=kind) for name, kind in (("n", "scalar"), ("k", "loop"), ("late", "loop")))  # type: ignore[arg-type]
+    scope.add_parameter(n)
+    scope.add_variable(k, ZERO, scope.form(n) - 1)
+    scope.add_variable(late, scope.form(n), scope.form(n) + 7)
+
+    def times(var: Var, factor: int) -> Expr:
+        return Binary(op="mul", left=var, right=const(factor))
+
+    assert scope.form(times(k, 8)) == Form.of(times(k, 8)) == scope.place(times(k, 8))
+    assert scope.counted(times(k, 8)) == Form.of(k).scaled(8)
+    assert scope.counted(times(k, 1 << 12)) == Form.of(times(k, 1 << 12)), "leaves int32 within the first iterations"
+    assert scope.counted(times(late, 8)) == Form.of(times(late, 8)), "may begin anywhere"
+    assert scope.counted(times(n, 8)) == Form.of(times(n, 8)), "a scalar is no counter"
+    assert not scope.fits(scope.counted(times(k, 8)), INT32), "who takes it must test it"
+
+
+def test_a_value_that_did_not_wrap_in_fewer_iterations_may_in_all() -> None:
+    scope = Scope()
+    k, x = Var(name="k", dtype=INT32, kind="loop"), Var(name="x", dtype=INT32, kind="value")
+    value = Binary(op="mul", left=k, right=const(8))
+    scope.add_variable(k, ZERO, Form.of(1000))
+    assert scope.define(x, value)
+    assert scope.form(x) == Form.of(k).scaled(8)
+    scope.add_variable(k, ZERO, Form.of((1 << 31) - 2))
+    assert not scope.define(x, value)
+    assert scope.form(x) == Form.of(x)

@@ -150,6 +150,9 @@ class Scope:
         Of another value it is remembered what divides it."""
         if not is_index_dtype(var.dtype) or not self.is_pure(value) or not (may_wrap or self.is_exact(value)):
             self._note_value(var, value)
+            if var in self._tables.definitions and self._tables.definitions[var] != self.form(value):
+                del self._tables.definitions[var]  # in fewer iterations of a loop around it did not wrap
+                self._tables.forget()
             return False
         self._tables.add_definition(var, self.form(value))
         self._tables.index_variables.add(var)
