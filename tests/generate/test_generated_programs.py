@@ -94,6 +94,9 @@ def test_no_number_is_another_index_than_it_says(flavour: Flavour, target: str) 
         ("indexes", 870_032, "cpu"),  # a scalar that wraps in an offset
         ("indexes", 872_013, "cpu"),  # an offset of uint64
         ("indexes", 882_032, "cuda:sm_80,simulate"),
+        ("indexes", 942_017, "cuda:sm_80,simulate"),  # a test of another number than the address
+        ("indexes", 951_010, "cpu"),  # a region that begins where a sum wrapped to little less than zero
+        ("indexes", 951_082, "cpu"),
         ("indexes", 884_033, "cuda:sm_80,simulate"),
         ("indexes", 886_004, "template"),
         ("indexes", 911_117, "cpu"),  # a scalar cast to uint8

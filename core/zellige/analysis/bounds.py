@@ -208,9 +208,10 @@ class Scope:
     def place(self, expr: Expr) -> Form:
         """An integer expression as the index of an element: its value where that lies in a buffer, else a number that does not either.
 
-        Parts that are not negative and cannot add up to more than half of all numbers of the type stand by themselves, what is left as one
-        atom of the type: where their sum wraps, both numbers lie outside. The form as a number of 64 bits never wraps. It is taken that no
-        dimension has more than 2**31 - 2**20 elements where an index of 32 bits passes -2**31 downwards.
+        Parts that are not negative and cannot add up to half of all numbers of the type stand by themselves, what is left as one atom of
+        the type: where their sum wraps, both numbers lie outside, the wrapped one so far before the buffer that a region of up to 2**20
+        elements which begins there does not reach it. The form as a number of 64 bits never wraps. It is taken that no dimension has more
+        than 2**31 - 2**20 elements where an index of 32 bits passes -2**31 downwards.
         """
         known = self._tables.places.get(expr)
         if known is None:
@@ -251,9 +252,9 @@ class Scope:
         if not is_index_dtype(dtype) or self._lies_between(form, max(-half, -FAR), min(half - 1, FAR)):
             return form
         found = self.interval(form)
-        if dtype.bits == 32 and found.low is not None and found.high is not None and found.low >= -half - ROOM and found.high < 2 * half:
+        if dtype.bits == 32 and found.low is not None and found.high is not None and found.low >= -half - ROOM and found.high < 2 * half - ROOM:
             return form
-        kept = self._without_end(form, min(half, FAR - 1))
+        kept = self._without_end(form, min(half - ROOM, FAR - 1))
         rest = form - kept
         if dtype.bits == 64 and (number := rest.constant) is not None:
             return kept + max(-FAR, min(FAR, number))

@@ -316,6 +316,8 @@ def _is_multiple(ctx: Context, form: Form, factor: int) -> bool:
 def _wide_accesses(ctx: Context, statement: Map, distribution: Distribution, neighbours: int) -> _Wide:
     """The widest accesses that the distribution's neighbours allow."""
     vector = neighbours
+    for axis, extent in zip(statement.axes, distribution.shape):
+        ctx.scope.add_variable(axis, Form.of(0), Form.of(extent - 1))
     known = _accesses(statement)
     stored = _stored(statement)
     while vector > 1:
