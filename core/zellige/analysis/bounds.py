@@ -252,7 +252,8 @@ class Scope:
         if not is_index_dtype(dtype) or self._lies_between(form, max(-half, -FAR), min(half - 1, FAR)):
             return form
         found = self.interval(form)
-        if dtype.bits == 32 and found.low is not None and found.high is not None and found.low >= -half - ROOM and found.high < 2 * half - ROOM:
+        is_bounded = found.low is not None and found.high is not None
+        if dtype.bits == 32 and is_bounded and found.low >= -half - ROOM and found.high < 2 * half - ROOM:  # type: ignore[operator]
             return form
         kept = self._without_end(form, min(half - ROOM, FAR - 1))
         rest = form - kept
