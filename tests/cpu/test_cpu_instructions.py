@@ -80,7 +80,7 @@ def without(names: list[str]) -> Iterator[None]:
         yield
 
 
-FUSED_BY_LLVM = {"vpmaddwd": "(vpmaddwd|vpdpwssd)"}
+FUSED_BY_LLVM = {"vpmaddwd": "(vpmaddwd|vpdpwssd)", "pmaddwd": "(pmaddwd|vpdpwssd)"}
 """LLVM writes a sum of products of pairs and its addition as one instruction where the processor has it (VNNI)."""
 
 CASES = [("float32", "float32"), ("float64", "float64"), ("int16", "int32"), ("int8", "int32")]

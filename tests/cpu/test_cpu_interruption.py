@@ -30,7 +30,7 @@ PROGRAM = """
                                 A[1] = A[1] + 1
                 elif kind == "tiles":
                     t = T.alloc_shared((64,), "int32")
-                    for a in T.serial(n * n):
+                    for a in T.serial(n * 2000):  # below 2**31, where a count of int32 ends
                         T.copy(A[64:128], t)
                         T.copy(t, A[128:192])
                 elif kind == "many cells":
