@@ -19,7 +19,7 @@ from zellige.dtypes import dtype
 from zellige.ir.expr import INT32, Buffer, Var, const
 from zellige.ir.sizes import evaluate_size
 from zellige.plugin.contract import DriverFunctions
-from zellige_cuda import boxes, device, native
+from zellige_cuda import device, native
 from zellige_cuda.kernel import CudaKernel, _grid
 from zellige_cuda.records import Records, Site, shown
 
@@ -322,16 +322,17 @@ def test_maps_made_by_machine_code_are_those_of_python(
     given: list[Any] = []
 
     def encode(place: int, kind: int, rank: int, pointer: int, dims: Any, pitches: Any, boxes: Any, steps: Any, *rest: int) -> int:
-        given.append((kind, rank, pointer, list(dims), list(pitches)[: rank - 1], list(boxes), list(steps), rest))
+        extents, strides = (list(struct.unpack(f"{rank}Q", numbers)) for numbers in (dims, pitches))
+        given.append((kind, rank, pointer, extents, strides[:-1], *(list(struct.unpack(f"{rank}I", n)) for n in (boxes, steps)), rest))
         return 0
 
-    monkeypatch.setattr(boxes, "_encoder", lambda: encode)
+    monkeypatch.setattr(device, "_encoder", lambda: encode)
     monkeypatch.setattr(native, "address_of", lambda name: {"cuTensorMapEncodeTiled": 123}[name])
     m = Var(name="m", dtype=INT32, kind="size")
     extents = (m, *(const(e) for e in shape[1:]))
     pitch = None if strides is None else tuple(const(s) for s in strides)
     tensors = [Buffer(name=name, dtype=dtype("float16"), shape=extents, strides=pitch) for name in "AB"]
-    maps = boxes.Maps([{"tensor": 1, "box": list(box), "swizzle": 128}], tensors)
+    maps = device.Maps([{"tensor": 1, "box": list(box), "swizzle": 128}], tensors)
     maps.addresses([4096, 8192], {m: shape[0]})
     made = native.made_map(maps.wanted[0], tensors[1])
     values = [evaluate_size(value, {m: shape[0]}) & (1 << 64) - 1 for value in made.values]

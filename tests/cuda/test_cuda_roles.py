@@ -19,7 +19,7 @@ from zellige.driver import dump, fit_kernel
 from zellige.explain import explain
 from zellige.plan.nodes import Decision, PlannedKernel
 from zellige.target import parse_target
-from zellige_cuda import boxes
+from zellige_cuda import device
 from zellige_cuda.disassembly import disassembled
 
 TARGET = "cuda:sm_90a"
@@ -250,7 +250,7 @@ def test_a_program_without_boxes_stands_beside_it() -> None:
 
 
 def test_tensors_that_begin_elsewhere_are_told() -> None:
-    maps = boxes.Maps([{"tensor": 1, "box": [64, 64], "swizzle": 128}], [])
+    maps = device.Maps([{"tensor": 1, "box": [64, 64], "swizzle": 128}], [])
     assert not maps.are_unfit((8, 256))
     assert maps.are_unfit((0, 264))
 

@@ -13,7 +13,7 @@ from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.simt.alignment import preferred, required
 from zellige.simt.ir import BoxMap, Module, Pointer
-from zellige_cuda.boxes import facts_of_box
+from zellige_cuda.device import facts_of_box
 from zellige_cuda.kernel import WITHOUT_BOXES
 from zellige_cuda.records import Site, uses_records
 

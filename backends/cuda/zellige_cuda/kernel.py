@@ -20,7 +20,6 @@ from zellige.ir.sizes import evaluate_size, launched_blocks, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Binary as MachineCode, Emitted, LoadedCode
 from zellige_cuda import device
-from zellige_cuda.boxes import Maps
 
 if TYPE_CHECKING:
     from zellige.plugin.contract import NativeLaunch
@@ -76,7 +75,7 @@ class CudaKernel:
         self.sizes = list(size_vars(kernel))
         self.reports = any(f["records"] for f in self.functions)
         """Whether it asserts or prints."""
-        self.maps = Maps(facts["maps"], self.tensors)
+        self.maps = device.Maps(facts["maps"], self.tensors)
         self._facts = facts
         self._binary = binary
         self._source = source

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zellige.ir.expr import INT64, Binary, Buffer, Expr, const
 from zellige.plugin.contract import DriverFunctions, NativeLaunch, NativeMade, NativeStep
 from zellige_cuda import device
-from zellige_cuda.boxes import ADDRESS_ALIGNMENT, PROMOTION, SWIZZLES, TYPE_OF_BYTES
+from zellige_cuda.device import ADDRESS_ALIGNMENT, PROMOTION, SWIZZLES, TYPE_OF_BYTES
 from zellige_cuda.kernel import three
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _apart(kernel: CudaKernel) -> tuple[tuple[int, int], ...]:
 
 
 def made_map(wanted: Mapping[str, Any], tensor: Buffer) -> NativeMade:
-    """A map (:func:`zellige_cuda.boxes.facts_of_box`) of a tensor as core's machine code has the driver make it at each call."""
+    """A map (:func:`zellige_cuda.device.facts_of_box`) of a tensor as core's machine code has the driver make it at each call."""
     size, rank = tensor.dtype.bytes, tensor.rank
     pitches = [_product(stride, const(size, INT64)) for stride in _stride_sizes(tensor)[:-1]]
     box, steps = _words_of_pairs(list(reversed(wanted["box"]))), _words_of_pairs([1] * rank)
