@@ -63,6 +63,8 @@ class _Tables:
     multiples: dict[Expr, int] = field(default_factory=dict)
     sums: dict[Expr, Form] = field(default_factory=dict)
     forms: dict[Expr, Form] = field(default_factory=dict)
+    forms_of_nodes: dict[int, tuple[Expr, Form]] = field(default_factory=dict)
+    """The same by the identity of the node, which is kept too: parts of a program are asked for again and again."""
     placed_sums: dict[Expr, Form] = field(default_factory=dict)
     places: dict[Expr, Form] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class _Tables:
     def forget(self) -> None:
         for kept in (self.sums, self.forms, self.placed_sums, self.places, self.pure, self.intervals):
             kept.clear()
+        self.forms_of_nodes.clear()
 
 
 class Scope:
@@ -190,6 +193,9 @@ class Scope:
     def form(self, expr: Expr) -> Form:
         """The value of an integer expression: the form of its sums and products where they are proven not to wrap, else one atom. An
         expression of another type than signed 32 or 64 bits is an atom."""
+        met = self._tables.forms_of_nodes.get(id(expr))
+        if met is not None:
+            return met[1]
         known = self._tables.forms.get(expr)
         if known is None:
             found = self.sum(expr)
@@ -197,6 +203,7 @@ class Scope:
                 self._note_wrapped(expr, found)
                 found = Form.of(expr)
             known = self._tables.forms[expr] = found
+        self._tables.forms_of_nodes[id(expr)] = expr, known
         return known
 
     def sum(self, expr: Expr) -> Form:

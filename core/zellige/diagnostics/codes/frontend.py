@@ -1,4 +1,4 @@
-"""E101 to E149, E163, E164: the front end: Python syntax and control flow, and rules that only the finished kernel shows.
+"""E101 to E149, E163 to E165: the front end: Python syntax and control flow, and rules that only the finished kernel shows.
 
 In: nothing. Out: a constant a code.
 """
