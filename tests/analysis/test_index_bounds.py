@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from math import prod
 
 import pytest
 from hypothesis import given, strategies as st
@@ -49,13 +50,7 @@ def value(expr: Expr, at: dict[Var, int]) -> int:
 
 
 def form_value(form: Form, at: dict[Var, int]) -> int:
-    total = 0
-    for monomial, coefficient in form.terms.items():
-        product = coefficient
-        for atom in monomial:
-            product *= value(atom, at)
-        total += product
-    return total
+    return sum(coefficient * prod(value(atom, at) for atom in monomial) for monomial, coefficient in form.terms.items())
 
 
 # ---- against brute force -------------------------------------------------------------------------------------------------------------

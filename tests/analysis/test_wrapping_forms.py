@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import hypothesis.strategies as st
@@ -82,13 +83,7 @@ def value(expr: Expr, at: dict[Var, int]) -> int:
 
 
 def form_value(form: Form, at: dict[Var, int]) -> int:
-    total = 0
-    for monomial, coefficient in form.terms.items():
-        product = coefficient
-        for atom in monomial:
-            product *= value(atom, at)
-        total += product
-    return total
+    return sum(coefficient * prod(value(atom, at) for atom in monomial) for monomial, coefficient in form.terms.items())
 
 
 def places(draw: Any, ends: dict[Var, tuple[int, int]]) -> dict[Var, int]:

@@ -76,6 +76,10 @@ class Form:
     def scaled(self, factor: int) -> Form:
         return self if factor == 1 else Form({m: c * factor for m, c in self.terms.items()})
 
+    def whole_part(self, divisor: int) -> Form:
+        """What the terms that ``divisor`` divides come to, divided by it; of the constant its floor."""
+        return Form({m: c // divisor for m, c in self.terms.items() if not m or c % divisor == 0})
+
     def __mul__(self, other: Form) -> Form:
         if (factor := other.constant) is not None:
             return self.scaled(factor)
