@@ -54,7 +54,9 @@ def test_published_kernel(path: Path) -> None:
 
 def test_every_mistake_of_the_section_is_there() -> None:
     codes = {code for path in FILES for code, _, _ in expected(path)}
-    assert codes == {"E165", "E280", "E281", "E282", "E283", "E284", "E285", "E286", "E287", "E289", "E292", "E293", "E294", "E295", "E296"}
+    of_the_front_end = {"E165", "E166"}
+    of_the_lint = {"E280", "E281", "E282", "E283", "E284", "E285", "E286", "E287", "E289", "E292", "E293", "E294", "E295", "E296"}
+    assert codes == of_the_front_end | of_the_lint
     assert any(not expected(path) for path in FILES)
 
 

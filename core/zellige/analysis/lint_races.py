@@ -83,6 +83,7 @@ def _meetings(loop: Map, known: Iterable[Var]) -> Iterator[Store]:
         variables=_varying_variables(nodes, known),
         written=frozenset(region.buffer.root for n in nodes if isinstance(n, StmtNode) for region in n.writes()),
     )
+    taken = _taken(nodes)
     pending = [_Place(s) for s in reversed(loop.body)]
     while pending:
         place = pending.pop()
@@ -90,7 +91,9 @@ def _meetings(loop: Map, known: Iterable[Var]) -> Iterator[Store]:
         match statement:
             case Store():
                 if _is_shared(statement.buffer) and not any(varying.may_differ(i) for i in statement.indices):
-                    held = any(_is_element(load, statement) for load in loads_in(statement))
+                    named = (n for n in walk(statement.value) if isinstance(n, Var))
+                    seen = (*loads_in(statement), *(load for var in named for load in taken.get(var, ())))
+                    held = any(_is_element(load, statement) for load in seen)
                     if place.compared is not None:
                         if _is_element(place.compared, statement) and varying.differs(statement.value):
                             yield statement
@@ -99,7 +102,7 @@ def _meetings(loop: Map, known: Iterable[Var]) -> Iterator[Store]:
             case If():
                 compared = place.compared
                 if varying.may_differ(statement.condition):
-                    compared = _compared(statement.condition, varying) if compared is None else None
+                    compared = _compared(statement.condition, varying, taken) if compared is None else None
                     if compared is None:
                         continue
                 pending.extend(_Place(s, compared) for s in reversed(statement.then + statement.otherwise))
@@ -109,15 +112,28 @@ def _meetings(loop: Map, known: Iterable[Var]) -> Iterator[Store]:
                 pass
 
 
-def _compared(condition: Expr, varying: _Varying) -> Load | None:
-    """The element that all points share in ``A[i] > s[0]``, and nothing where the condition is of another form."""
+def _taken(nodes: list[Node]) -> dict[Var, tuple[Load, ...]]:
+    """The elements that a name's value was made of, for names that points give a value once."""
+    taken: dict[Var, tuple[Load, ...]] = {}
+    for node in nodes:
+        if isinstance(node, Bind) and not node.var.is_mutable:
+            named = (n for n in walk(node.value) if isinstance(n, Var))
+            taken[node.var] = (*loads_in(node), *(load for var in named for load in taken.get(var, ())))
+    return taken
+
+
+def _compared(condition: Expr, varying: _Varying, taken: dict[Var, tuple[Load, ...]]) -> Load | None:
+    """The element that all points share in ``A[i] > s[0]``, also where a name was given its value before; nothing where the condition is
+    of another form."""
     if not isinstance(condition, Compare):
         return None
     for side in (condition.left, condition.right):
         while isinstance(side, Cast):
             side = side.value
-        if isinstance(side, Load) and _is_shared(side.buffer) and not any(varying.may_differ(i) for i in side.indices):
-            return side
+        loads = (side,) if isinstance(side, Load) else taken.get(side, ()) if isinstance(side, Var) else ()
+        for load in loads:
+            if _is_shared(load.buffer) and not any(varying.may_differ(i) for i in load.indices):
+                return load
     return None
 
 

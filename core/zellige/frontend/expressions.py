@@ -284,6 +284,8 @@ def splice(frame: Frame, statements: list[Stmt]) -> None:
 def _comparison(frame: Frame, node: ast.Compare) -> Any:
     left = evaluate(frame, node.left)
     result: Any = True
+    for middle in node.comparators[:-1]:
+        _warn_of_precedence(frame, middle)
     for position, (op, right_node) in enumerate(zip(node.ops, node.comparators)):
         mark = frame.builder.mark()
         right = evaluate(frame, right_node)
@@ -298,6 +300,13 @@ def _comparison(frame: Frame, node: ast.Compare) -> Any:
             return result
         left = right
     return result
+
+
+def _warn_of_precedence(frame: Frame, middle: ast.expr) -> None:
+    """E166 for ``i < n & j < m``, which Python reads as ``i < (n & j) < m``."""
+    if isinstance(middle, ast.BinOp) and isinstance(middle.op, (ast.BitAnd, ast.BitOr)) and not frame.text.is_parenthesised(middle):
+        sign = "&" if isinstance(middle.op, ast.BitAnd) else "|"
+        warn(catalogue.E166.diagnose(frame.here(middle), severity="warning", sign=sign, operand=ast.unparse(middle)))
 
 
 def compare(frame: Frame, op: ast.cmpop, left: Any, right: Any) -> Any:

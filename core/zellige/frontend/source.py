@@ -68,6 +68,14 @@ class SourceText:
         text = self._line(line)
         return offset if text.isascii() else len(text.encode()[:offset].decode(errors="replace"))
 
+    def is_parenthesised(self, node: ast.expr) -> bool:
+        """Whether parentheses stand around an operand that other operands surround."""
+        span = self.span(node)
+        if span.end_line is None or span.end_column is None:
+            return False
+        before, after = self._line(span.line)[: span.column], self._line(span.end_line)[span.end_column :]
+        return before.rstrip().endswith("(") and after.lstrip().startswith(")")
+
     def named(self, name: str) -> list[ast.FunctionDef]:
         """Every function definition of that name, in order."""
         if not self.functions:

@@ -46,7 +46,39 @@ def largest(m: int):
     return main
 
 
+@zl.jit(out_idx=[1], target="interp")
+def named(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1):
+            B[0] = 0
+            for i in T.Parallel(m):
+                before = B[0]
+                together = before + A[i]
+                B[0] = together
+#               ^ E296
+
+    return main
+
+
+@zl.jit(out_idx=[1], target="interp")
+def largest_by_name(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1):
+            B[0] = A[0]
+            for i in T.Parallel(m):
+                greatest = B[0]
+                if A[i] > greatest:
+                    B[0] = A[i]
+#                   ^ E296
+
+    return main
+
+
 def program() -> None:
     total(16)
     rows(16)
     largest(16)
+    named(16)
+    largest_by_name(16)

@@ -1,4 +1,4 @@
-"""E101 to E149, E163 to E165: the front end: Python syntax and control flow, and rules that only the finished kernel shows.
+"""E101 to E149, E163 to E166: the front end: Python syntax and control flow, and rules that only the finished kernel shows.
 
 In: nothing. Out: a constant a code.
 """
@@ -193,4 +193,9 @@ E163 = code(
 E165 = code(
     "E165", "name that may have no value", "{name} is read here, and only a run-time {control} gives it a value: without it {name} is 0",
     hint="give {name} a value before it, for example {name} = 0; Python would raise UnboundLocalError here",
+)
+E166 = code(
+    "E166", "sign that binds tighter than a comparison",
+    "Python computes {operand} first and compares the result with what stands on both sides",
+    hint="write parentheses: around each comparison for both to hold, as in `(i < n) {sign} (j < m)`, else around `{operand}`",
 )
