@@ -50,6 +50,19 @@ def settings_end_with_the_test() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def bytecode_of_what_tests_start() -> Iterator[None]:
+    """Processes that tests start find byte code as a user's do. Where nobody wants it in the tree it lies in a folder of this session's:
+    without any, such a process would spend more than half of its time on compiling the package."""
+    if "PYTHONDONTWRITEBYTECODE" not in os.environ:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="zellige-bytecode-") as folder:
+        patch.delenv("PYTHONDONTWRITEBYTECODE")
+        patch.setenv("PYTHONPYCACHEPREFIX", folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def only_what_tests_announce() -> Iterator[None]:
     """Backends of other packages that are installed where the tests run are not there for this process: a test announces those that it
     asks about."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from broken_sources import backend
 from click.testing import CliRunner
 
-from zellige.cli.main import group
+from zellige.cli.main import group, main
 from zellige.diagnostics import CompileError
 from zellige.diagnostics.printable import visible
 from zellige.plugin.registry import Registry
@@ -77,6 +76,11 @@ def test_doctor_survives_a_crash_and_says_what_is_wrong_with_each(install: Insta
     assert "was ended by SIGSEGV" in found["dies"]["unavailable"]["reason"]
     assert "no hook descibe; did you mean describe?" in found["wrong"]["unavailable"]["reason"]
     assert "claims the target cpu of zellige" in found["thief"]["unavailable"]["reason"]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_doctor_says_which_hooks_answer_and_which_are_left(install: Install) -> None:
+    install({"fine": FINE})
     code, text = run("doctor", "fine", "cpu")
     assert code == 0
     assert "not available" in text
@@ -93,13 +97,12 @@ FAILING = {
     "cache_key": ("@hookimpl\ndef cache_key(self):\n    return [][1]", "cache_key", "IndexError", 3),
     "tools": ("@hookimpl\ndef tools(self):\n    raise OSError('no bus')", "tools", "OSError: no bus", 3),
     "begin": ("@hookimpl\ndef begin(self, ctx):\n    raise SystemExit(5)", "begin", "SystemExit: 5", 3),
-    "aborts": ("@hookimpl\ndef emit(self, planned, ctx):\n    import os\n    os.abort()", "emit", "the process was ended by SIGABRT", 0),
 }
-"""What replaces a hook, the hooks that are said to fail, the words, and the line of the failure in what replaces it (0: none is known)."""
+"""What replaces a hook, the hooks that are said to fail, the words, and the line of the failure in what replaces it."""
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_doctor_asks_the_hooks_and_names_the_line_of_a_failure(install: Install, site: Path) -> None:
-    """One test, since each backend is asked in processes of its own."""
     sources = {name: backend(HERE + body) for name, (body, _, _, _) in FAILING.items()}
     install({**sources, "other": backend(HERE)})
     code, text = run("doctor", *FAILING, "other", "--json")
@@ -110,12 +113,26 @@ def test_doctor_asks_the_hooks_and_names_the_line_of_a_failure(install: Install,
         (wrong,) = [one for one in found[name]["hooks"] if one["verdict"] == "does not hold"]
         assert hook in wrong["field"].split(", ")
         assert words in wrong["reason"]
-        if line:
-            at = sources[name].splitlines().index(f"    {body.splitlines()[line - 1]}") + 1
-            assert re.search(rf"raised at {site}/plug_{name}\.py:{at}:\d+$", wrong["reason"]), wrong["reason"]
-            assert wrong["traceback"].startswith("Traceback") and f'plug_{name}.py", line {at}, in ' in wrong["traceback"]
+        at = sources[name].splitlines().index(f"    {body.splitlines()[line - 1]}") + 1
+        assert re.search(rf"raised at {site}/plug_{name}\.py:{at}:\d+$", wrong["reason"]), wrong["reason"]
+        assert wrong["traceback"].startswith("Traceback") and f'plug_{name}.py", line {at}, in ' in wrong["traceback"]
 
 
+def test_doctor_says_which_hook_ended_the_process(install: Install) -> None:
+    """In real processes, with one that only raises beside it: what those tell is the same as in this one."""
+    body, hook, words, _ = FAILING["describe"]
+    aborting = backend(f"{HERE}@hookimpl\ndef emit(self, planned, ctx):\n    import os\n    os.abort()")
+    install({"aborts": aborting, "describe": backend(HERE + body)})
+    code, text = run("doctor", "--json", "aborts", "describe")
+    found = {entry["name"]: entry for entry in json.loads(text)}
+    assert (code, [entry["is_broken"] for entry in found.values()]) == (1, [True, True]), text
+    wrong = {name: one for name, entry in found.items() for one in entry["hooks"] if one["verdict"] == "does not hold"}
+    assert "emit" in wrong["aborts"]["field"].split(", ") and "the process was ended by SIGABRT" in wrong["aborts"]["reason"]
+    assert wrong["describe"]["field"] == hook and words in wrong["describe"]["reason"]
+    assert wrong["describe"]["traceback"].startswith("Traceback")
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_doctor_prints_what_fails(install: Install) -> None:
     install({"failing": backend(HERE + FAILING["describe"][0])})
     code, text = run("doctor", "failing", "--probe")
@@ -131,17 +148,22 @@ def test_another_backend_s_crash_is_not_said_of_the_one_that_is_asked(install: I
     assert (code, [entry["is_broken"] for entry in json.loads(text)]) == (0, [False]), text
 
 
-def test_a_failure_in_a_command_names_the_line_and_the_traceback_can_be_seen(install: Install, site: Path, tmp_path: Path) -> None:
+def test_a_failure_in_a_command_names_the_line_and_the_traceback_can_be_seen(
+    install: Install, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = backend(HERE + FAILING["emit"][0])
     install({"failing": source})
     at = source.splitlines().index("        return sqrt(-1)") + 1
     file = tmp_path / "kernel.py"
     file.write_text(KERNEL, encoding="utf-8")
     words = ["compile", str(file), "--target", "failing"]
-    command = [sys.executable, "-c", "from zellige.cli.main import main; main()"]
 
     def said(*more: str) -> str:
-        return subprocess.run([*command, *more, *words], capture_output=True, text=True, check=False).stderr
+        monkeypatch.setattr(sys, "argv", ["zellige", *more, *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 1
+        return capsys.readouterr().err
 
     plain, traced = said(), said("--traceback")
     assert f"note: raised here ({site}/plug_failing.py:{at}:" in plain
@@ -151,6 +173,7 @@ def test_a_failure_in_a_command_names_the_line_and_the_traceback_can_be_seen(ins
     assert "Traceback (most recent call last)" in traced and f'plug_failing.py", line {at}, in emit' in traced
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_describe_shows_what_a_target_can_do(install: Install) -> None:
     install({"fine": FINE})
     code, text = run("describe", "fine", "--target", "v2", "--json")
@@ -163,6 +186,7 @@ def test_describe_shows_what_a_target_can_do(install: Install) -> None:
         assert words in text
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_unknown_backend_names_the_known(install: Install) -> None:
     for command in ("describe", "doctor"):
         with pytest.raises(CompileError, match="no backend has a target 'nobody'"):
@@ -176,6 +200,7 @@ OTHER_NAME = backend(
 )
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_names_that_doctor_is_given_are_all_found_or_refused(install: Install) -> None:
     """Nobody takes an empty table for a clean bill of health."""
     install({"point": OTHER_NAME})
@@ -192,6 +217,7 @@ def test_names_that_doctor_is_given_are_all_found_or_refused(install: Install) -
         assert caught.value.code == "E705"
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_describe_says_of_each_name_what_it_stands_for(install: Install) -> None:
     install({"point": OTHER_NAME})
     for name, target in {"point": "one", "maker": "one", "two": "two", "also": "two", "two:v3": "two:v3"}.items():
@@ -204,7 +230,7 @@ ENDING = {
     "leaves": (backend(ASKED + "import os\n    os._exit(0)"), "E709", "the process ended with exit code 0"),
     "crashes": (backend(ASKED + "import os\n    os.abort()"), "E709", "the process was ended by SIGABRT"),
     "unloaded": ("import os\nos._exit(0)", "E701", "plug_unloaded:backend\\) failed to load: the process ended with exit code 0"),
-    "waits": (backend(ASKED + "import time\n    time.sleep(600)"), "E709", "it took more than 4 s"),
+    "waits": (backend(ASKED + "import time\n    time.sleep(600)"), "E709", "it took more than 2 s"),
     "raises": (backend(ASKED + "print('about to')\n    return 1 / 0"), "E709", "ZeroDivisionError"),
 }
 
@@ -223,7 +249,7 @@ def test_describe_answers_though_a_hook_closes_what_is_printed_to(install: Insta
 def test_describe_survives_what_it_asks(install: Install) -> None:
     install({name: source for name, (source, _, _) in ENDING.items()})
     for name, (_, code, words) in ENDING.items():
-        slowly = ("--seconds", "4" if name == "waits" else "600")
+        slowly = ("--seconds", "2" if name == "waits" else "600")
         result = CliRunner().invoke(group, ["backends", "describe", name, *slowly])
         assert isinstance(result.exception, CompileError), (name, result.output)
         assert re.search(words, str(result.exception)), str(result.exception)
@@ -265,6 +291,7 @@ def test_no_text_of_a_backend_gives_the_terminal_an_order(install: Install) -> N
         assert re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f]", printed) == [], command
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_what_an_error_says_gives_the_terminal_no_order(install: Install) -> None:
     install({"raises": backend("@hookimpl\ndef describe(self, target): raise OSError('\\x1b[31m\\u202eno')")})
     with pytest.raises(CompileError) as caught:

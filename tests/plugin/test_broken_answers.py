@@ -313,12 +313,12 @@ ENDS = {
     "dies": ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "the process that loaded it was ended by SIGSEGV"),
     "hangs": (
         "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])\ntime.sleep(300)",
-        "loading it took more than 3 s",
+        "loading it took more than 2 s",
     ),
 }
 ASK = """
 from zellige.plugin import loading, probing
-limits = {"hangs": 3}  # the others end by themselves, however busy the machine is
+limits = {"hangs": 2}  # the others end by themselves, however busy the machine is
 loading.isolated_once = lambda origin, seconds: probing.isolated_once(origin, limits.get(origin.name, 600))
 from zellige.plugin.registry import registry
 print(registry().resolve("auto"), *sorted(registry().target_names()))

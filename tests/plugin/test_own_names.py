@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from broken_sources import backend
 
+from zellige import dtypes
+from zellige.ir import printer
 from zellige.plugin.registry import Registry
+from zellige.target import Target
 
 Install = Callable[..., Registry]
 
@@ -148,29 +151,85 @@ import zellige.ir.printer, zellige.plan.planner
 print(works("cpu"), *(() if set_aside else (works("stranger"),)))
 """
 
+FORKING = """
+import os, runpy, sys
+import llvmlite.binding, numpy
+import zellige.plugin.registry
+for line in sys.stdin:
+    program, printed, cache = line.rstrip().split("\\t")
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            sys.stdout = sys.stderr = open(printed, "w")
+            os.environ["ZELLIGE_CACHE_DIR"] = cache
+            sys.argv[:] = [program]
+            sys.path[0] = os.path.dirname(program)
+            runpy.run_path(program, run_name="__main__")
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+"""A process that has loaded the registry and nothing else of zellige's, and makes one of its own for each program that it is told: to start
+Python and to load NumPy takes longer than what is asked."""
 
-def _asked(source: str, install: Install, site: Path) -> list[str]:
-    """What a process prints that looks for all backends, and uses cpu."""
-    install({"stranger": f"{source}\n{backend('')}"})
-    folders = ", ".join(repr(str(folder)) for folder in (site, Path(__file__).parent / "sources"))
-    program = site / "program_of_the_test.py"  # kernels are read from their source
-    program.write_text(ASK.format(folders=folders))
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", FORKING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+@pytest.fixture
+def asked(install: Install, site: Path, forking: subprocess.Popen[str], own_cache: Path) -> Callable[[str], list[str]]:
+    def answer(source: str) -> list[str]:
+        """What a process prints that looks for all backends, and uses cpu."""
+        install({"stranger": f"{source}\n{backend('')}"})
+        folders = ", ".join(repr(str(folder)) for folder in (site, Path(__file__).parent / "sources"))
+        program, printed = site / "program_of_the_test.py", site / "printed"  # kernels are read from their source
+        program.write_text(ASK.format(folders=folders))
+        assert forking.stdin is not None and forking.stdout is not None
+        print(program, printed, own_cache, sep="\t", file=forking.stdin, flush=True)
+        status = forking.stdout.readline()
+        assert status == "0\n", status + printed.read_text()
+        return printed.read_text().splitlines()
+
+    return answer
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_not_its_own_is_given_back_and_said(change: str, install: Install, site: Path) -> None:
+def test_what_is_not_its_own_is_given_back_and_said(change: str, asked: Callable[[str], list[str]]) -> None:
     source, code, what = CHANGES[change]
-    error, *state = _asked(source, install, site)
+    error, *state = asked(source)
     assert code in error and "E709" not in error, error
     assert f"loading it replaced {what}" in error or f", {what}" in error, error
     assert "that was undone" in error
     assert state == ["True", "0", "True"]
 
 
-def test_what_leaves_everybody_elses_imports_working_may_stay(install: Install, site: Path) -> None:
-    assert _asked(KEPT, install, site) == ["taken in", "True", "4", "True True"]
+def test_what_leaves_everybody_elses_imports_working_may_stay(asked: Callable[[str], list[str]]) -> None:
+    assert asked(KEPT) == ["taken in", "True", "4", "True True"]
+
+
+def test_what_the_user_replaced_between_two_strangers_is_the_users(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stranger is held to what it finds, also where an earlier one found something else."""
+    replaces = (
+        "import zellige.ir.printer as p, zellige.dtypes as d\nfrom zellige.target import Target\n"
+        "p.print_kernel = Target.__str__ = lambda *a: 1 / 0\nd.dtype.__code__ = p.print_kernel.__code__"
+    )
+    install({"first": backend("")})
+    plainly, code = Target.__str__, dtypes.dtype.__code__.replace(co_name="of_the_user")
+    monkeypatch.setattr(printer, "print_kernel", own := lambda *a, **k: "mine")
+    monkeypatch.setattr(Target, "__str__", said := lambda self: plainly(self))
+    monkeypatch.setattr(dtypes.dtype, "__code__", code)
+    assert not install({"second": backend("")}).quarantined
+    (broken,) = install({"third": replaces}).quarantined
+    assert printer.print_kernel is own and Target.__str__ is said and dtypes.dtype.__code__ is code
+    for what in ("zellige.ir.printer.print_kernel", "zellige.target.Target.__str__", "zellige.dtypes.dtype.__code__"):
+        assert what in str(broken.error)

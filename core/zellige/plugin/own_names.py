@@ -16,10 +16,11 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from operator import attrgetter, is_
 from typing import Any, Final
 
 from zellige.plugin.guard import process_kept
@@ -40,6 +41,7 @@ _INSIDE: Final = {
 """Under which name those hold the function that they are made of."""
 
 _OF_FUNCTION: Final = ("__code__", "__defaults__", "__kwdefaults__")
+_PARTS: Final = tuple(attrgetter(name) for name in _OF_FUNCTION)
 _WAYS: Final = ("path", "meta_path", "path_hooks")
 
 
@@ -100,6 +102,53 @@ def _names_kept(ours: frozenset[str]) -> Iterator[list[str]]:
             sys.path_importer_cache.clear()  # what other hooks have answered
 
 
+class _Namespace:
+    """What a module or a class holds: all its names, and the values of those that are watched."""
+
+    __slots__ = ("_keys", "_values", "held", "names", "owner")
+
+    def __init__(self, owner: Any, held: dict[str, Any]) -> None:
+        self.owner, self.held = owner, held
+        self.names = frozenset(vars(owner))
+        self._keys, self._values = tuple(vars(owner)), tuple(vars(owner).values())
+
+    @property
+    def is_as_it_was(self) -> bool:
+        """Whether every name holds the same object, which is seen without looking at one by one."""
+        now = vars(self.owner)
+        return len(now) == len(self._values) and all(map(is_, now.values(), self._values)) and tuple(now) == self._keys
+
+
+class _Module:
+    """What belongs to a module: its names and those of its classes, its functions, and the objects that it holds."""
+
+    __slots__ = ("functions", "module", "namespaces", "objects")
+
+    def __init__(self, module: types.ModuleType, is_ours: Callable[[str], bool]) -> None:
+        self.module = module
+        home = module.__name__
+        held = _held_by_module(module)
+        owned = [value for value in held.values() if getattr(value, "__module__", None) == home]
+        classes = [value for value in owned if isinstance(value, type)]
+        self.namespaces = [_Namespace(module, held)]
+        self.objects = [value for value in held.values() if _is_object(value, is_ours)]
+        for one in classes:
+            methods = {name: value for name, value in vars(one).items() if isinstance(value, _METHODS)}
+            self.namespaces.append(_Namespace(one, methods))
+            owned += methods.values()
+        functions = [function for value in owned if (function := _function_in(value)) is not None]
+        self.functions = [function for function in functions if function.__module__ == home]
+
+    @property
+    def is_as_it_was(self) -> bool:
+        return all(space.is_as_it_was for space in self.namespaces)
+
+
+_KNOWN: Final[dict[tuple[frozenset[str], str], _Module]] = {}
+"""By the packages that are zellige's own and the name of a module, what was found when that was looked at: where it holds the same objects
+still, that need not be found again. A process with many strangers looks at everything before each of them."""
+
+
 class _Seen:
     """Zellige's own modules as they were when they were first looked at."""
 
@@ -108,9 +157,9 @@ class _Seen:
         self.modules: dict[str, types.ModuleType] = {}
         self.before: frozenset[str] = frozenset()
         """The modules that were there at the beginning."""
-        self._names: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
-        """A module or a class, all its names, and what it holds under those that are watched."""
-        self._functions: list[tuple[Any, tuple[Any, ...]]] = []
+        self._names: list[_Namespace] = []
+        self._functions: list[tuple[Sequence[types.FunctionType], Sequence[Sequence[Any]]]] = []
+        """Functions of a module, and what each of :data:`_OF_FUNCTION` was of all of them."""
         self._paths: list[tuple[types.ModuleType, Any, list[str]]] = []
         """A package, its list of folders, and what stood in it."""
         self._objects: list[tuple[Any, frozenset[str]]] = []
@@ -125,18 +174,14 @@ class _Seen:
         path = vars(module).get("__path__")
         if path is not None:
             self._paths.append((module, path, list(path)))
-        home = module.__name__
-        held = _held_by_module(module)
-        owned = [value for value in held.values() if getattr(value, "__module__", None) == home]
-        classes = [value for value in owned if isinstance(value, type)]
-        self._names.append((module, frozenset(vars(module)), held))
-        self._objects += [(value, frozenset(vars(value))) for value in held.values() if self._is_object(value)]
-        for one in classes:
-            methods = {name: value for name, value in vars(one).items() if isinstance(value, _METHODS)}
-            self._names.append((one, frozenset(vars(one)), methods))
-            owned += methods.values()
-        functions = [function for value in owned if (function := _function_in(value)) is not None]
-        self._functions += [(function, _parts(function)) for function in functions if function.__module__ == home]
+        key = self._ours, name
+        known = _KNOWN.get(key)
+        if known is None or known.module is not module or not known.is_as_it_was:
+            known = _KNOWN[key] = _Module(module, self.is_ours)
+        self._names += known.namespaces
+        self._objects += [(one, frozenset(vars(one))) for one in known.objects]
+        if known.functions:
+            self._functions.append((known.functions, _parts_of(known.functions)))
 
     def given_back(self) -> list[str]:
         """Everything that is something else now has its own again; what it was."""
@@ -149,11 +194,6 @@ class _Seen:
         if replaced:
             self._forget_new_modules()
         return replaced
-
-    def _is_object(self, value: Any) -> bool:
-        """Whether a module holds an object of one of zellige's classes that can be given names."""
-        kind = type(value)
-        return kind is not types.FunctionType and hasattr(value, "__dict__") and self.is_ours(str(kind.__module__))
 
     def _modules_given_back(self) -> Iterator[str]:
         for name, module in self.modules.items():
@@ -178,26 +218,33 @@ class _Seen:
                 yield f"{module.__name__}.__path__"
 
     def _names_given_back(self) -> Iterator[str]:
-        for owner, names, held in self._names:
-            now = vars(owner)
+        for space in self._names:
+            if space.is_as_it_was:
+                continue
+            owner, now = space.owner, vars(space.owner)
             if isinstance(owner, type):
-                for name in [name for name, value in now.items() if name not in names and _is_added(name, value)]:
+                for name in [name for name, value in now.items() if name not in space.names and _is_added(name, value)]:
                     delattr(owner, name)
                     yield f"{_title(owner)}.{name}"
-            for name, value in held.items():
+            for name, value in space.held.items():
                 if name not in now or now[name] is not value:
                     setattr(owner, name, value)
                     yield f"{_title(owner)}.{name}"
 
     def _functions_given_back(self) -> Iterator[str]:
-        for function, parts in self._functions:
-            for name, value, now in zip(_OF_FUNCTION, parts, _parts(function), strict=True):
-                if now is not value:
-                    setattr(function, name, value)
-                    yield f"{function.__module__}.{function.__qualname__}.{name}"
+        for functions, parts in self._functions:
+            for name, before, after in zip(_OF_FUNCTION, parts, _parts_of(functions), strict=True):
+                if all(map(is_, before, after)):
+                    continue
+                for function, value, now in zip(functions, before, after, strict=True):
+                    if now is not value:
+                        setattr(function, name, value)
+                        yield f"{function.__module__}.{function.__qualname__}.{name}"
 
     def _objects_given_back(self) -> Iterator[str]:
         for one, names in self._objects:
+            if vars(one).keys() <= names:
+                continue
             for name in [name for name in vars(one) if name not in names and _is_method(type(one), name)]:
                 del vars(one)[name]
                 yield f"{_title(type(one))}.{name} of an object"
@@ -206,11 +253,17 @@ class _Seen:
         """Modules that were loaded meanwhile may hold what was not their own; they are loaded again when they are asked for."""
         new = self.modules.keys() - self.before
         modules = [sys.modules.pop(name) for name in new]
-        for owner, names, _ in self._names:
-            if not isinstance(owner, type):
+        for space in self._names:
+            if not isinstance(owner := space.owner, type):
                 for name, value in list(vars(owner).items()):
-                    if name not in names and (any(value is one for one in modules) or getattr(value, "__module__", None) in new):
+                    if name not in space.names and (any(value is one for one in modules) or getattr(value, "__module__", None) in new):
                         delattr(owner, name)
+
+
+def _is_object(value: Any, is_ours: Callable[[str], bool]) -> bool:
+    """Whether a module holds an object of one of zellige's classes that can be given names."""
+    kind = type(value)
+    return kind is not types.FunctionType and hasattr(value, "__dict__") and is_ours(str(kind.__module__))
 
 
 def _is_method(kind: type, name: str) -> bool:
@@ -234,8 +287,9 @@ def _function_in(value: Any) -> types.FunctionType | None:
     return value if isinstance(value, types.FunctionType) else None
 
 
-def _parts(function: types.FunctionType) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__, function.__kwdefaults__
+def _parts_of(functions: Sequence[types.FunctionType]) -> list[list[Any]]:
+    """What each of :data:`_OF_FUNCTION` is of all of them."""
+    return [list(map(part, functions)) for part in _PARTS]
 
 
 def _title(owner: Any) -> str:
