@@ -35,6 +35,7 @@ from zellige.plan.facts import statements_in
 from zellige.records import dataclass
 from zellige_cpu import factors, next_cells, streaming
 from zellige_cpu.accesses import element_offset
+from zellige_cpu.clipped import NOTHING, Clip, clipped
 from zellige_cpu.context import Context, EmitBody, Lanes
 from zellige_cpu.folds import SHORT_ROW, folding, waiting
 from zellige_cpu.fusion import Fold, folds_of
@@ -61,11 +62,13 @@ _MASKABLE = (Alloc, Assign, Assume, Atomic, Bind, Fold, For, If, ReducerUpdate, 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a Map is emitted: the number of its vector axis and the lanes there; None and 1 for one point at a time."""
+    """How a Map is emitted: the number of its vector axis and the lanes there; None and 1 for one point at a time. ``clip`` says where
+    loops over the other axes begin and end, if not with the axis."""
 
     axis: int | None
     lanes: int
     narrow_lanes: int
+    clip: Clip = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,13 @@ def emit_map(ctx: Context, statement: Map, emit_body: EmitBody) -> None:
         _emit_whole(ctx, statement, extents, shape, found.accesses, emit_body)
 
     def edge() -> None:
-        narrow = Shape(shape.axis, shape.narrow_lanes, shape.narrow_lanes)
+        stored = [access.open_bounds for access in found.accesses if access.is_store]
+        looped = [number for number, extent in enumerate(extents) if number != shape.axis and extent.constant != 1]
+        clip = clipped(ctx, statement, looped, stored, lambda atom: _is_available(ctx, atom))
+        narrow = Shape(shape.axis, shape.narrow_lanes, shape.narrow_lanes, clip)
+        outer, ctx.granted = ctx.granted, ctx.granted | clip.holding
         _emit_nest(ctx, statement, extents, narrow, emit_body)
+        ctx.granted = outer
 
     needed = factors.is_needed(ctx, statement)
     outer, ctx.asks = ctx.asks, next_cells.taken(ctx, statement.axes, extents)
@@ -213,7 +221,8 @@ def _emit_axes(
             return
         length = None if shape.axis is None else extents[shape.axis].constant
         is_row = bool(folds) and not is_folding and len(order) == 1 and length is not None and length <= SHORT_ROW
-        with waiting(ctx, folds if is_row else (), axis, extent), ctx.nested(), ctx.fn.loop(i64(0), uniform(ctx, extent)) as loop:
+        low, high = shape.clip.range(ctx, order[0], extent)
+        with waiting(ctx, folds if is_row else (), axis, extent), ctx.nested(), ctx.fn.loop(low, high) as loop:
             ctx.scope.add_variable(axis, ZERO, extent - 1)
             ctx.set_index(axis, loop.index)
             _emit_axes(ctx, statement, extents, order[1:], shape, emit_body, is_folding=is_folding)

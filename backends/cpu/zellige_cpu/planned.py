@@ -72,7 +72,7 @@ def products_of(choices: Mapping[int, Choice], prepared: Launch) -> Products:
                     operand: Operand = "a" if layout.operand == "a" else "b"
                     root = (gemm.a if operand == "a" else gemm.b).buffer
                     found[operand] = next(s for s in body if isinstance(s, Copy) and s.dst.buffer is root)
-            if choice.merge > 1 and loop is not None:
+            if choice.is_merged and loop is not None:
                 merged[id(loop)] = gemm
     fills = _replaced_fills(prepared, choices, merged)
     outs = _stored_copies(prepared, choices, merged)

@@ -124,7 +124,7 @@ def layout_of(ctx: Context, gemm: Gemm, choice: Choice, c_stride: int) -> Layout
     silent = {at.operand for at in choice.layouts if at.ahead == ""}
     ahead = ("a" not in silent, "b" not in silent)
     return _layout(ctx.host, unit_of(ctx.host, gemm, choice), types, (m, n, k), block, choice.merge, c_stride, along, ahead,
-                   choice.merge > 1 and "m" in choice.unread)  # fmt: skip
+                   "m" in choice.unread)  # fmt: skip
 
 
 def _size(extent: object) -> int:
@@ -295,15 +295,15 @@ def _asked(
             continue
         size = element_bytes(packing.dtype)
         distance = i64(packing.depth * size) if packing.is_along else fn.binary("mul", source.pitch, i64(packing.depth))
-        lines, width = (packing.extent, packing.depth) if packing.is_along else (packing.depth, packing.extent)
+        width = packing.depth if packing.is_along else packing.extent
         if packing.operand == "a" and layout.lies:
             is_wanted = fn.compare("eq", is_last, FALSE)
         else:
             step = fn.select(is_last, need.step, fn.binary("add", need.step, i64(1)))
             is_lacking = place.lacks(ctx, replace(need, address=fn.binary("add", need.address, distance), step=step))
             is_wanted = fn.select(is_last, FALSE, is_lacking)
-        wanted = fn.select(is_wanted, i64(lines), i64(0))
-        found.append(Asked(fn.offset(source.pointer, distance), source.pitch, wanted, lines, width * size))
+        wanted = fn.select(is_wanted, source.lines, i64(0))
+        found.append(Asked(fn.offset(source.pointer, distance), source.pitch, wanted, width * size))
     return tuple(found)
 
 

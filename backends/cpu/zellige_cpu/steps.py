@@ -12,7 +12,7 @@ from zellige.ir.stmt import Copy
 from zellige.records import dataclass
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import i64
-from zellige_cpu.leaf.blocks import Macro, Soon, emit_macro
+from zellige_cpu.leaf.blocks import Macro, emit_macro
 from zellige_cpu.types import element_bytes
 from zellige_cpu.values import Value
 
@@ -28,12 +28,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Lines that the next step will read of an operand, ``pitch`` bytes apart; ``lines`` of them, at most ``most``, each of ``bytes``."""
+    """Lines that the next step will read of an operand, ``pitch`` bytes apart; ``lines`` of them, each of ``bytes``."""
 
     first: Value
     pitch: Value
     lines: Value
-    most: int
     bytes: int
 
 
@@ -88,7 +87,7 @@ def emit_step(ctx: Context, step: Step, results: Results | None, is_last: Value)
 
 def _emit_product(ctx: Context, step: Step, kind: DType | None, out: list[Value]) -> None:
     """The product with results of type ``kind`` at ``out`` (a pointer and bytes from row to row), or in c."""
-    soon = tuple(Soon(lines=at.most, bytes=at.bytes) for at in step.asked)
+    soon = tuple(at.bytes for at in step.asked)
     name = emit_macro(ctx.module, replace(step.macro, out=kind, is_pitched=step.a.is_pitched, soon=soon))
     pitches = [step.a.pitch] * step.a.is_pitched
     asked = [value for at in step.asked for value in (at.first, at.pitch, at.lines)]

@@ -23,7 +23,7 @@ from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.factors import factor_of
 from zellige.plan.facts import LaunchFacts, statements_in
-from zellige.plan.nodes import Choice, OperandLayout
+from zellige.plan.nodes import PACKED, Choice, OperandLayout
 from zellige.plan.products import Product, panel_bytes, register_lanes
 from zellige.plan.roles import changed_in, held_back, operations_of
 from zellige.plan.sharing import keeping, reading_the_same
@@ -144,14 +144,14 @@ def _product(
         loop = facts.loop_around(gemm)
         if loop is not None:
             merge = merged_iterations(facts, gemm, product, loop, direct, scopes, decisions)
-            if merge > 1:
+            if merge:
                 unread = _unread(facts, gemm, loop, direct, scopes, decisions)
                 fill = _replaced_fill(facts, gemm, loop, decisions)
                 out = _stored_copy(facts, gemm, loop, decisions)
                 layouts = tuple(_kept(facts, gemm, product, loop, at, direct, scopes, decisions) for at in layouts)
             else:
                 layouts = tuple(_kept_apart(facts, loop, at, direct, scopes, decisions) for at in layouts)
-            mechanism = "packed" if merge > 1 else ""
+            mechanism, merge = (PACKED, merge) if merge else ("", 1)
             layouts = tuple(_asked_ahead(facts, loop, at, direct, spaces, machine, decisions) for at in layouts)
     elif unit is not None and unit.m > 1:
         kind = "swizzled" if machine.has_true_lanes else "blocks"
@@ -239,12 +239,12 @@ def merged_iterations(
     facts: LaunchFacts, gemm: Gemm, product: Product, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope],
     decisions: Decisions,
 ) -> int:  # fmt: skip
-    """How many iterations one product may take at once without a change of any bit."""
+    """How many iterations one product may take at once without a change of any bit; 0 where the loop is no such product."""
     k = product.sizes[2]
     reason = _why_not_merged(facts, gemm, product, loop) or _why_not_contiguous(facts, gemm, k or 0, loop, direct, scopes)
     if reason is not None or k is None:
         decisions.take("how many steps of k does a product take at once?", "those of one iteration", reason or "", where=gemm.span)
-        return 1
+        return 0
     steps = panel_bytes(product) // max(1, packed_panel_bytes(product))
     merge = _even(max(1, steps // k), loop, direct, scopes)
     if merge > 1:

@@ -136,7 +136,7 @@ def _coarsening(
         side = sides.get(var)
         factors.append(1 if side is None or side <= 0 or side >= SIDE else ceil(SIDE / side))
     because = f"a cell's product is smaller than {SIDE} x {SIDE}: operands packed for one cell serve its neighbours"
-    merged = next((c for c in choices if c.merge > 1 and isinstance(c.operation, Gemm)), None)
+    merged = next((c for c in choices if c.is_merged and isinstance(c.operation, Gemm)), None)
     shared = None if merged is None else _shared(facts, merged, machine, factors)
     if merged is not None and shared is not None:
         common = "what one cell has packed" if _is_packed_by_workers(merged) else "what comes into the caches for one cell"

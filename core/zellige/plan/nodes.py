@@ -43,7 +43,7 @@ All synchronisation between roles is channels and turns, inside a role tokens: n
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from zellige.diagnostics.span import Span
 from zellige.dtypes import DType
@@ -236,6 +236,10 @@ class OperandLayout:
     ahead: str | None = None
 
 
+PACKED: Final = "packed"
+"""How the operands of a product arrive that the loop around it packs and does nothing else with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What executes one tile operation: ``executor`` is an engine of the capabilities, ``unit`` the name of its product unit (empty: none),
@@ -244,7 +248,8 @@ class Choice:
     ``edge`` says when parts of a global region outside its tensor must be kept out: "none" where the region is proven inside, "always"
     where it may leave, "partial" for an operation that is proven inside in the iterations that stand in ``full_loops`` and may leave in
     all others. ``tested`` are the dimensions of the global region that may leave (of an edge "partial": in the iterations that are not
-    full). ``merge`` is how many iterations of the loop around it the executor may take at once without changing a bit (1: as written).
+    full). ``merge`` is how many iterations of the loop around it the executor takes at once without changing a bit: several, or each by
+    itself (1) where k is long enough as written.
     ``unread`` names dimensions of a product (m, n) in which results beyond its tensors need not be computed, since nobody reads them.
     ``fill`` is the fill with zero of the result which the first step of the product's loop replaces (a loop without steps still fills).
     ``out`` is the copy of the result to its tensor which the last step makes by itself where the region lies wholly inside the tensor.
@@ -267,6 +272,11 @@ class Choice:
     out: Stmt | None = None
     rejected: tuple[tuple[str, str], ...] = ()
     factor: Buffer | None = None
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the loop around a product does nothing but multiply what it packs from tensors."""
+        return self.mechanism == PACKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -35,14 +35,6 @@ to each other, each of which waits for the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Soon:
-    """Lines of a source that will be packed next: the most there are, and bytes of each."""
-
-    lines: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
     """Sizes of a product: c is ``m`` by ``n`` elements of ``c``, ``c_stride`` elements from row to row.
 
@@ -51,7 +43,7 @@ class Macro:
     panel of b to the next (``narrow_step`` where it is narrower) and one word of k to the next (0: dense). ``header`` bytes stand before
     each panel. ``b_alignment`` is that of b's vectors. The number of words of k is a multiple of ``multiple``. ``out`` is the type in which
     results are stored elsewhere than in c, None where c is their place. ``is_pitched``, for matrix units: how far rows of a lie apart is
-    known only when it runs. Of each of ``soon`` every block asks for a few lines.
+    known only when it runs. Of each of ``soon`` (bytes of a line of it) every block asks for a few lines.
     """
 
     unit: Unit
@@ -73,7 +65,7 @@ class Macro:
     multiple: int = 1
     out: DType | None = None
     is_pitched: bool = False
-    soon: tuple[Soon, ...] = ()
+    soon: tuple[int, ...] = ()
 
     @property
     def unroll(self) -> int:
@@ -98,7 +90,7 @@ class Macro:
             f"product_{self.m}x{self.n}_{unit.a}_{unit.group}_{unit.accumulator}_{self.c}_{self.c_stride}"
             f"_{self.rows}x{self.vectors}_{self.narrow_rows}_{self.a_row_step}_{self.a_k_step}_{self.panel_step}_{self.b_k_step}_{self.b_alignment}"
             f"_{self.multiple}{'_biased' * unit.is_biased}{'_matrix' * unit.is_matrix}{'' if self.out is None else f'_to_{self.out}'}"
-            f"{'_pitched' * self.is_pitched}{''.join(f'_{one.lines}of{one.bytes}' for one in self.soon)}"
+            f"{'_pitched' * self.is_pitched}{''.join(f'_lines{size}' for size in self.soon)}"
         )
 
     @property
@@ -110,12 +102,6 @@ class Macro:
     def pitches(self) -> list[tuple[str, str]]:
         """The parameter that says how far rows of a lie apart."""
         return [("a_pitch", "i64")] * self.is_pitched
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of the whole product."""
-        panels = even_parts(-(-self.n // self.lanes), self.vectors)
-        return sum(count * blocks for count, vectors in panels for blocks, _ in self.row_blocks(vectors))
 
     @property
     def asks_ahead(self) -> bool:
@@ -140,27 +126,57 @@ def emit_macro(module: Module, macro: Macro, all_steps: int | None = None) -> st
         params += [(f"source{number}", "ptr"), (f"pitch{number}", "i64"), (f"lines{number}", "i64")]
     fn = module.function(macro.name, "void", params, inline=False)
     b, columns = fn.params[1], fn.params[5]
-    first, last_lanes, asked = 0, macro.n % macro.lanes, 0
+    first, last_lanes = 0, macro.n % macro.lanes
     groups = even_parts(-(-macro.n // macro.lanes), macro.vectors)
+    shares, blocks = _shares(fn, macro, groups)
+    before = constant("i64", 0)
     for number, (count, vectors) in enumerate(groups):
         width = vectors * macro.lanes
         step = macro.panel_step if vectors == macro.vectors else macro.narrow_step
         whole = count - (last_lanes > 0 and number == len(groups) - 1)
-        blocks = sum(count for count, _ in macro.row_blocks(vectors))
+        of_panel = blocks.get(vectors, constant("i64", 0))
         if whole:
-            left = fn.binary("sub", columns, constant("i64", first - width + 1))
-            wanted = fn.binary("sdiv", left, constant("i64", width))
-            with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", whole))) as loop:
+            wanted = _wanted(fn, columns, first, width, whole)
+            with fn.loop(constant("i64", 0), wanted) as loop:
                 panel = fn.offset(b, fn.binary("mul", loop.index, constant("i64", step)))
                 column = fn.binary("add", fn.binary("mul", loop.index, constant("i64", width)), constant("i64", first))
-                before = fn.binary("add", fn.binary("mul", loop.index, constant("i64", blocks)), constant("i64", asked))
-                _emit_rows(fn, macro, _Panel(panel, step, column, vectors, 0, before))
+                passed = fn.binary("add", fn.binary("mul", loop.index, of_panel), before)
+                _emit_rows(fn, macro, _Panel(panel, step, column, vectors, 0, passed, shares))
+            before = fn.binary("add", before, fn.binary("mul", wanted, of_panel))
         if whole < count:
             with fn.when(fn.compare("sgt", columns, constant("i64", first + whole * width))):
                 panel, column = fn.offset(b, whole * step), constant("i64", first + whole * width)
-                _emit_rows(fn, macro, _Panel(panel, step, column, vectors, last_lanes, constant("i64", asked + whole * blocks)))
-        b, first, asked = fn.offset(b, count * step), first + count * width, asked + count * blocks
+                _emit_rows(fn, macro, _Panel(panel, step, column, vectors, last_lanes, before, shares))
+        b, first = fn.offset(b, count * step), first + count * width
     return macro.name
+
+
+def _wanted(fn: Function, size: Value, first: int, part: int, count: int) -> Value:
+    """How many of ``count`` parts from ``first`` on begin before ``size``."""
+    reached = fn.binary("sdiv", fn.binary("sub", size, constant("i64", first - part + 1)), constant("i64", part))
+    return fn.intrinsic("llvm.smax", fn.intrinsic("llvm.smin", reached, constant("i64", count)), constant("i64", 0))
+
+
+def _shares(fn: Function, macro: Macro, groups: tuple[tuple[int, int], ...]) -> tuple[list[Value], dict[int, Value]]:
+    """How many lines of each of ``soon`` a block asks for, so that all blocks that there are ask for all of them; and how many blocks a
+    panel has, by its vectors."""
+    if not macro.soon:
+        return [], {}
+    _, _, _, _, rows, columns, *_ = fn.params
+    blocks: dict[int, Value] = {}
+    total, column = constant("i64", 0), 0
+    for count, vectors in groups:
+        blocks[vectors], row = constant("i64", 0), 0
+        for number, height in macro.row_blocks(vectors):
+            blocks[vectors] = fn.binary("add", blocks[vectors], _wanted(fn, rows, row, height, number))
+            row += number * height
+        panels = _wanted(fn, columns, column, vectors * macro.lanes, count)
+        total = fn.binary("add", total, fn.binary("mul", panels, blocks[vectors]))
+        column += count * vectors * macro.lanes
+    total = fn.intrinsic("llvm.smax", total, constant("i64", 1))
+    lines = fn.params[-1 : -3 * len(macro.soon) - 1 : -3][::-1]
+    rounded = [fn.binary("add", one, fn.binary("sub", total, constant("i64", 1))) for one in lines]
+    return [fn.binary("udiv", one, total) for one in rounded], blocks
 
 
 def _written_out(module: Module, macro: Macro, steps: int) -> str:
@@ -174,7 +190,8 @@ def _written_out(module: Module, macro: Macro, steps: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """A panel of b, which begins at a column of c; the next one lies ``step`` bytes behind. ``before`` blocks came before its first."""
+    """A panel of b, which begins at a column of c; the next one lies ``step`` bytes behind. ``before`` blocks came before its first, and
+    each asks for ``shares`` lines of what comes soon."""
 
     place: Value
     step: int
@@ -182,6 +199,7 @@ class _Panel:
     vectors: int
     last_lanes: int
     before: Value
+    shares: list[Value]
 
 
 def _emit_rows(fn: Function, macro: Macro, panel: _Panel) -> None:
@@ -196,9 +214,7 @@ def _emit_rows(fn: Function, macro: Macro, panel: _Panel) -> None:
     first = passed = 0
     for count, height in macro.row_blocks(panel.vectors):
         kernel = _micro_kernel(fn.module, macro, height, panel.vectors, panel.last_lanes)
-        left = rows if first == 0 else fn.binary("sub", rows, constant("i64", first))
-        wanted = fn.binary("sdiv", fn.binary("add", left, constant("i64", height - 1)), constant("i64", height))
-        with fn.loop(constant("i64", 0), fn.intrinsic("llvm.smin", wanted, constant("i64", count))) as loop:
+        with fn.loop(constant("i64", 0), _wanted(fn, rows, first, height, count)) as loop:
             row = fn.binary("add", fn.binary("mul", loop.index, constant("i64", height)), constant("i64", first))
             number = fn.binary("add", loop.index, constant("i64", passed))
             block = fn.offset(a, fn.binary("mul", row, a_pitch))
@@ -208,22 +224,19 @@ def _emit_rows(fn: Function, macro: Macro, panel: _Panel) -> None:
             if macro.asks_ahead:
                 share = fn.binary("mul", steps, constant("i64", macro.share(panel.vectors)))
                 places.append(fn.offset(fn.offset(panel.place, panel.step), fn.binary("mul", number, share)))
-            for place, one in enumerate(macro.soon):
-                _ask_for_source(fn, macro, one, fn.binary("add", panel.before, number), soon[3 * place : 3 * place + 3])
+            for place, (size, share) in enumerate(zip(macro.soon, panel.shares)):
+                begin = fn.binary("mul", fn.binary("add", panel.before, number), share)
+                _ask_for_source(fn, size, begin, share, soon[3 * place : 3 * place + 3])
             fn.call(kernel, block, panel.place, target, steps, clear, *places)
         first, passed = first + count * height, passed + count
 
 
-def _ask_for_source(fn: Function, macro: Macro, soon: Soon, block: Value, source: list[Value]) -> None:
-    """This block's share of the lines that will be packed next, into the second level: packing waits for memory, a product does not."""
+def _ask_for_source(fn: Function, size: int, begin: Value, share: Value, source: list[Value]) -> None:
+    """This block's share of the lines that will be packed next, each of ``size`` bytes, into the second level: packing waits for memory, a
+    product does not."""
     first, pitch, lines = source
-    share = -(-soon.lines // macro.blocks)
-    line = fn.binary("mul", block, constant("i64", share))
-    with fn.when(fn.compare("slt", line, lines)):
-        last = fn.binary("sub", lines, constant("i64", 1))
-        for number in range(share):
-            one = fn.intrinsic("llvm.smin", fn.binary("add", line, constant("i64", number)), last) if number else line
-            ask_for(fn, fn.offset(first, fn.binary("mul", one, pitch)), soon.bytes, level=2)
+    with fn.loop(begin, fn.intrinsic("llvm.smin", fn.binary("add", begin, share), lines)) as line:
+        ask_for(fn, fn.offset(first, fn.binary("mul", line.index, pitch)), size, level=2)
 
 
 def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_lanes: int) -> str:

@@ -27,7 +27,7 @@ def check_choices(planned: PlannedLaunch, problems: Problems) -> None:
     for choice in planned.choices:
         if choice.merge < 1:
             problems.add(CHOICES, f"a choice merges {choice.merge} iterations")
-        elif choice.merge > 1:
+        elif choice.merge > 1 or choice.is_merged:
             reason = _why_not_merged(planned, choice)
             if reason is not None:
                 problems.add(CHOICES, f"{choice.merge} iterations of a product are merged, and {reason}", span=choice.operation.span)
