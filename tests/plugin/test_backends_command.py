@@ -235,15 +235,20 @@ ENDING = {
 }
 
 
-CLOSING = ["sys.stdout.close()", "sys.stdout.close(); sys.stderr.close()", "sys.stdout = None", "os.close(1)"]
+CLOSING = {
+    "sys.stdout.close()": "sys.stdout by closing it",
+    "sys.stdout.close(); sys.stderr.close()": "sys.stdout by closing it, sys.stderr by closing it",
+    "sys.stdout = None": "sys.stdout",
+    "os.close(1)": "the file of sys.stdout",
+}
 
 
 @pytest.mark.parametrize("line", CLOSING)
-def test_describe_answers_though_a_hook_closes_what_is_printed_to(install: Install, line: str) -> None:
+def test_describe_says_of_a_hook_that_it_closes_what_is_printed_to(install: Install, line: str) -> None:
     install({"closing": backend(f"{ASKED}import os, sys; {line}\n    return AcmeBackend.describe(self, target)")})
     result = CliRunner().invoke(group, ["backends", "describe", "closing", "--json"])
-    assert result.exit_code == 0 and "Traceback" not in result.output, result.output
-    assert json.loads(result.stdout)["target"] == "closing"
+    assert isinstance(result.exception, CompileError) and result.exception.code == "E703", result.output
+    assert f"its hook describe replaced {CLOSING[line]}, which is not its own; that was undone" in str(result.exception)
 
 
 def test_describe_survives_what_it_asks(install: Install) -> None:

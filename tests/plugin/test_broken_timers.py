@@ -161,3 +161,21 @@ def test_the_hosts_clock_is_its_own(install: Install) -> None:
     measured = measure(lambda: runs.append(1), timer="wall", device="cpu", cache="warm", n_warmup=1, n_repeat=2)
     assert runs and set(measured.times) != {9.0}
     assert np.isfinite(measured.times).all()
+
+
+def test_without_a_device_a_timer_is_the_only_accelerators(install: Install) -> None:
+    """Never that of whoever comes first: another backend's clock need not tell of this function at all."""
+    event = timing({"event": GOOD, "mine": GOOD})
+    of_the_host = event.replace("timers=(", "kind='host', framework_devices=('thing',), timers=(")
+    install({"first": of_the_host})
+    asked: dict[str, Any] = {"cache": "warm", "n_warmup": 1, "n_repeat": 1}
+    assert measure(lambda: None, **asked).times != (7.0,)
+    assert measure(lambda: None, timer="mine", **asked).times == measure(lambda: None, device="thing", **asked).times == (7.0,)
+    install({"second": event})
+    assert measure(lambda: None, **asked).times == (7.0,)
+    install({"third": event})
+    for more in ({}, {"device": "cpu", "timer": "mine"}, {"timer": "mine"}):
+        with pytest.raises(ZelligeError, match="each of .*second, third has one of that name and works here; give device=") as caught:
+            measure(lambda: None, **asked, **more)
+        assert caught.value.code == "E636"
+    assert timed("third", "event") == 7.0

@@ -3,6 +3,7 @@ said."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -72,6 +73,48 @@ def test_a_module_that_changes_the_process_is_set_aside(does: str, install: Inst
     assert broken.error.code == "E703"
     assert f"loading it replaced {DISTURBANCES[does]}, which is not its own; that was undone" in str(broken.error)
     assert state() == before
+
+
+STREAMS = {
+    "import io, sys; sys.stdout = io.StringIO()": "sys.stdout",
+    "import sys; sys.stdout = None": "sys.stdout",
+    "import sys; sys.stderr.close()": "sys.stderr by closing it",
+    "import sys; sys.stdout.close(); sys.stderr.close()": "sys.stdout by closing it, sys.stderr by closing it",
+    "import os, sys; os.close(sys.stdout.fileno())": "the file of sys.stdout",
+    "import os, sys; os.dup2(sys.stderr.fileno(), sys.stdout.fileno())": "the file of sys.stdout",
+}
+
+
+@pytest.mark.parametrize("does", STREAMS)
+@pytest.mark.parametrize("is_loading", [False, True])
+def test_what_is_printed_arrives_where_it_did(
+    is_loading: bool, does: str, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = backend(f"@hookimpl\ndef emit(self, planned, ctx):\n    {does}\n    return AcmeBackend.emit(self, planned, ctx)")
+    files = [tmp_path / name for name in ("stdout", "stderr")]
+    with monkeypatch.context() as patch:
+        for file in files:
+            patch.setattr(sys, file.name, file.open("w", encoding="utf-8"))
+        print("before", flush=True)
+        install({"disturbs": f"{does}\n{backend('')}" if is_loading else hook})
+        with pytest.raises(ZelligeError) as caught:
+            works("disturbs")
+        print("out", flush=True)
+        print("error", file=sys.stderr, flush=True)
+    who = "loading it" if is_loading else "its hook emit"
+    assert caught.value.code == "E703" and f"{who} replaced {STREAMS[does]}, which is not its own; that was undone" in str(caught.value)
+    assert [file.read_text(encoding="utf-8") for file in files] == ["before\nout\n", "error\n"]
+    assert works("cpu")
+
+
+def test_a_stream_without_a_file_that_is_closed_is_the_first_one(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a notebook's: nothing leads to what it was."""
+    install({"closes": backend("@hookimpl\ndef emit(self, planned):\n    import sys\n    sys.stdout.close()\n    raise OSError('no SDK')")})
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", io.StringIO())
+        with pytest.raises(ZelligeError, match="in its hook emit: OSError: no SDK"):
+            works("closes")
+        assert sys.stdout is sys.__stdout__
 
 
 def test_a_hook_that_raises_leaves_the_process_as_it_was_too(install: Install, state: Callable[[], tuple[object, ...]]) -> None:

@@ -233,3 +233,34 @@ def row_sum(X: T.Tensor((16, 40), "float32"), Y: T.Tensor((16,), "float32")):
         T.copy(X[i * 8, 0], rows)
         T.reduce_sum(rows, sums, dim=1)
         T.copy(sums, Y[i * 8])
+
+
+def test_a_word_that_a_spelling_reserves_wrongly_is_its_backends_fault(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zellige_lanes.spelling import LanesSpelling  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(LanesSpelling, "reserved", lambda self: frozenset(("copied",)))
+
+    @T.prim_func
+    def copied(A: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(N):
+                B[i] = A[i]
+
+    words = r"the backend 'lanes' raised in its hook compile_kernel: .*reserves copied, .*LanesSpelling\.reserved"
+    with pytest.raises(CompileError, match=words) as caught:
+        zl.compile(copied, target=target)
+    assert caught.value.code == "E709"
+
+
+def test_a_layout_that_lanes_cannot_hold_is_no_bug_of_zellige() -> None:
+    """It comes from a family of intrinsics, which may be anybody's: a hook that asks for it fails with the name of its backend."""
+    from zellige.layouts import Digit, layout
+    from zellige.simt.from_layout import distribution_of
+
+    along, across = Digit(extent=4, strides=(1, 0), flips=(0, 0)), Digit(extent=4, strides=(1, 1), flips=(0, 0))
+    for given, words in (
+        (layout({"engine": (along,)}, {"i": 4, "j": 4}), "a layout of engine is no distribution"),
+        (layout({"lane": (across,)}, {"i": 4, "j": 4}), "a digit of lane moves along several dimensions"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            distribution_of(given, ("i", "j"))

@@ -67,7 +67,8 @@ def measure(
     "event" (the device's clock, on a host its own), "wall" (the host's clock, to the end of the run) or a backend's own; ``device`` says
     which device's timer is meant. ``cache`` "cold" touches ``cache_size`` MiB (twice the device's last-level cache unless given) before
     each run; "warm" does not; unless given, it is cold but for "wall". A run slower than ``early_stop_baseline`` milliseconds is measured
-    no further. Raises E630 for a timer that the device does not have, E636 for one that cannot measure this run.
+    no further. Raises E630 for a timer that the device does not have, E636 for one that cannot measure this run
+    or that several working backends have, where ``device`` does not tell which.
     """
     check_request(warmup=warmup, rep=rep, counts=(n_warmup, n_repeat), quantiles=None, return_mode="mean")
     found = _timer(timer, device)
@@ -140,14 +141,22 @@ def _timed(
 
 
 def _timer(name: str, device: object) -> tuple[Timer, BackendHandle | None]:
-    """The timer of that name for the device, or E630; and the backend whose device it is (None: the host)."""
+    """The timer of that name for the device, or E630; and the backend whose device it is (None: the host). E636 where several backends
+    could be meant."""
     wanted = None if device is None or isinstance(device, int) else str(device).partition(":")[0]
     if name in _EVERYWHERE and (wanted == HOST or (name == "wall" and wanted is None)):
         return host_timer, None
-    for handle in registry().backends:
-        manifest = handle.manifest
-        if name in manifest.timers and (wanted is None or wanted in manifest.framework_devices) and handle.works:
-            return handle.timers()[name], handle
+    owners = [handle for handle in registry().backends if name in handle.manifest.timers and handle.works]
+    if wanted is not None:
+        owners = [handle for handle in owners if wanted in handle.manifest.framework_devices]
+    elif name in _EVERYWHERE:  # by the rule of the target auto: an accelerator comes before the host, and nothing else is meant
+        owners = [handle for handle in owners if handle.manifest.kind == "accelerator"]
+    if len(owners) > 1:
+        both = ", ".join(handle.manifest.targets[0] for handle in owners)
+        reason = f"each of {both} has one of that name and works here; give device=, or time a compiled kernel with its get_profiler()"
+        raise catalogue.E636.error(name=name, reason=reason)
+    if owners:
+        return owners[0].timers()[name], owners[0]
     if name in _EVERYWHERE:
         return host_timer, None
     raise _unknown(name, wanted or "auto")

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from zellige.analysis.intervals import Interval, interval
-from zellige.diagnostics import InternalError
 from zellige.dtypes import DType
 from zellige.ir.expr import Buffer, Const, Expr, Var, constant_value
 from zellige.ir.stmt import (
@@ -134,7 +133,7 @@ class Printer(ExpressionPrinter):
         self._function = function
         self._names, self._used, self._open = {}, {"shared", *self.spelling.reserved()}, [set()]
         if function.name in RESERVED | self._used:
-            raise InternalError(f"a kernel cannot be called {function.name} in this language")
+            raise ValueError(f"its spelling reserves {function.name}, which a kernel is called: {type(self.spelling).__name__}.reserved()")
         for line in function.header:
             self._line(f"// {line}")
         self._ranges = {
