@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from zellige.plugin.streams import StreamsKept
-
 _READ_AT_ONCE: Final = ("PYTHON", "ZELLIGE_")
 """How the names of variables begin that change what Python and zellige do."""
 
@@ -33,6 +31,8 @@ def process_kept() -> Iterator[list[str]]:
     handlers of signals are set by the main thread alone: those are always looked at.
     """
     import numpy as np  # the command line does without until a backend is loaded
+
+    from zellige.plugin.streams import StreamsKept  # a warm start does without
 
     is_alone = not _has_other_threads()
     folder, variables = (_folder(), dict(os.environ)) if is_alone else (None, None)
