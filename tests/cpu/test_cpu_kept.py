@@ -197,7 +197,8 @@ def test_what_the_next_step_packs_is_asked_for_while_the_product_runs(tools, ran
     a[:], b[:] = whole_numbers(random, m, n, k)
     of_a, of_b = lines_asked(tools, monkeypatch, product(m, n, k), a, b, c)
     np.testing.assert_array_equal(c, a @ b)
-    depth = PANEL_BYTES // (16 * 4)
+    kernel = tools["kernel_of"](product(m, n, k))
+    depth = 8 * next(c.merge for c in plan(kernel, capabilities_of(running_host())).launches[0].choices if c.is_merged)
     assert k % depth == 0
     assert k // depth > 2
     lines = np.arange(m * k // 16).reshape(m, k // 16)

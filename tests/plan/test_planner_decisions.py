@@ -100,10 +100,10 @@ def test_products_of_a_loop_are_about_as_long(k: int) -> None:
     assert product.merge * passes - count < passes
 
 
-@pytest.mark.parametrize("count, merge", [(64, 8), (60, 10), (33, 9), (61, 9), (10, 10), (16, 8), (24, 8)])
+@pytest.mark.parametrize("count, merge", [(64, 8), (60, 10), (33, 9), (61, 9), (10, 10), (16, 16), (21, 21), (22, 8), (24, 8)])
 def test_one_product_more_is_taken_where_they_are_then_as_long_as_each_other(count: int, merge: int) -> None:
     """At most 10 iterations fit, a panel of 24 columns by 320: 64 are eight times 8, not six times 10 and 4; up to three products it is the
-    fewest, since one more would shorten all of them by a third."""
+    fewest, since one more would shorten all of them by a third; and up to 21 iterations are one product, with a panel twice as long."""
     machine = replace(SCALAR_VECTOR_CPU, registers=RegisterFile(vectors=16, vector_bytes=32), vector_bytes=32)
     product = choice(first(gemm(dtype="float32", K=32 * count), machine), Gemm)
     assert product.tiling is not None and product.tiling.n == 24
@@ -124,9 +124,19 @@ def test_operands_are_packed_for_the_dot_product(dtype: str, acc: str, interleav
 
 @pytest.mark.parametrize("dtype, acc, steps", [("float32", "float32", 128), ("bfloat16", "float32", 256), ("int8", "int32", 512)])
 def test_steps_of_k_merge_where_the_loop_only_copies_and_multiplies(dtype: str, acc: str, steps: int) -> None:
-    launch = first(gemm(dtype=dtype, acc=acc), SCALAR_VECTOR_CPU)
+    launch = first(gemm(dtype=dtype, acc=acc, K=4096), SCALAR_VECTOR_CPU)
     assert choice(launch, Gemm).merge * 32 == steps
     assert "no bit changes" in decision(launch, "how many steps of k").because
+
+
+@pytest.mark.parametrize("rows, merge", [(16, 2), (17, 8), (1, 2), (128, 8)])
+def test_a_product_of_few_rows_takes_short_steps(rows: int, merge: int) -> None:
+    """Up to four blocks of 4 rows: bringing b is all that it costs. A tile of few rows of a large matrix is not meant."""
+    machine = replace(SCALAR_VECTOR_CPU, registers=RegisterFile(vectors=16, vector_bytes=32), vector_bytes=32)
+    product = choice(first(gemm(dtype="float32", M=rows, K=1024), machine), Gemm)
+    assert product.tiling is not None and (product.tiling.m, product.tiling.n) == (4, 24)
+    assert product.merge == merge
+    assert choice(first(gemm(dtype="float32", M=1024, BM=16, K=1024), machine), Gemm).merge == 8
 
 
 @pytest.mark.parametrize("depth", [128, 256, 512])

@@ -18,7 +18,7 @@ from zellige.ir.traverse import walk
 from zellige.plan.ahead import overlap_of, tell
 from zellige.plan.candidates import best, described, emulation_note
 from zellige.plan.capabilities import Machine
-from zellige.plan.direct import direct_copy, is_contiguous, replaced_fill, stored_copy, unread_dimensions
+from zellige.plan.direct import direct_copy, is_contiguous, matrix_dimensions, replaced_fill, stored_copy, unread_dimensions
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import tested_dimensions
 from zellige.plan.factors import factor_of
@@ -245,8 +245,8 @@ def merged_iterations(
     if reason is not None or k is None:
         decisions.take("how many steps of k does a product take at once?", "those of one iteration", reason or "", where=gemm.span)
         return 0
-    steps = panel_bytes(product) // max(1, packed_panel_bytes(product))
-    merge = _even(max(1, steps // k), loop, direct, scopes)
+    most, whole = (size // max(1, packed_panel_bytes(product)) // k for size in panel_bytes(product, _rows_there(gemm, direct)))
+    merge = _even(max(1, most), whole, loop, direct, scopes)
     if merge > 1:
         decisions.take(
             "how many steps of k does a product take at once?", f"{merge * k}, of {merge} iterations",
@@ -256,14 +256,26 @@ def merged_iterations(
     return merge
 
 
-def _even(merge: int, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope]) -> int:
+def _rows_there(gemm: Gemm, direct: Mapping[str, Copy | str]) -> int | None:
+    """How many rows the tensor has that operand a comes from, all cells taken together; None where that is not constant."""
+    copy = direct["a"]
+    dimensions = matrix_dimensions(copy.src) if isinstance(copy, Copy) else None
+    if dimensions is None or not isinstance(copy, Copy):
+        return None
+    rows = constant_value(copy.src.buffer.shape[dimensions[int(gemm.transpose_a)]])
+    return None if rows is None else int(rows)
+
+
+def _even(merge: int, whole: int, loop: For, direct: Mapping[str, Copy | str], scopes: Mapping[int, Scope]) -> int:
     """About ``merge`` iterations, such that all products of a loop of a known number of them are about as long: in the fewest products, or
-    from :data:`SEVERAL` on in one more where all are then of one length."""
+    from :data:`SEVERAL` on in one more where all are then of one length; up to ``whole`` iterations are all taken at once."""
     copy = next((found for found in direct.values() if isinstance(found, Copy)), None)
     scope = None if copy is None else scopes.get(id(copy))
     count = None if scope is None else (scope.form(loop.stop) - scope.form(loop.start)).constant
     if count is None or count < 1:
         return merge
+    if count <= whole:
+        return count
     fewest = -(-count // merge)
     is_even = fewest >= SEVERAL and count % (fewest + 1) == 0
     return count // (fewest + 1) if is_even and count % fewest else -(-count // fewest)
