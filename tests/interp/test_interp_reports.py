@@ -103,6 +103,55 @@ def test_races_are_found_across_chunks(run_block, monkeypatch):
     assert "points 0 and 4" in finding.message
 
 
+# ---- races between blocks ------------------------------------------------------------------------------------------------------------
+
+
+BLOCKS = "launch(4) as (bx,)"
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("A[0] = A[0] + B[bx]", 6),
+        ("A[bx // 2] = bx", 6),
+        ("A[bx] = A[bx + 1]", 6),
+        ("F = alloc((8,), int32, \"fragment\")\ncopy(B[0:+8], F[:])\nfill(F[:], bx)\ncopy(F[:], B[0:+8])", 7),
+        ("A[0] = bx\nif bx == 3:\n    B[1] = A[0]", 6),
+        ('atomic("add", A[0], 1)\nB[bx] = A[0]', 6),
+        ("for i in parallel(2):\n    A[bx + i] = bx", 7),
+    ],
+)
+def test_races_between_blocks_are_found(body, line, run_block):
+    result = run_block(B8, body, ints(), ints(), launch=BLOCKS, report=RACES)
+    assert codes_and_lines(result)[0] == ("E296", line)
+    assert "blocks run in any order" in result.findings[0].message
+
+
+def test_both_places_and_the_element_are_told(run_block):
+    body = "if bx == 0:\n    A[5] = 77\nif bx == 2:\n    B[0] = A[5]"
+    (finding,) = run_block(B8, body, ints(), ints(), launch=BLOCKS, report=RACES).findings
+    assert finding.message == "A[5] is touched by block (2), which reads it, and block (0); blocks run in any order (once)"
+    assert finding.span.line == 9 and [note.span.line for note in finding.notes] == [7]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "A[bx] = B[bx]",
+        "A[2 * bx] = A[2 * bx + 1]",
+        "A[0] = 5",
+        'atomic("add", A[0], bx)',
+        "B[bx] = A[0]",
+        'S = alloc((4,), int32, "shared")\nS[0] = bx\nA[bx] = S[0]',
+        'x: int32 = atomic("add", A[0], 1)\nif x == 3:\n    B[0] = B[1]\nelse:\n    B[1] = bx',
+        "A[bx] = A[bx + 1] if bx > 3 else 0",
+        "for i in parallel(8):\n    if i // 2 == bx:\n        A[i] = A[i] + 1",
+    ],
+)
+def test_blocks_that_do_not_race(body, run_block):
+    assert run_block(B8, body, ints(), ints(), launch=BLOCKS, report=RACES).findings == ()
+
+
 # ---- undefined elements --------------------------------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,11 @@
-"""Points of a T.Parallel that certainly change one element together.
+"""Points of a T.Parallel, and blocks of a grid, that certainly change one element together.
 
 In: a verified kernel. Out: E296, a warning a loop and buffer: every point of an axis reads an element, combines and writes it back, as in
 ``s[0] += A[i]``; what the points do to it in between is lost. The interpreter reports all other races, see ``ZELLIGE_CHECKS=races``.
 
-It is silent under conditions on the axis, for an element whose place depends on the axis in any way, for storage of one lane or one
-point (local, var), and for what may be meant so: a value that is the same in all points and changes nothing the second time.
+It is silent under conditions on the axis, in launches whose blocks can wait for each other, for an element whose place depends on the
+axis in any way, for storage of one lane or one point (local, var) or, between blocks, of one block, and for what may be meant so: a value
+that is the same in all points and changes nothing the second time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, No
 from zellige.ir.stmt import (
     Assign,
     Atomic,
+    Barrier,
     Bind,
     Break,
     Continue,
@@ -24,6 +26,7 @@ from zellige.ir.stmt import (
     For,
     If,
     Kernel,
+    Launch,
     Map,
     Return,
     Shuffle,
@@ -35,33 +38,52 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import loads_in, same_structure, walk
 from zellige.records import dataclass
 
+_SHARED_BY_BLOCKS: Final = frozenset(("global",))
 _SHARED_BY_POINTS: Final = frozenset(("global", "shared", "fragment"))
 _IDEMPOTENT: Final = frozenset(("min", "max", "min_nan", "max_nan", "bitand", "bitor", "and", "or"))
 
 
 def shared_elements(kernel: Kernel) -> Iterator[Diagnostic]:
-    """E296, once a loop and buffer, at the statement that writes."""
+    """E296, once a loop or launch and buffer, at the statement that writes."""
     for launch in kernel.launches:
         for loop in walk(launch):
-            if not isinstance(loop, Map):
-                continue
-            told: set[Buffer] = set()
-            for axis, extent in zip(loop.axes, loop.extents):
-                if isinstance(extent, Const) and extent.value <= 1:
-                    continue
-                for store in _meetings(loop, (axis, *launch.lane_vars)):
-                    if store.buffer.root not in told:
-                        told.add(store.buffer.root)
-                        yield _diagnostic(store, axis, extent)
+            if isinstance(loop, Map):
+                axes = zip(loop.axes, loop.extents)
+                yield from _told_once(loop.body, axes, launch.lane_vars, _SHARED_BY_POINTS, ("point", "points"))
+        if not blocks_may_wait(launch):
+            yield from _told_once(launch.body, zip(launch.grid_vars, launch.grid), (), _SHARED_BY_BLOCKS, ("block", "blocks"))
 
 
-def _diagnostic(store: Store, axis: Var, extent: Expr) -> Diagnostic:
+def blocks_may_wait(launch: Launch) -> bool:
+    """Whether blocks of the launch can order themselves, by barriers of the grid or by what atomic operations tell them."""
+    for node in walk(launch):
+        if isinstance(node, Barrier) and node.scope in ("cluster", "grid"):
+            return True
+        if isinstance(node, Atomic) and (node.result is not None or node.op in ("load", "store", "exchange")):
+            return True
+    return False
+
+
+def _told_once(
+    body: tuple[Stmt, ...], axes: Iterable[tuple[Var, Expr]], known: tuple[Var, ...], shared: frozenset[str], words: tuple[str, str]
+) -> Iterator[Diagnostic]:
+    told: set[Buffer] = set()
+    for axis, extent in axes:
+        if isinstance(extent, Const) and extent.value <= 1:
+            continue
+        for store in _meetings(body, (axis, *known), shared):
+            if store.buffer.root not in told:
+                told.add(store.buffer.root)
+                yield _diagnostic(store, axis, extent, *words)
+
+
+def _diagnostic(store: Store, axis: Var, extent: Expr, one: str, several: str) -> Diagnostic:
     places = [str(i.value) if isinstance(i, Const) else i.name if isinstance(i, Var) else "..." for i in store.indices]
     return catalogue.E296.diagnose(
         store.span,
         element=f"{store.buffer.name}[{', '.join(places)}]",
-        what=f"every point of {axis.name}, which reads it and writes it back",
-        times=f"{extent.value} points" if isinstance(extent, Const) else f"all points of {axis.name}",
+        what=f"every {one} of {axis.name}, which reads it and writes it back",
+        times=f"{extent.value} {several}" if isinstance(extent, Const) else f"all {several} of {axis.name}",
         severity="warning",
     )
 
@@ -74,23 +96,25 @@ class _Place:
     compared: Load | None = None
 
 
-def _meetings(loop: Map, known: Iterable[Var]) -> Iterator[Store]:
-    """Stores that every point of an axis makes to one element, to a value that depends on what the element held."""
-    nodes = [n for part in loop.body for n in walk(part)]
+def _meetings(body: tuple[Stmt, ...], known: Iterable[Var], shared: frozenset[str]) -> Iterator[Store]:
+    """Stores that every point of an axis makes to one element, to a value that depends on what the element held. ``shared`` are the
+    spaces that all points see."""
+    nodes = [n for part in body for n in walk(part)]
     if any(isinstance(n, (Break, Continue, Return)) for n in nodes):
         return
     varying = _Varying(
-        variables=_varying_variables(nodes, known),
+        variables=_varying_variables(nodes, known, shared),
         written=frozenset(region.buffer.root for n in nodes if isinstance(n, StmtNode) for region in n.writes()),
+        shared=shared,
     )
     taken = _taken(nodes)
-    pending = [_Place(s) for s in reversed(loop.body)]
+    pending = [_Place(s) for s in reversed(body)]
     while pending:
         place = pending.pop()
         statement = place.statement
         match statement:
             case Store():
-                if _is_shared(statement.buffer) and not any(varying.may_differ(i) for i in statement.indices):
+                if varying.is_shared(statement.buffer) and not any(varying.may_differ(i) for i in statement.indices):
                     named = (n for n in walk(statement.value) if isinstance(n, Var))
                     seen = (*loads_in(statement), *(load for var in named for load in taken.get(var, ())))
                     held = any(_is_element(load, statement) for load in seen)
@@ -106,7 +130,7 @@ def _meetings(loop: Map, known: Iterable[Var]) -> Iterator[Store]:
                     if compared is None:
                         continue
                 pending.extend(_Place(s, compared) for s in reversed(statement.then + statement.otherwise))
-            case For():
+            case For() | Map():
                 pending.extend(_Place(s, place.compared) for s in reversed(statement.body))
             case _:
                 pass
@@ -132,13 +156,9 @@ def _compared(condition: Expr, varying: _Varying, taken: dict[Var, tuple[Load, .
             side = side.value
         loads = (side,) if isinstance(side, Load) else taken.get(side, ()) if isinstance(side, Var) else ()
         for load in loads:
-            if _is_shared(load.buffer) and not any(varying.may_differ(i) for i in load.indices):
+            if varying.is_shared(load.buffer) and not any(varying.may_differ(i) for i in load.indices):
                 return load
     return None
-
-
-def _is_shared(buffer: Buffer) -> bool:
-    return buffer.root.space in _SHARED_BY_POINTS
 
 
 def _is_element(load: Load, store: Store) -> bool:
@@ -159,6 +179,10 @@ class _Varying:
 
     variables: frozenset[Var]
     written: frozenset[Buffer]
+    shared: frozenset[str]
+
+    def is_shared(self, buffer: Buffer) -> bool:
+        return buffer.root.space in self.shared
 
     def differs(self, expr: Expr) -> bool:
         """Whether a variable in ``expr`` may differ."""
@@ -167,12 +191,12 @@ class _Varying:
     def may_differ(self, expr: Expr) -> bool:
         """Whether anything in ``expr`` may differ, or changes while the points run."""
         loads = (n.buffer for n in walk(expr) if isinstance(n, Load))
-        return self.differs(expr) or any(buffer.root in self.written or not _is_shared(buffer) for buffer in loads)
+        return self.differs(expr) or any(buffer.root in self.written or not self.is_shared(buffer) for buffer in loads)
 
 
-def _varying_variables(nodes: list[Node], known: Iterable[Var]) -> frozenset[Var]:
+def _varying_variables(nodes: list[Node], known: Iterable[Var], shared: frozenset[str]) -> frozenset[Var]:
     """``known`` and the variables that follow from them; whatever is assigned in the loop or comes from an operation counts too."""
-    varying = _Varying(variables=frozenset(known), written=frozenset())
+    varying = _Varying(variables=frozenset(known), written=frozenset(), shared=shared)
     while True:
         found = set(varying.variables)
         for node in nodes:
@@ -183,10 +207,12 @@ def _varying_variables(nodes: list[Node], known: Iterable[Var]) -> frozenset[Var
                     found.add(node.var)
                 case For() if any(varying.may_differ(e) for e in (node.start, node.stop, node.step)):
                     found.add(node.var)
+                case Map() if any(varying.may_differ(extent) for extent in node.extents):
+                    found.update(node.axes)
                 case Atomic() | Shuffle() | Vote() | Dialect() if node.result is not None:
                     found.add(node.result)
                 case _:
                     pass
         if len(found) == len(varying.variables):
             return varying.variables
-        varying = _Varying(variables=frozenset(found), written=frozenset())
+        varying = _Varying(variables=frozenset(found), written=frozenset(), shared=shared)

@@ -11,7 +11,7 @@ import numpy as np
 from zellige.elements import arithmetic
 from zellige.elements.conversion import Array, cast, codes
 from zellige.elements.operations import rounds
-from zellige.interp.expressions import Access, evaluate, locate, log_access, per_point, report_outside, report_undefined
+from zellige.interp.expressions import Access, evaluate, locate, log_access, log_blocks, per_point, report_outside, report_undefined
 from zellige.interp.frame import Frame, Run
 from zellige.interp.masks import Mask
 from zellige.interp.tile_operations import atomic_combine, combiner
@@ -40,6 +40,7 @@ def store(run: Run, frame: Frame, statement: Store, indices: list[Array], value:
         if frame.kind == "lanes":
             _report_lanes(run, access, points, positions, values)
         log_access(run, frame, access.buffer, memory, access.layout, positions.ravel(), np.repeat(points, dtype.lanes), "write")
+    log_blocks(run, access, positions, "write", values)
     memory.write(positions, values, dtype)
 
 
@@ -70,6 +71,7 @@ def atomic(run: Run, frame: Frame, statement: Atomic, mask: Mask) -> Array | Non
     value = zero if statement.value is None else evaluate(run, frame, statement.value, mask)
     points, positions, values = _inside(run, frame, access, value, mask)
     log_access(run, frame, access.buffer, memory, access.layout, positions.ravel(), np.repeat(points, dtype.lanes), "atomic")
+    log_blocks(run, access, positions, "atomic")
     if statement.op not in ("store", "exchange"):
         report_undefined(run, memory, access.buffer, access.layout, positions.ravel())
     old = zero

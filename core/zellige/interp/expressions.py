@@ -258,6 +258,7 @@ def report_read(run: Run, frame: Frame, access: Access, mask: Mask) -> None:
     positions, points = positions[inside].ravel(), np.repeat(points[inside], dtype.lanes)
     report_undefined(run, access.place.memory, access.buffer, access.layout, positions)
     log_access(run, frame, access.buffer, access.place.memory, access.layout, positions, points, "read")
+    log_blocks(run, access, positions, "read")
 
 
 def report_undefined(run: Run, memory: Memory, buffer: Buffer, layout: Layout, positions: Array) -> None:
@@ -277,6 +278,12 @@ def log_access(
     watch = frame.watch
     if watch is not None and buffer.root in watch.roots and positions.size and run.statement is not None:
         watch.log(run.statement, buffer, layout, memory, positions, points + frame.first_point, kind)
+
+
+def log_blocks(run: Run, access: Access, positions: Array, kind: AccessKind, values: Array | None = None) -> None:
+    """Hand accesses to a tensor to the watch over blocks; of a write before it is done, with the values."""
+    if run.blocks is not None and access.buffer.root.space == "global" and positions.size and run.statement is not None:
+        run.blocks.log(run.statement, access.buffer, access.layout, access.place.memory, positions, kind, values)
 
 
 def report_outside(run: Run, frame: Frame, access: Access, mask: Mask) -> None:

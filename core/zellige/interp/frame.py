@@ -15,6 +15,7 @@ import numpy as np
 
 from zellige.diagnostics import Span
 from zellige.elements.conversion import Array
+from zellige.interp.blocks import BlockWatch
 from zellige.interp.memory import Layout, Memory
 from zellige.interp.report import Findings, RaceWatch, Report
 from zellige.ir.expr import Buffer, Var
@@ -103,6 +104,8 @@ class Run:
     observer: Observer | None = None
     barrier: Callable[[], None] | None = None
     """Waits for all other blocks; None while blocks run one after the other."""
+    blocks: BlockWatch | None = None
+    """Looks for races between the blocks of the launch in work, where that is asked for."""
     programs: dict[int, Program] = field(default_factory=dict)
     names: dict[int, Names] = field(default_factory=dict)
     lanewise: dict[int, bool] = field(default_factory=dict)

@@ -6,12 +6,12 @@ come as warnings; ``ZELLIGE_LANES`` is the width of a warp.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from zellige.diagnostics import Diagnostic, ZelligeWarning, catalogue
+from zellige.diagnostics import Diagnostic, catalogue
+from zellige.diagnostics.warn import warn
 from zellige.interp.expressions import layout_of
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.lanes import TARGET
@@ -47,7 +47,7 @@ class InterpretedKernel:
         report = Report(races="races" in checks, undefined="undefined" in checks, bounds="bounds" in checks)
         self.findings = run_kernel(self.kernel, values, memories, lanes=options().lanes, report=report)
         for finding in self.findings:
-            warnings.warn(finding.render(), ZelligeWarning, stacklevel=2)
+            warn(finding)
 
     def source(self) -> str:
         """The tile IR, which is what runs."""

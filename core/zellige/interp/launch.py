@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from zellige.analysis.lint_races import blocks_may_wait
 from zellige.diagnostics import Diagnostic
 from zellige.dtypes import DType
 from zellige.elements.conversion import FLOAT64, INT64, Array, cast
+from zellige.interp.blocks import BlockWatch
 from zellige.interp.expressions import evaluate, integer, layout_of
 from zellige.interp.frame import Frame, Observer, Place, Run
 from zellige.interp.lanes import Turns, lane_values
@@ -117,6 +119,8 @@ def _launch(run: Run, launch: Launch, values: dict[Var, Array], places: dict[Buf
         kind, count, lane_numbers = "lanes", int(np.prod(threads)), lane_values(launch.lane_vars, threads)
         run.dependence = lane_dependence(launch)
 
+    run.blocks = BlockWatch(run.findings, cells) if run.report.races and not blocks_may_wait(launch) else None
+
     def block(cell: tuple[int, ...], barrier: Callable[[], None] | None = None) -> None:
         own = {var: np.asarray(np.int64(index)).astype(var.dtype.numpy) for var, index in zip(launch.grid_vars, cell)}
         inner = Frame(kind=kind, count=count, values={**values, **own, **lane_numbers}, places=dict(places))  # type: ignore[arg-type]
@@ -128,7 +132,9 @@ def _launch(run: Run, launch: Launch, values: dict[Var, Array], places: dict[Buf
     if any(isinstance(node, Barrier) and node.scope in ("cluster", "grid") for node in walk(launch)):
         _together(run, [partial(block, cell) for cell in cells])
     else:
-        for cell in cells:
+        for number, cell in enumerate(cells):
+            if run.blocks is not None:
+                run.blocks.block = number
             block(cell)
 
 

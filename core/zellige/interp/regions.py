@@ -13,7 +13,9 @@ from zellige.interp.expressions import evaluate, integer, layout_of, report_unde
 from zellige.interp.frame import Frame, Place, Run
 from zellige.interp.masks import Mask, active_points
 from zellige.interp.memory import Layout, halves
+from zellige.interp.report import AccessKind
 from zellige.ir.expr import Buffer, Region
+from zellige.ir.stmt import AtomicTile
 from zellige.records import dataclass
 
 
@@ -85,6 +87,7 @@ def whole_box(run: Run, frame: Frame, buffer: Buffer) -> Box:
 def read_box(run: Run, frame: Frame, box: Box, mask: Mask, *, reports_undefined: bool = True) -> Array:
     """The elements of ``box`` as an array of its own."""
     undefined = box.place.memory.undefined
+    _log_box(run, frame, box, mask, "read")
     if reports_undefined and undefined is not None and _any_fact(box, undefined):
         position, inside = box.elements()
         report_undefined(run, box.place.memory, box.buffer, box.layout, _chosen(position, inside & _active(frame, mask, inside)).ravel())
@@ -104,6 +107,26 @@ def read_box(run: Run, frame: Frame, box: Box, mask: Mask, *, reports_undefined:
     return np.where(_spread(inside, box.buffer), values, safe_value(run, box.buffer))
 
 
+def _log_box(run: Run, frame: Frame, box: Box, mask: Mask, kind: AccessKind, values: Array | None = None) -> None:
+    """Hand what is touched of a tensor to the watch over blocks."""
+    statement = run.statement
+    if run.blocks is None or statement is None or box.buffer.root.space != "global":
+        return
+    if isinstance(statement, AtomicTile) and box.buffer is statement.dst.buffer:
+        if kind == "read":
+            return
+        kind = "atomic"
+    position, inside = box.elements()
+    lanes = (box.buffer.dtype.lanes,) if box.buffer.dtype.lanes > 1 else ()
+    shape = (max(inside.shape[0], 1 if values is None else values.shape[0]), *box.extents)
+    chosen = np.broadcast_to(inside, shape)
+    chosen = chosen & _active(frame, mask, chosen)
+    positions = np.broadcast_to(position, (*shape, *lanes))[chosen]
+    kept = None if values is None else np.broadcast_to(values, (*shape, *lanes))[chosen]
+    if positions.size:
+        run.blocks.log(statement, box.buffer, box.layout, box.place.memory, positions, kind, kept)
+
+
 def undefined_part(box: Box) -> Array | None:
     """Which elements of ``box`` nobody has written; None where all were written or that is not tracked."""
     memory = box.place.memory
@@ -116,12 +139,13 @@ def undefined_part(box: Box) -> Array | None:
     return np.asarray(missing.any(axis=-1)) if box.buffer.dtype.lanes > 1 else missing
 
 
-def write_box(frame: Frame, box: Box, values: Array, mask: Mask, *, undefined: Array | None = None) -> None:
+def write_box(run: Run, frame: Frame, box: Box, values: Array, mask: Mask, *, undefined: Array | None = None) -> None:
     """Store ``values`` (of the buffer's dtype, shaped as :func:`read_box` gives them) inside the buffer, for the active points in order.
 
     ``undefined`` says which of them nobody has written.
     """
     memory = box.place.memory
+    _log_box(run, frame, box, mask, "write", values)
     view = _view(box) if box.is_uniform and undefined is None and values.shape[0] == 1 else None
     if view is not None:
         inner, outer = box.slices()

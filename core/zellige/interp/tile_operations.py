@@ -59,7 +59,7 @@ def copy(run: Run, frame: Frame, statement: Copy | Transpose, mask: Mask) -> Non
         missing = reshaped(run, missing, target.extents)
         if target.buffer.root.space == "global" and missing.any():
             _report_leaving(run, statement, source, target, missing)
-    write_box(frame, target, values, mask, undefined=missing)
+    write_box(run, frame, target, values, mask, undefined=missing)
 
 
 def _report_leaving(run: Run, statement: Copy | Transpose, source: Box, target: Box, missing: Array) -> None:
@@ -95,7 +95,7 @@ def fill(run: Run, frame: Frame, statement: Fill, mask: Mask) -> None:
     lanes = value.shape[value.ndim - _lanes(target.buffer.dtype) :]
     points = value.shape[0] if value.ndim > len(lanes) else 1
     spread = value.reshape(points, *(1,) * len(target.extents), *lanes)
-    write_box(frame, target, np.broadcast_to(spread, (points, *target.extents, *lanes)), mask)
+    write_box(run, frame, target, np.broadcast_to(spread, (points, *target.extents, *lanes)), mask)
 
 
 def gemm(run: Run, frame: Frame, statement: Gemm, mask: Mask) -> None:
@@ -118,7 +118,7 @@ def gemm(run: Run, frame: Frame, statement: Gemm, mask: Mask) -> None:
         before = cast(old.reshape(old.shape[0], *_matrix_of_gemm(box_c)), dtype_c, accumulator)
         product = np.where(clear.reshape(-1, 1, 1), product, before + product)
     result = cast(product, accumulator, dtype_c)
-    write_box(frame, box_c, reshaped(run, result, box_c.extents), mask)
+    write_box(run, frame, box_c, reshaped(run, result, box_c.extents), mask)
 
 
 def accumulator_dtype(a: DType, b: DType, c: DType) -> DType:
@@ -222,7 +222,7 @@ def reduce(run: Run, frame: Frame, statement: Reduce, mask: Mask) -> None:
         old = cast(read_box(run, frame, target, mask), target.buffer.dtype, dtype).astype(wide.numpy)
         result = combine(old != 0 if op in ("any", "all") else old, result)
     result = np.asarray(result).astype(wide.numpy)
-    write_box(frame, target, cast(cast(result, wide, dtype), dtype, target.buffer.dtype), mask)
+    write_box(run, frame, target, cast(cast(result, wide, dtype), dtype, target.buffer.dtype), mask)
 
 
 def scan(run: Run, frame: Frame, statement: Scan, mask: Mask) -> None:
@@ -238,14 +238,14 @@ def scan(run: Run, frame: Frame, statement: Scan, mask: Mask) -> None:
     if statement.reverse:
         result = np.flip(result, axis)
     result = cast(cast(np.asarray(result), wide, dtype), dtype, target.buffer.dtype)
-    write_box(frame, target, reshaped(run, result, target.extents), mask)
+    write_box(run, frame, target, reshaped(run, result, target.extents), mask)
 
 
 def reducer_init(run: Run, frame: Frame, statement: ReducerInit, mask: Mask) -> None:
     """``buffer[...] = identity of op``."""
     target = whole_box(run, frame, statement.buffer)
     dtype = statement.buffer.dtype
-    write_box(frame, target, np.broadcast_to(filled(identity(statement.op, dtype), dtype), (1, *target.extents)), mask)
+    write_box(run, frame, target, np.broadcast_to(filled(identity(statement.op, dtype), dtype), (1, *target.extents)), mask)
 
 
 _ATOMIC: Final[dict[str, Callable[[Array, Array, DType], Array]]] = {
@@ -276,7 +276,7 @@ def atomic_tile(run: Run, frame: Frame, statement: AtomicTile, mask: Mask) -> No
     if frame.count > 1:
         raise InternalError("AtomicTile over several points at once")
     old = read_box(run, frame, target, mask, reports_undefined=statement.op not in ("store", "exchange"))
-    write_box(frame, target, atomic_combine(statement.op, old, values, dtype), mask)
+    write_box(run, frame, target, atomic_combine(statement.op, old, values, dtype), mask)
 
 
 def run_tile_operation(run: Run, frame: Frame, statement: Stmt, mask: Mask) -> None:

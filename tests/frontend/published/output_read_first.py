@@ -54,9 +54,9 @@ def reduced(m: int):
 @zl.jit(target="interp")
 def over_the_grid(A):
     A: T.Tensor((8,), "float32")
-    C = T.empty((1,), "float32")
+    C = T.empty((8,), "float32")
     with T.Kernel(8) as b:
-        C[0] = C[0] + A[b]
+        C[b] = C[b] + A[b]
 #       ^ E286
     return C
 

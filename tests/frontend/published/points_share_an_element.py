@@ -76,9 +76,35 @@ def largest_by_name(m: int):
     return main
 
 
+@zl.jit(target="interp")
+def over_blocks(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m, 4), "float32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(m) as b:
+            for i in T.Parallel(4):
+                B[i] = B[i] + A[b, i]
+#               ^ E296
+
+    return main
+
+
+@zl.jit(target="interp")
+def over_rows_of_blocks(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m, 4), "float32"), B: T.Tensor((m,), "float32")):
+        with T.Kernel(m, 4) as (b, c):
+            if A[b, c] > B[b]:
+                B[b] = A[b, c]
+#               ^ E296
+
+    return main
+
+
 def program() -> None:
     total(16)
     rows(16)
     largest(16)
     named(16)
     largest_by_name(16)
+    over_blocks(16)
+    over_rows_of_blocks(16)

@@ -62,8 +62,8 @@ E295 = code(
     "E295", "tile at another place than is counted", "{what}", hint="a tile begins at the number of its block or step times its length"
 )
 E296 = code(
-    "E296", "two points touch one element", "{element} is touched by {what} ({times})",
-    hint="give each point an element of its own, or use an atomic or a reducer",
+    "E296", "two points or blocks touch one element", "{element} is touched by {what} ({times})",
+    hint="give each an element of its own, or use an atomic or, in a block, a reducer",
 )
 E297 = code("E297", "undefined element is read", "{what} ({times})", hint="write it first, for example with T.clear or T.fill")
 E298 = code(

@@ -53,7 +53,7 @@ def _set(run: Run, frame: Frame, region: Region, value: float) -> None:
     box = box_of(run, frame, region, True)
     dtype = box.buffer.dtype
     lanes = (dtype.lanes,) if dtype.lanes > 1 else ()
-    write_box(frame, box, np.full((1, *box.extents, *lanes), value).astype(dtype.scalar.numpy), True)
+    write_box(run, frame, box, np.full((1, *box.extents, *lanes), value).astype(dtype.scalar.numpy), True)
 
 
 @dataclass(slots=True, kw_only=True)
