@@ -13,8 +13,8 @@ import zellige as zl
 import zellige.language as T
 from zellige.driver import dump
 from zellige.explain import explain
+from zellige_cuda import backend
 from zellige_cuda.architectures import ARCHITECTURES
-from zellige_cuda.backend import backend
 from zellige_cuda.forms import FAMILY, units_of
 from zellige_intrinsics import Product, changed, family, product_rows
 from zellige_intrinsics.tables import copy_row_of, copy_rows, row_of

@@ -19,8 +19,8 @@ from zellige.dtypes import dtype
 from zellige.ir.expr import INT32, Buffer, Var, const
 from zellige.ir.sizes import evaluate_size
 from zellige.plugin.contract import DriverFunctions
-from zellige_cuda import device, native
-from zellige_cuda.kernel import CudaKernel, _grid
+from zellige_cuda import device, native, variants
+from zellige_cuda.device import CudaKernel, _grid
 from zellige_cuda.records import Records, Site, shown
 
 
@@ -173,7 +173,7 @@ def test_a_tensor_at_an_odd_address_is_refused(driver: Driver) -> None:
 
 def test_a_failed_assertion_is_the_callers_error(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
     kernel = compiled(checked)
-    places = [s.is_assertion for s in kernel.sites]
+    places = [s.is_assertion for s in variants.sites(kernel)]
     assertion, line = places.index(True), places.index(False)
 
     def run(words: list[int]) -> None:

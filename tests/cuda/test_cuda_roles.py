@@ -239,7 +239,7 @@ def test_the_text_says_which_role_does_what() -> None:
 def test_a_program_without_boxes_stands_beside_it() -> None:
     """Tensors that do not begin at 16 bytes are multiplied by the program that other architectures have; it is compiled when needed."""
     compiled = zellige.compile(product(), target=TARGET)._default.compiled
-    facts = json.loads(json.loads(compiled._source.facts)["otherwise"])
+    facts = json.loads(json.loads(compiled.emitted.facts)["otherwise"])
     assert facts["maps"] == []
     assert facts["functions"][0]["threads"] == 128
     assert compiled.ordinary([256, 256, 256]) is None

@@ -15,8 +15,9 @@ from test_cuda_launches import Driver, compiled, driver  # noqa: E402, F401
 import zellige.language as T  # noqa: E402
 from zellige.diagnostics import LaunchError  # noqa: E402
 from zellige_cuda import compiler  # noqa: E402
+from zellige_cuda.device import CudaKernel  # noqa: E402
 from zellige_cuda.disassembly import disassembled  # noqa: E402
-from zellige_cuda.kernel import ELEMENTWISE, TENSORS_MEET, CudaKernel  # noqa: E402
+from zellige_cuda.variants import ELEMENTWISE, TENSORS_MEET  # noqa: E402
 
 
 @T.prim_func

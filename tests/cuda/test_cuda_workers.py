@@ -13,7 +13,7 @@ from zellige.ir.expr import INT32, Var, const
 from zellige.ir.sizes import evaluate_size, launched_blocks
 from zellige.plugin.contract import DriverFunctions
 from zellige_cuda import native, steps
-from zellige_cuda.kernel import CudaKernel, three
+from zellige_cuda.device import CudaKernel, three
 
 WORKERS = 6
 

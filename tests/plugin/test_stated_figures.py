@@ -113,7 +113,7 @@ def test_grids_that_a_number_of_the_call_makes_are_held_to_them(install: Install
 def test_kernels_of_our_own_bring_the_bounds_that_are_described(target: str) -> None:
     """So that a call of a kernel from the cache need not ask for the description."""
     from zellige_cpu.kernel import CpuKernel
-    from zellige_cuda.kernel import CudaKernel
+    from zellige_cuda.device import CudaKernel
 
     resolved = registry().resolve(target)
     kind = CpuKernel if target == "cpu" else CudaKernel

@@ -1,15 +1,19 @@
-"""The driver: contexts, loaded code, the caller's stream; what a start and a launch need and no more.
+"""The device: the driver, and compiled kernels that are loaded and launched there; what a start and a launch need and no more, in one
+module, since Python takes its time for each.
 
-In: nothing. Out: thin functions over cuda-python's driver module; of the boxes that a kernel's functions copy, as facts, and the addresses
-and sizes of a launch, the addresses of the tensor maps that the copy engine is told of tensors by. Raises launch errors (E642) with the
-driver's words.
+In: for the driver nothing; for a kernel a binary with its facts and the kernel. Out: thin functions over cuda-python's driver module; an
+object of the contract's CompiledKernel, which launches on the caller's stream. A launch returns when it is in the stream; that of a kernel
+which asserts or prints returns when it is done, so that the error is the caller's and the lines are in order. Raises launch errors (E642)
+with the driver's words.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import struct
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,12 +22,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from zellige.diagnostics import catalogue
-from zellige.ir.sizes import evaluate_size
-from zellige.plugin.contract import Bounds, Unavailable
+from zellige.ir.expr import Binary, Expr, const
+from zellige.ir.sizes import evaluate_size, launched_blocks, size_vars
+from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
+from zellige.plugin.contract import Bounds, LoadedCode, Unavailable
 
 if TYPE_CHECKING:
-    from zellige.ir.expr import Buffer, Expr
-    from zellige.simt.ir import TensorBox
+    from zellige.dtypes import DType
+    from zellige.ir.expr import Buffer
+    from zellige.plugin.contract import Binary as MachineCode, Emitted, NativeLaunch
+    from zellige_cuda.native import PackedLaunch
+    from zellige_cuda.records import Records
 
 INSTALL: Final = "pip install 'zellige[cuda]' brings it"
 """What helps where a part of the vendor's that this backend needs is missing."""
@@ -162,15 +171,10 @@ def entered(api: Any, pointers: Sequence[int] = ()) -> Iterator[None]:
     if current and _count() == 1:
         yield
         return
-    wanted = _device_of(pointers)
-    if current and (wanted is None or int(call(api.cuCtxGetDevice())) == wanted):
+    from zellige_cuda.contexts import of_memory
+
+    with of_memory(api, current, pointers):
         yield
-        return
-    call(api.cuCtxPushCurrent(shared_context(wanted or 0)))
-    try:
-        yield
-    finally:
-        call(api.cuCtxPopCurrent())
 
 
 @contextmanager
@@ -193,24 +197,6 @@ def shared_context(index: int) -> Any:
     """The primary context of a device, which frameworks use too."""
     api = driver()
     return call(api.cuDevicePrimaryCtxRetain(call(api.cuDeviceGet(index))))
-
-
-def _device_of(pointers: Sequence[int]) -> int | None:
-    """The device whose memory a pointer is; None for memory of the host and for no pointer."""
-    pointer = next((p for p in pointers if p), None)
-    return None if pointer is None else ordinal_of(pointer)
-
-
-_DEVICE_ORDINAL: Final = 9
-"""``CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`` (CUDA Driver API, "Unified Addressing")."""
-
-
-def ordinal_of(pointer: int) -> int | None:
-    """The device whose memory ``pointer`` is, None for memory of the host. The library is asked itself: cuda-bindings 13.3 answers 0 for
-    memory of any device, so that kernels for tensors of a second device ran on the first (tools/device_check.py, the part ``devices``)."""
-    found = ctypes.c_int(-1)
-    status = library().cuPointerGetAttribute(ctypes.byref(found), _DEVICE_ORDINAL, ctypes.c_uint64(pointer))
-    return found.value if status == 0 and found.value >= 0 else None
 
 
 @cache
@@ -269,14 +255,9 @@ PROMOTION: Final = 2
 """Requests reach the second cache in 128 bytes: 256 were slower for pitches that are no multiple of 128 bytes."""
 
 
-def facts_of_box(box: TensorBox, tensors: Sequence[Buffer]) -> dict[str, Any]:
-    """A box as facts: which tensor argument, its extents, how it is swizzled."""
-    return {"tensor": tensors.index(box.tensor), "box": list(box.box), "swizzle": box.swizzle_bytes}
-
-
 class Maps:
     """The tensor maps of one kernel, made on the host for each launch; those of the last calls are kept, since a loop calls with the same
-    tensors. ``wanted`` are :func:`facts_of_box` in the order in which launches name them. Source: CUDA Driver API 13,
+    tensors. ``wanted`` are :func:`zellige_cuda.facts.facts_of_box` in the order in which launches name them. Source: CUDA Driver API 13,
     cuTensorMapEncodeTiled (limits of extents, strides and boxes)."""
 
     def __init__(self, wanted: Sequence[dict[str, Any]], tensors: Sequence[Buffer]) -> None:
@@ -345,3 +326,264 @@ def _encoder() -> Any:
     function.argtypes = (pointer, word, ctypes.c_uint32, pointer, pointer, pointer, pointer, pointer, word, word, word, word)
     function.restype = ctypes.c_int
     return function
+
+
+# ---- kernels ----
+
+
+class _Loaded:
+    """The code in one context: its functions, the number of the device, and memory for what the kernel reports."""
+
+    __slots__ = ("device", "handles", "records")
+
+    def __init__(self, handles: list[int], device: int, records: Records | None) -> None:
+        self.handles: Final = handles
+        self.device: Final = device
+        self.records: Final = records
+
+
+class CudaKernel:
+    """Code that is loaded into the current context at the first launch there; before that it can be looked at without a """
+
+    bounds: Final = BOUNDS
+
+    def __init__(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> None:
+        facts = json.loads(source.facts)
+        self.kernel = kernel
+        self.functions: list[dict[str, Any]] = facts["functions"]
+        """Of each launch ``name``, ``threads``, ``shared`` bytes, which arguments its parameters are (``params``), and the most blocks that
+        it has where these take the tiles of the grid in turn (``workers``)."""
+        self.arch: str = facts["arch"]
+        """The architecture that the code is for, in the compiler's word."""
+        self.alignments: list[int] = facts["alignments"]
+        """The widest access to each tensor, in bytes."""
+        self.written: list[int] = facts["written"]
+        """Which tensors the code writes."""
+        self.tensors = [p.buffer for p in kernel.params if isinstance(p, TensorParam)]
+        self.scalars = [p.var for p in kernel.params if isinstance(p, ScalarParam)]
+        self.sizes = list(size_vars(kernel))
+        self.reports = any(f["records"] for f in self.functions)
+        """Whether it asserts or prints."""
+        self.maps = Maps(facts["maps"], self.tensors)
+        self.facts = facts
+        """Everything that was put down beside the code (:func:`zellige_cuda.facts.facts_of`)."""
+        self.emitted = source
+        """What it was compiled from."""
+        self._binary = binary
+        self._without_boxes: CudaKernel | None = None
+        self._packed: PackedLaunch | None = None
+        self._loaded: dict[tuple[int, tuple[str, ...]], _Loaded] = {}
+        self._variants: dict[tuple[str, ...], bytes] = {(): binary.data}
+        self._entries: list[LoadedCode] = []
+        self._lock = threading.Lock()
+        starts = {"tensor": 0, "scalar": len(self.tensors), "size": len(self.tensors) + len(self.scalars)}
+        self.places = [[8 * (starts[kind] + index) for kind, index in f["params"] if kind != "map"] for f in self.functions]
+        """Where, in a block of all arguments of 8 bytes each, those of each launch lie."""
+        self.boxed = [[index for kind, index in f["params"] if kind == "map"] for f in self.functions]
+        """Which maps each launch takes after them."""
+        self.grids = [launched_blocks(launch.grid, f["workers"]) for launch, f in zip(kernel.launches, self.functions)]
+        """The extents in blocks of each launch, as expressions of the sizes."""
+        self._grids = [constant_grid(grid) for grid in self.grids]
+
+    # ---- code in a context ----
+
+    def code(self, api: Any, defines: tuple[str, ...]) -> _Loaded:
+        """The functions in the current context, of the text compiled with ``defines``."""
+        context = int(call(api.cuCtxGetCurrent())), defines
+        found = self._loaded.get(context)
+        if found is None:
+            with self._lock:
+                found = self._loaded.get(context)
+                if found is None:
+                    with unrecorded(api):
+                        found = self._load(api, *context)
+        return found
+
+    def _load(self, api: Any, context: int, defines: tuple[str, ...]) -> _Loaded:
+        if defines not in self._variants:
+            from zellige_cuda.variants import code_of
+
+            self._variants[defines] = code_of(self, defines)
+        module = loaded_code(api, self._variants[defines])
+        handles = []
+        for function in self.functions:
+            handle = call(api.cuModuleGetFunction(module, function["name"].encode()))
+            if function["shared"] > 48 * 1024:
+                attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                call(api.cuFuncSetAttribute(handle, attribute, function["shared"]))
+            handles.append(int(handle))
+        records = _memory_of_reports(api, self) if self.reports else None
+        index = int(call(api.cuCtxGetDevice()))
+        self._loaded[context, defines] = found = _Loaded(handles, index, records)
+        if not defines:
+            is_shared = int(shared_context(index)) == context
+            self._entries.append(LoadedCode(context=context, device=index, is_shared=is_shared, handles=tuple(handles)))
+        return found
+
+    # ---- launches by core's machine code ----
+
+    def native_launch(self) -> NativeLaunch | None:
+        """How core launches it; None for a kernel that asserts or prints, which is waited for."""
+        from zellige_cuda.native import native_launch  # a kernel that is called once does without
+
+        return None if self.reports else native_launch(self)
+
+    def loaded_code(self) -> Sequence[LoadedCode]:
+        """Where it is loaded by now."""
+        return self._entries
+
+    def refuse(self, status: int) -> NoReturn:
+        """Raise E642 with the driver's words."""
+        refused(status)
+
+    # ---- launches ----
+
+    def launch(self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int]) -> None:
+        """Put every launch into the caller's stream, in order."""
+        values = dict(zip(self.sizes, sizes))
+        values.update({v: int(x) for v, x in zip(self.scalars, scalars) if not v.dtype.is_float})
+        ordinary = self.ordinary(pointers)
+        if ordinary is not None:
+            ordinary.launch(pointers, scalars, sizes)
+            return
+        defines = self.defines(pointers)
+        api = required()
+        with entered(api, pointers):
+            self._launch(api, pointers, scalars, sizes, values, defines)
+
+    def _launch(
+        self, api: Any, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], values: dict[Any, int],
+        defines: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        loaded = self.code(api, defines)
+        words = [*pointers, *(_bits(x, v.dtype) for x, v in zip(scalars, self.scalars)), *sizes]
+        block = (ctypes.c_uint64 * (len(words) + 1))(*(int(w) & (1 << 64) - 1 for w in words), 0)
+        if loaded.records is not None:
+            block[len(words)] = loaded.records.address
+        base = ctypes.addressof(block)
+        stream = current_stream(loaded.device)
+        if loaded.records is not None and _is_recorded(api, stream):
+            reason = "it asserts or prints, so each launch waits for the end of the kernel"
+            raise catalogue.E643.error(kernel=self.kernel.name, reason=reason)
+        boxes = self.maps.addresses(pointers, values) if self.maps else []
+        grids = [fixed if fixed is not None else _grid(grid, values) for fixed, grid in zip(self._grids, self.grids)]
+        for number, function in enumerate(self.functions):
+            given = [*(base + p for p in self.places[number]), *(boxes[index] for index in self.boxed[number])]
+            given += [base + 8 * len(words)] if function["records"] else []
+            self.start(loaded, number, grids[number], (ctypes.c_void_p * len(given))(*given), stream)
+        if loaded.records is not None:
+            loaded.records.report(stream)
+
+    def launch_among(
+        self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], streams: Sequence[int]
+    ) -> None:
+        """The same, ordered with other streams by events."""
+        from zellige_cuda.streams import among
+
+        with among(pointers, streams):
+            self.launch(pointers, scalars, sizes)
+
+    def launch_packed(self, words: bytes) -> None:
+        """The same with the arguments of :mod:`zellige.plugin.contract`: they are handed to the driver where they lie."""
+        if self._packed is None:
+            from zellige_cuda.native import PackedLaunch  # few kernels are launched so
+
+            self._packed = PackedLaunch(self, self._grids)
+        self._packed(words)
+
+    def ordinary(self, pointers: Sequence[int]) -> CudaKernel | None:
+        """The kernel of the program without copies of boxes, where there is one and the tensors at ``pointers`` do not suit boxes; compiled
+        when it is first needed."""
+        if not self.facts["otherwise"] or not self.maps.are_unfit(pointers):
+            return None
+        with self._lock:
+            if self._without_boxes is None:
+                from zellige_cuda.variants import without_boxes
+
+                self._without_boxes = without_boxes(self)
+            return self._without_boxes
+
+    def start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
+        """Put a launch into a stream; ``arguments`` is an array of the addresses of its parameters."""
+        if min(grid) <= 0:
+            return
+        function = self.functions[number]
+        status = launcher()(loaded.handles[number], *grid, function["threads"], 1, 1, function["shared"], stream, arguments, None)
+        if status:
+            refused(status)
+
+    def defines(self, pointers: Sequence[int]) -> tuple[str, ...]:
+        """What must be defined for tensors that lie so (:func:`zellige_cuda.variants.defines`)."""
+        meet = len(set(pointers)) < len(pointers) and any(pointers[i] and pointers.count(pointers[i]) > 1 for i in self.written)
+        if not meet and not any(pointer % alignment for pointer, alignment in zip(pointers, self.alignments)):
+            return ()
+        from zellige_cuda.variants import defines
+
+        return defines(self, pointers)
+
+    # ---- looking at it ----
+
+    @property
+    def log(self) -> str:
+        """What the compiler said."""
+        return self._binary.log
+
+    def source(self) -> str:
+        """CUDA C++."""
+        return self.emitted.text
+
+    def assembly(self) -> str:
+        """SASS, by nvdisasm."""
+        from zellige_cuda.disassembly import disassembled
+
+        return disassembled(self._binary.data)
+
+
+def _bits(value: int | float, dtype: DType) -> int:
+    """The bits of a scalar argument, as its parameter holds them."""
+    if not dtype.is_float:
+        return int(value)
+    from zellige_cuda.variants import bits
+
+    return bits(value, dtype)
+
+
+def _memory_of_reports(api: Any, kernel: CudaKernel) -> Records:
+    from zellige_cuda.records import Records
+    from zellige_cuda.variants import sites
+
+    return Records(api, sites(kernel))
+
+
+def constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
+    """The grid where its extents are known now."""
+    try:
+        return _grid(grid, {})
+    except (KeyError, ValueError):
+        return None
+
+
+def _grid(grid: Sequence[Any], values: dict[Any, int]) -> tuple[int, int, int]:
+    first, second, third = (evaluate_size(e, values) for e in three(grid))
+    return first, second, third
+
+
+def three(grid: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
+    """The extents of a grid as three: those from the third on in one, 1 where there are fewer."""
+    extents = [*grid, *[const(1)] * (3 - len(grid))]
+    third = extents[2]
+    for extent in extents[3:]:
+        third = Binary(op="mul", left=third, right=extent)
+    return extents[0], extents[1], third
+
+
+def _is_recorded(api: Any, stream: int) -> bool:
+    """Whether what is put into the stream is recorded in a graph, and not run."""
+    return int(call(api.cuStreamIsCapturing(stream))) != 0
+
+
+class CudaRuntime:
+    """Loads cubins."""
+
+    def load(self, binary: MachineCode, kernel: Kernel, source: Emitted) -> CudaKernel:
+        return CudaKernel(binary, kernel, source)

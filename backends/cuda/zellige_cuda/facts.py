@@ -1,6 +1,6 @@
 """What a launch must know beside the code, written down when the code is made.
 
-In: a thread-level module and the kernel it is from. Out: text, which :class:`zellige_cuda.kernel.CudaKernel` reads.
+In: a thread-level module and the kernel it is from. Out: text, which :class:`zellige_cuda.device.CudaKernel` reads.
 """
 
 from __future__ import annotations
@@ -9,13 +9,25 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from zellige.ir.expr import Buffer
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
+from zellige.plugin.contract import Emitted
 from zellige.simt.alignment import preferred, required
-from zellige.simt.ir import BoxMap, Module, Pointer
-from zellige_cuda.device import facts_of_box
-from zellige_cuda.kernel import WITHOUT_BOXES
+from zellige.simt.ir import BoxMap, Module, Pointer, TensorBox
 from zellige_cuda.records import Site, uses_records
+from zellige_cuda.variants import WITHOUT_BOXES
+
+
+def facts_of_box(box: TensorBox, tensors: Sequence[Buffer]) -> dict[str, Any]:
+    """A box as facts: which tensor argument, its extents, how it is swizzled."""
+    return {"tensor": tensors.index(box.tensor), "box": list(box.box), "swizzle": box.swizzle_bytes}
+
+
+def functions_of(emitted: Emitted) -> list[dict[str, Any]]:
+    """What :func:`facts_of` put down of each launch."""
+    found: list[dict[str, Any]] = json.loads(emitted.facts)["functions"]
+    return found
 
 
 def either(text: str, ordinary: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from zellige.records import dataclass
 from zellige_cuda.compiler import compile_ptx, usage_of
-from zellige_cuda.kernel import CudaKernel
+from zellige_cuda.device import CudaKernel
 
 SPILLED_BYTES: Final = 4
 """Bytes of a register."""

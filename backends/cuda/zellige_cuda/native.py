@@ -1,6 +1,6 @@
 """Launches by core's machine code, and those whose arguments core has packed already.
 
-In: a :class:`~zellige_cuda.kernel.CudaKernel`. Out: :func:`native_launch`, what core must know to launch it without this package;
+In: a :class:`~zellige_cuda.device.CudaKernel`. Out: :func:`native_launch`, what core must know to launch it without this package;
 :class:`PackedLaunch`, which launches with the arguments where they lie. Loaded for kernels that are called again.
 """
 
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from zellige.ir.expr import INT64, Binary, Buffer, Expr, const
 from zellige.plugin.contract import DriverFunctions, NativeLaunch, NativeMade, NativeStep
 from zellige_cuda import device
-from zellige_cuda.device import ADDRESS_ALIGNMENT, PROMOTION, SWIZZLES, TYPE_OF_BYTES
-from zellige_cuda.kernel import three
+from zellige_cuda.device import ADDRESS_ALIGNMENT, PROMOTION, SWIZZLES, TYPE_OF_BYTES, three
 
 if TYPE_CHECKING:
-    from zellige_cuda.kernel import CudaKernel
+    from zellige_cuda.device import CudaKernel
 
 DLPACK_TYPE: Final = 2
 """``kDLCUDA``: ordinary memory of a device."""
@@ -68,7 +67,7 @@ def _apart(kernel: CudaKernel) -> tuple[tuple[int, int], ...]:
 
 
 def made_map(wanted: Mapping[str, Any], tensor: Buffer) -> NativeMade:
-    """A map (:func:`zellige_cuda.device.facts_of_box`) of a tensor as core's machine code has the driver make it at each call."""
+    """A map (:func:`zellige_cuda.facts.facts_of_box`) of a tensor as core's machine code has the driver make it at each call."""
     size, rank = tensor.dtype.bytes, tensor.rank
     pitches = [_product(stride, const(size, INT64)) for stride in _stride_sizes(tensor)[:-1]]
     box, steps = _words_of_pairs(list(reversed(wanted["box"]))), _words_of_pairs([1] * rank)

@@ -1,6 +1,6 @@
 """The steps of a compilation: which implementations fit, programs for roles, the text, the cubin.
 
-In: what the hooks of the same names are asked (:mod:`zellige_cuda.backend`). Out: their answers. Loaded when a kernel is compiled.
+In: what the hooks of the same names are asked (:data:`zellige_cuda.backend`). Out: their answers. Loaded when a kernel is compiled.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from zellige.plugin.contract import Answer, Asked, Binary, CompileContext, Emitt
 from zellige.simt.fitting import LaneFit
 from zellige.simt.ir import Module
 from zellige.simt.printer import print_module
-from zellige_cuda.backend import WITHOUT_ENGINES
+from zellige_cuda import WITHOUT_ENGINES
 from zellige_cuda.compiler import compile_cubin, compile_for_occupancy, usage_of
 from zellige_cuda.describe import architecture_of, lane_machine, role_capabilities
-from zellige_cuda.facts import either, facts_of
+from zellige_cuda.facts import either, facts_of, functions_of
 from zellige_cuda.forms import overlap_refusals, refusals
-from zellige_cuda.kernel import functions_of
 from zellige_cuda.spelling import CudaSpelling
 
 if TYPE_CHECKING:
