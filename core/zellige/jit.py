@@ -312,11 +312,9 @@ class JITFunction:
 
     def _state(self) -> tuple[Any, ...]:
         """The target around, and what the function depends on now. The places are found anew when a function among them was exchanged."""
-        if self._dependencies is None:
+        if self._dependencies is None or self._has_changed_functions():
             self._dependencies = Dependencies.of(self.function)
-        found = Dependencies.of(self.function) if self._has_changed_functions() else self._dependencies
-        self._dependencies = found
-        return surrounding_target(), *found.state()
+        return surrounding_target(), *self._dependencies.state()
 
     def _has_changed_functions(self) -> bool:
         assert self._dependencies is not None
@@ -385,6 +383,8 @@ class JITFunction:
     def _other_keywords(self, values: Mapping[str, Any], constants: dict[str, Any]) -> dict[str, int]:
         """Keywords that no parameter has: the constants that a ``**parameter`` takes, in a dictionary as in Python, or T.const sizes."""
         rest = next((name for name, kind in self._eager_function().kinds.items() if kind == "rest"), None)
+        if rest is None and values.keys() <= self.signature.parameters.keys():
+            return {}
         others = {name: value for name, value in values.items() if name not in self.signature.parameters or name == rest}
         for name, value in others.items():
             if rest is None and (not isinstance(value, int) or isinstance(value, bool)):

@@ -102,13 +102,15 @@ def _user_schedule(schedule: Any) -> str | Callable[[Any], Any] | None:
 def _target_text(target: TargetLike) -> str | Target:
     if target is None or target == AUTO:
         return surrounding_target() or target or process_options().target
+    if isinstance(target, (str, Target)):
+        return target
     if isinstance(target, Mapping):
         entries = dict(target)
         kind = entries.pop("kind", None)
         if not isinstance(kind, str):
             raise catalogue.E159.error(option="target", reason="a dictionary names its target under 'kind'")
         return " ".join([kind, *(f"-{key}={value}" for key, value in entries.items())])
-    return target if isinstance(target, Target) else str(target)
+    return str(target)
 
 
 def options_of(values: Mapping[str, Any], function: str) -> JITOptions:

@@ -24,7 +24,6 @@ from zellige.frontend.arithmetic import describe
 from zellige.frontend.primfunc import PrimFunc
 from zellige.ir.expr import Const
 from zellige.ir.printer import print_kernel
-from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.options import CompileOptions
 from zellige.plugin.contract import Bounds, CompiledKernel, NativeKernel
@@ -461,7 +460,7 @@ class JITKernel:
     def _bounds(self, handle: BackendHandle, target: Target, compiled: CompiledKernel) -> Bounds | None:
         """What the target says a launch takes, where calls can ask for more: what constants ask for was refused when compiling."""
         kernel = self.signature.kernel
-        if not size_vars(kernel) and all(isinstance(extent, Const) for launch in kernel.launches for extent in launch.grid):
+        if not self.signature.size_variables and all(isinstance(extent, Const) for launch in kernel.launches for extent in launch.grid):
             return None
         bounds = handle.bounds_of(compiled, target)
         return bounds if bounds.grid or bounds.tensor_bytes is not None else None

@@ -415,9 +415,6 @@ class CudaKernel:
         records = _memory_of_reports(api, self) if self.reports else None
         index = int(call(api.cuCtxGetDevice()))
         self._loaded[context, defines] = found = _Loaded(handles, index, records)
-        if not defines:
-            is_shared = int(shared_context(index)) == context
-            self._entries.append(LoadedCode(context=context, device=index, is_shared=is_shared, handles=tuple(handles)))
         return found
 
     # ---- launches by core's machine code ----
@@ -430,6 +427,11 @@ class CudaKernel:
 
     def loaded_code(self) -> Sequence[LoadedCode]:
         """Where it is loaded by now."""
+        with self._lock:
+            plain = [(context, loaded) for (context, defines), loaded in self._loaded.items() if not defines]
+            for context, loaded in plain[len(self._entries) :]:
+                is_shared, handles = int(shared_context(loaded.device)) == context, tuple(loaded.handles)
+                self._entries.append(LoadedCode(context=context, device=loaded.device, is_shared=is_shared, handles=handles))
         return self._entries
 
     def refuse(self, status: int) -> NoReturn:

@@ -68,7 +68,7 @@ class DiskStore:
 
     def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
         self.folder = folder
-        self._root = folder / "v1"
+        self._root = f"{folder}{os.sep}v1"  # a path object is made where one is needed: most starts need none
         self._limit = options().cache_size if limit_bytes is None else limit_bytes
         self._lock = threading.Lock()
         self._secret: bytes | None = None
@@ -135,7 +135,7 @@ class DiskStore:
             removed += _remove(path)
         for path in (self.folder / TUNING).glob("*.jsonl"):
             removed += _remove(path)
-        _remove(self._root / _FILLED)
+        _remove(Path(self._root, _FILLED))
         return removed
 
     # ---- files
@@ -177,7 +177,7 @@ class DiskStore:
         """Every file of an entry, also half-written ones of others, with its status."""
         for kind in KINDS:
             try:
-                folders = [Path(entry.path) for entry in os.scandir(self._root / kind) if entry.is_dir(follow_symlinks=False)]
+                folders = [Path(entry.path) for entry in os.scandir(os.path.join(self._root, kind)) if entry.is_dir(follow_symlinks=False)]
             except OSError:
                 continue
             for folder in folders:
@@ -207,11 +207,11 @@ class DiskStore:
                         break
                     _remove(path)
                     total -= size
-            _write_whole(self._root / _FILLED, f"{total} {int(now)}\n".encode())
+            _write_whole(Path(self._root, _FILLED), f"{total} {int(now)}\n".encode())
 
     def _filled_with(self, added: int) -> int | None:
         """The bytes of all entries with the ``added`` ones, which are noted; None where they are to be counted (again)."""
-        path = str(self._root / _FILLED)
+        path = os.path.join(self._root, _FILLED)
         try:
             lines = _content(path).split()
             if not 2 <= len(lines) <= _STORES_BETWEEN_COUNTS or not all(line.isdigit() and len(line) <= 20 for line in lines):
@@ -232,7 +232,7 @@ class DiskStore:
         """The secret of the folder. ``is_wanted`` makes one where there is none. A secret of somebody else turns the cache off."""
         if self._secret is not None:
             return self._secret
-        path = self._root / "secret"
+        path = f"{self._root}{os.sep}secret"
         for _ in range(3):
             found = _read_secret(path)
             if isinstance(found, bytes):
@@ -246,9 +246,9 @@ class DiskStore:
             if not is_wanted:
                 return None
             if found == "damaged":
-                _remove(path)
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_secret(path)
+                _remove(Path(path))
+            Path(self._root).mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_secret(Path(path))
         return None
 
     def _give_up_writing(self, error: OSError) -> None:
@@ -309,19 +309,21 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def _read_secret(path: Path) -> bytes | str:
+def _read_secret(path: str) -> bytes | str:
     """The secret, or why there is none: missing, damaged (ours, to be made anew) or foreign."""
     try:
-        descriptor = _open_no_link(str(path), os.O_RDONLY)
+        descriptor = _open_no_link(path, os.O_RDONLY)
     except FileNotFoundError:
         return "missing"
     except PermissionError:
         return "foreign"
     except OSError:
         return "damaged"  # a link
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        data = file.read(_SECRET_BYTES + 1)
+    try:
+        status = os.fstat(descriptor)
+        data = os.read(descriptor, _SECRET_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         return "foreign"
     is_private = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077

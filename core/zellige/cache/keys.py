@@ -31,6 +31,7 @@ _START: Final = "start 6"
 """With the number of the form in which starts are kept."""
 
 _OF_PASSES: Final = ("passes", "schedule")
+_PLAIN: Final = tuple(field.name for field in fields(CompileOptions) if field.compare and field.name not in _OF_PASSES)
 
 
 def program_key(kernel: Kernel, target: Target, options: CompileOptions, text: str | None = None, backend_key: str = "") -> str:
@@ -62,7 +63,7 @@ def start_key(question: str, requested: Target, options: CompileOptions) -> str:
 
 def options_text(options: CompileOptions) -> str:
     """The options that change the result."""
-    plain = [(f.name, getattr(options, f.name)) for f in fields(options) if f.compare and f.name not in _OF_PASSES]
+    plain = [(name, getattr(options, name)) for name in _PLAIN]
     passes = [(stage, identity_of(step)) for stage, step in options.passes]
     schedule = options.schedule if options.schedule is None or isinstance(options.schedule, str) else identity_of(options.schedule)
     return repr([*plain, ("passes", passes), ("schedule", schedule)])

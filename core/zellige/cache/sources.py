@@ -16,6 +16,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,17 +110,18 @@ def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: fr
             yield folder, changed, counting
 
 
-_loaded: Final[dict[str, dict[str, int]]] = {}
+_Facts = tuple[int, int, int, int]
+
+_loaded: Final[dict[str, dict[str, _Facts]]] = {}
 """By folder and name the facts of the files of core's modules, as they were when this process had loaded them."""
 
-_NONE: Final[Mapping[str, int]] = {}
+_NONE: Final[Mapping[str, _Facts]] = {}
 
 
-def _facts(status: os.stat_result) -> int:
-    """One number for a file's size, when its content was changed as it says, when anything of it was as the system says, and its number: a
-    build that gives all files one time of change, and a link that leads elsewhere, show in the latter two alone. Numbers are hashed alike
-    in all processes of one Python; another notes the files anew."""
-    return hash((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+_facts: Final = attrgetter("st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
+"""A file's size, when its content was changed as it says, when anything of it was as the system says, and its number: a build that gives
+all files one time of change, and a link that leads elsewhere, show in the latter two alone. They are compared by a hash of those of all
+files of a folder; numbers are hashed alike in all processes of one Python, another notes the files anew."""
 
 
 def see_loaded() -> None:
@@ -174,7 +176,7 @@ def _is_of(path: str, changed: int) -> bool:
         return False
 
 
-_File = tuple[str, int, int]
+_File = tuple[str, int, _Facts]
 """Name, time of change, and facts."""
 
 _Folder = tuple[str, int, list[_File]]

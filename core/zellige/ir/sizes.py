@@ -170,10 +170,12 @@ def size_vars(kernel: Kernel) -> tuple[Var, ...]:
     """
     scalars = {param.var for param in kernel.params if isinstance(param, ScalarParam)}
     found: dict[Var, None] = {}
-    for _, _, _, expr in _declarations(kernel):
-        for node in () if isinstance(expr, Const) else walk(expr):
-            if isinstance(node, Var) and node.kind == "size" and node not in scalars:
-                found.setdefault(node)
+    tensors = [param.buffer for param in kernel.params if isinstance(param, TensorParam)]
+    for exprs in (*[buffer.shape for buffer in tensors], *[buffer.strides or () for buffer in tensors]):
+        for expr in exprs:
+            for node in () if isinstance(expr, Const) else walk(expr):
+                if isinstance(node, Var) and node.kind == "size" and node not in scalars:
+                    found.setdefault(node)
     return tuple(found)
 
 

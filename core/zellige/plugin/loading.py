@@ -102,9 +102,11 @@ def load(origin: Origin, *, ours: Iterable[str] = OF_ZELLIGE, is_watched: bool =
             return Quarantined(origin=origin, error=failed, traceback=report.traceback)
     replaced: list[str] = []
     try:
+        if origin.is_own:
+            return _taken_in(origin)
         with patience(origin, "loading"):
-            if origin.is_own or not is_watched:
-                return _taken_in(origin, is_known=not is_watched)
+            if not is_watched:
+                return _taken_in(origin, is_known=True)
             return _taken_in_apart(origin, ours, replaced)
     except ZelligeError as error:
         return Quarantined(origin=origin, error=error, traceback=traceback.format_exc())

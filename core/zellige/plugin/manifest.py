@@ -35,10 +35,12 @@ MOST_PROBLEMS: Final = 5
 
 
 def validated(name: str, answer: object, *, is_own: bool) -> Manifest:
-    """The manifest, or E703 that says which field is wrong. The types of zellige's own are checked by its tests, not at every start."""
+    """The manifest, or E703 that says which field is wrong. Those of zellige's own are checked by its tests, not at every start."""
     if not isinstance(answer, Manifest):
         raise catalogue.E703.error(name=name, reason=f"manifest answered {type(answer).__name__}, expected Manifest")
-    wrong = () if is_own else (tuple(_size_problems(answer)) or tuple(type_problems(Manifest, answer, "manifest")))
+    if is_own:
+        return answer
+    wrong = tuple(_size_problems(answer)) or tuple(type_problems(Manifest, answer, "manifest"))
     if wrong:
         raise catalogue.E703.error(name=name, reason="; ".join(wrong[:MOST_PROBLEMS]))
     problems: list[str] = []
@@ -48,7 +50,7 @@ def validated(name: str, answer: object, *, is_own: bool) -> Manifest:
     problems += [f"{shortened(target)} is no target name" for target in answer.targets if not _is_name(target) or target == AUTO]
     problems += [f"{shortened(alias)} is no target name" for alias, _ in answer.aliases if not _is_name(alias) or alias == AUTO]
     problems += unspeakable(answer.dialect)
-    problems += [] if is_own else _odd_names(answer)
+    problems += _odd_names(answer)
     if answer.ir is not None and not (answer.ir[0] == VERSION[0] and 0 <= answer.ir[1] <= VERSION[1]):
         problems.append(f"ir is {answer.ir!r}: this zellige writes tile IR of the versions {VERSION[0]}.0 to {VERSION[0]}.{VERSION[1]}")
     if problems:

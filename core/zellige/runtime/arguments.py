@@ -35,14 +35,13 @@ from zellige.runtime.parameters import (
     Number,
     ScalarArgument,
     TensorArgument,
-    buffer_of,
     carries_bits,
     described,
     number_of,
     of_vectors,
     packing_hint,
     tensor_argument,
-    touched_buffers,
+    touched_tensors,
     type_texts,
 )
 from zellige.runtime.size_text import size_text
@@ -107,9 +106,7 @@ class Signature:
     def __init__(self, kernel: Kernel, touched: tuple[Collection[int], Collection[int]] | None = None) -> None:
         """``touched`` are the indices of the tensors that the kernel uses and writes, where its statements are not at hand."""
         self.kernel = kernel
-        used, written = (
-            touched_buffers(kernel) if touched is None else tuple({buffer_of(kernel, i) for i in indices} for indices in touched)
-        )
+        used, written = touched_tensors(kernel) if touched is None else touched
         self._system = SizeSystem.of(kernel)
         parameters: list[TensorArgument | ScalarArgument] = []
         made: list[TensorArgument] = []
@@ -117,7 +114,7 @@ class Signature:
             if isinstance(param, ScalarParam):
                 parameters.append(ScalarArgument(index=index, name=param.var.name, var=param.var))
                 continue
-            tensor = tensor_argument(index, param.buffer, is_used=param.buffer in used, is_written=param.buffer in written)
+            tensor = tensor_argument(index, param.buffer, is_used=index in used, is_written=index in written)
             (parameters if param.role == "argument" else made).append(tensor)
         self.parameters: tuple[TensorArgument | ScalarArgument, ...] = tuple(parameters)
         """What the caller passes, in order."""
@@ -212,9 +209,9 @@ class Signature:
             raise catalogue.E631.error(size=missing, name=f"argument {tensor.name}", given=given) from error
 
     def _matched(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[int, Any]:
-        names = [parameter.name for parameter in self.parameters]
-        if not keywords and len(args) == len(names):
+        if not keywords and len(args) == len(self.parameters):
             return {parameter.index: value for parameter, value in zip(self.parameters, args)}
+        names = [parameter.name for parameter in self.parameters]
         kernel, call = self.kernel.name, self.call_text
         if len(args) > len(names):
             raise catalogue.E601.error(kernel=kernel, expected=_counted(len(names)), given=str(len(args) + len(keywords)), call=call)
@@ -295,11 +292,12 @@ class Signature:
         """The values of the size variables. E605, E606, E609, E613, E614."""
         values: dict[Var, int] = {var: value for var, value in arguments.scalars.items() if isinstance(value, int)}
         sources: dict[Var, SizeEquation] = {}
-        for equation, given in self._given(arguments):
+        found = list(self._given(arguments))
+        for equation, given in found:
             if isinstance(equation.expr, Var) and equation.expr not in values:
                 values[equation.expr] = given
                 sources[equation.expr] = equation
-        for equation, given in self._given(arguments):
+        for equation, given in found:
             if equation.solves is not None and equation.solves not in values:
                 values[equation.solves] = equation.value(given)
                 sources[equation.solves] = equation
@@ -309,11 +307,11 @@ class Signature:
                     raise catalogue.E614.error(size=var.name, name=self._first_mention(var), kernel=self.kernel.name)
                 values[var] = 0
             self._within(f"size {var.name}", var, values[var])
-        for equation, given in self._given(arguments):
+        for equation, given in found:
             expected = evaluate_size(equation.expr, values)
             if expected != given:
                 self._contradicted(equation, given, expected, arguments, values, sources)
-            if equation.what == "extent":
+            if equation.what == "extent" and not isinstance(equation.expr, Const):
                 self._within(f"the extent {size_text(equation.expr)} of {self._by_index[equation.param].name}", equation.expr, expected)
         return values
 
@@ -321,7 +319,7 @@ class Signature:
     def _within(name: str, expr: Expr, value: int) -> None:
         """Refuse a size beyond what index arithmetic of its type has room for. E613."""
         greatest = greatest_size(expr.dtype)
-        if value > greatest and not isinstance(expr, Const):
+        if value > greatest:
             raise catalogue.E613.error(name=name, dtype=f"a size of {expr.dtype}", least=0, greatest=greatest, value=value)
 
     def _given(self, arguments: Arguments) -> Iterator[tuple[SizeEquation, int]]:
@@ -389,7 +387,8 @@ class Signature:
         for axis, (extent, expr) in enumerate(zip(shape, tensor.buffer.shape)):
             if extent < 0:
                 raise catalogue.E615.error(name=tensor.name, axis=axis, expression=size_text(expr), value=extent)
-            self._within(f"the extent {size_text(expr)} of {tensor.name}", expr, extent)
+            if not isinstance(expr, Const):
+                self._within(f"the extent {size_text(expr)} of {tensor.name}", expr, extent)
         param = self.kernel.params[tensor.index]
         is_workspace = isinstance(param, TensorParam) and param.role == "workspace"
         key = (tensor.index, shape, None if like is None else (like.framework, like.device, like.device_index))

@@ -34,12 +34,16 @@ class TensorArgument:
     index: int
     name: str
     buffer: Buffer
-    text: str
     accepted: frozenset[tuple[str, int]]
     per_cell: int
     alignment: int
     is_used: bool
     is_written: bool
+
+    @property
+    def text(self) -> str:
+        """What is expected, in words."""
+        return f"{self.buffer.dtype}[{', '.join(size_text(expr) for expr in self.buffer.shape)}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +53,6 @@ class ScalarArgument:
     index: int
     name: str
     var: Var
-
-
-def buffer_of(kernel: Kernel, index: int) -> Buffer:
-    """The buffer of the tensor that is ``kernel.params[index]``."""
-    param = kernel.params[index]
-    assert isinstance(param, TensorParam), "numbers are not touched"
-    return param.buffer
 
 
 def touched_buffers(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
@@ -72,6 +69,13 @@ def touched_buffers(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
     return used | written, written
 
 
+def touched_tensors(kernel: Kernel) -> tuple[set[int], set[int]]:
+    """The same as the indices of the tensors among the parameters of the kernel."""
+    tensors = [(index, param.buffer) for index, param in enumerate(kernel.params) if isinstance(param, TensorParam)]
+    used, written = touched_buffers(kernel)
+    return {index for index, buffer in tensors if buffer in used}, {index for index, buffer in tensors if buffer in written}
+
+
 def tensor_argument(index: int, buffer: Buffer, *, is_used: bool, is_written: bool) -> TensorArgument:
     """The parameter ``kernel.params[index]`` whose declared buffer is ``buffer``, with what may be given for it."""
     dtype = buffer.dtype
@@ -80,7 +84,6 @@ def tensor_argument(index: int, buffer: Buffer, *, is_used: bool, is_written: bo
         index=index,
         name=buffer.name,
         buffer=buffer,
-        text=f"{dtype}[{', '.join(size_text(expr) for expr in buffer.shape)}]",
         accepted=_accepted(dtype),
         per_cell=per_cell,
         alignment=1 if per_cell > 1 else dtype.scalar.itemsize,
