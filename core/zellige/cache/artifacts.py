@@ -161,7 +161,7 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], bytes]:
     if len(data) < end:
         raise Unreadable("it is cut short")
     try:
-        header = json.loads(data[_LENGTH_BYTES:end])
+        header = json.loads(data[_LENGTH_BYTES:end].decode())
     except ValueError as error:
         raise Unreadable(f"its header is no JSON: {error}") from error
     if not isinstance(header, dict):

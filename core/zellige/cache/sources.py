@@ -110,18 +110,19 @@ def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: fr
             yield folder, changed, counting
 
 
-_Facts = tuple[int, int, int, int]
-
-_loaded: Final[dict[str, dict[str, _Facts]]] = {}
+_loaded: Final[dict[str, dict[str, int]]] = {}
 """By folder and name the facts of the files of core's modules, as they were when this process had loaded them."""
 
-_NONE: Final[Mapping[str, _Facts]] = {}
+_NONE: Final[Mapping[str, int]] = {}
+
+_parts_of: Final = attrgetter("st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
 
 
-_facts: Final = attrgetter("st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
-"""A file's size, when its content was changed as it says, when anything of it was as the system says, and its number: a build that gives
-all files one time of change, and a link that leads elsewhere, show in the latter two alone. They are compared by a hash of those of all
-files of a folder; numbers are hashed alike in all processes of one Python, another notes the files anew."""
+def _facts(status: os.stat_result) -> int:
+    """One number for a file's size, when its content was changed as it says, when anything of it was as the system says, and its number: a
+    build that gives all files one time of change, and a link that leads elsewhere, show in the latter two alone. Numbers are hashed alike
+    in all processes of one Python; another notes the files anew."""
+    return hash(_parts_of(status))
 
 
 def see_loaded() -> None:
@@ -145,7 +146,7 @@ def see_loaded() -> None:
 def is_unchanged(seen: list[Any]) -> bool:
     """Whether folders and files are what they were: of each folder its path, time of change, the names of its files (with a slash between
     them), and one number for the facts of all of these. Files of loaded modules are what they were when they were loaded."""
-    look = os.stat
+    look, parts = os.stat, _parts_of
     for path, changed, names, number in seen:
         files, known = names.split("/") if names else [], _loaded.get(path, _NONE)
         if known and all(map(known.__contains__, files)):
@@ -159,7 +160,7 @@ def is_unchanged(seen: list[Any]) -> bool:
         try:
             if changed != _ANY_TIME and look(folder).st_mtime_ns != changed:
                 return False
-            if number != hash(tuple([known[file] if file in known else _facts(look(file, dir_fd=folder)) for file in files])):
+            if number != hash(tuple([known[file] if file in known else hash(parts(look(file, dir_fd=folder))) for file in files])):
                 return False
         except OSError:
             return False
@@ -176,7 +177,7 @@ def _is_of(path: str, changed: int) -> bool:
         return False
 
 
-_File = tuple[str, int, _Facts]
+_File = tuple[str, int, int]
 """Name, time of change, and facts."""
 
 _Folder = tuple[str, int, list[_File]]
