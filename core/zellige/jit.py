@@ -269,7 +269,7 @@ class JITFunction:
 
     @rarely_collecting()
     def _compile_lazily(self, bound: Mapping[str, Any], args: tuple[Any, ...], named: dict[str, Any]) -> JITKernel:
-        question = Question.of(self._kernel_function, ("lazy", dict(bound)), self.options, None)
+        question = Question.of(self._kernel_function, ("lazy", dict(bound)), self.options, ())
         known = None if question is None else question.answer()
         if known is not None:
             return known[0]
@@ -457,7 +457,7 @@ class JITFunction:
         args: tuple[Any, ...],
     ) -> JITKernel:
         values = ("eager", dict(constants), described(given), dict(sizes), self._output_names)
-        question = Question.of(self._kernel_function, values, self.options, first_device(args))
+        question = Question.of(self._kernel_function, values, self.options, args)
         known = None if question is None else question.answer()
         if known is not None:
             kernel, recipe = known[0], Recipe.read(known[1])

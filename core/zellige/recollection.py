@@ -36,6 +36,7 @@ from zellige.options import CompileOptions, options as process_options
 from zellige.plugin.contract import ENTRY_POINT_GROUP, CompileContext
 from zellige.plugin.installed import OWN_DISTRIBUTION, noted_places
 from zellige.plugin.registry import BackendHandle, begin_with, registry
+from zellige.runtime.arrays import first_device
 from zellige.target import AUTO, Target
 
 _KIND = "traces"
@@ -58,8 +59,8 @@ class Question:
     start_key: str = ""
 
     @classmethod
-    def of(cls, function: KernelFunction | None, values: tuple[Any, ...], options: JITOptions, device: str | int | None) -> Question | None:
-        """None where the answer would not be safe to keep."""
+    def of(cls, function: KernelFunction | None, values: tuple[Any, ...], options: JITOptions, args: tuple[Any, ...]) -> Question | None:
+        """None where the answer would not be safe to keep. ``args`` are the arguments of the call, for a target that they decide on."""
         if function is None or not memo.is_enabled or options.passes or options.schedule is not None:
             return None
         if options.debug_root_path is not None or process_options().debug_root is not None:
@@ -72,7 +73,7 @@ class Question:
         requested = options.resolved_target()
         chosen = options.compile_options(Settings(), requested)
         start, name = _start_of(found, requested, options, chosen)
-        target = registry().resolve(requested, device=device)
+        target = registry().resolve(requested, device=first_device(args) if requested.name == AUTO else None)
         handle = registry().backend(target)
         if target.is_simulated or not handle.works_in_steps or warnings_so_far() != warned:
             return None

@@ -348,15 +348,15 @@ class _Known:
     """Entry points that need not be looked for: zellige's own and those of others, where each are known, and a settled target. ``only``:
     of other packages there are those of this name alone; of every name where it is empty."""
 
-    points: Sequence[Installed] | None = None
+    points: Sequence[Origin] | None = None
     others: Sequence[Installed] | None = None
     settled: str = ""
     only: str = ""
 
     def registry(self) -> Registry:
         """Core's own backends, those of its distribution, then those of other packages."""
-        own = [Origin(name=name, value=value, distribution=OWN_DISTRIBUTION, load=loader(value), is_own=True) for name, value in BUILTIN]
-        own += map(_origin, installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION) if self.points is None else self.points)
+        own = [_own(name, value) for name, value in BUILTIN]
+        own += map(_origin, installed_points(ENTRY_POINT_GROUP, OWN_DISTRIBUTION)) if self.points is None else self.points
         return Registry(own, self._origins_of_others, self.settled, is_whole=not self.only)
 
     def _origins_of_others(self) -> Iterator[Origin]:
@@ -398,7 +398,7 @@ def begin_with(points: Iterable[Sequence[str]], others: Iterable[Sequence[str]] 
     distribution, by name and value, ``others`` of all others, as :meth:`Registry.other_points` lists them (None: to be looked for when
     asked about). ``settled`` is a target that is known to be its namesake's among the others."""
     if not registry.is_begun:
-        mine = [_installed(name, value, OWN_DISTRIBUTION) for name, value in points]
+        mine = [_own(name, value) for name, value in points]
         theirs = None if others is None else [_installed(*other) for other in others]
         registry.begun(_Known(points=mine, others=theirs, settled=settled))
 
@@ -412,6 +412,11 @@ def begin_with_one(name: str) -> None:
 
 def _installed(name: str, value: str, distribution: str, fault: str = "") -> Installed:
     return Installed(point=EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP), distribution=distribution, fault=fault)
+
+
+def _own(name: str, value: str) -> Origin:
+    """Of a backend of zellige's own, whose entry points name a module and an attribute and no more."""
+    return Origin(name=name, value=value, distribution=OWN_DISTRIBUTION, load=loader(value), is_own=True)
 
 
 def _origin(found: Installed) -> Origin:
