@@ -208,7 +208,9 @@ PLANTED: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
     "shuffle mask short": (
         sums, lambda s: If(condition=lane_below(16), then=(s,)) if isinstance(s, Shuffle) else s, "E655 results"
     ),
-    "shuffle width short": (sums, lambda s: rebuilt(s, width=4) if isinstance(s, Shuffle) else s, "results"),
+    "shuffle width short": (
+        sums, lambda s: rebuilt(s, width=4, operand=number(s.operand.value % 4)) if isinstance(s, Shuffle) else s, "results"
+    ),
     "copies not waited for": (product, without(ir.WaitCopies), "E656"),
     "fewer bytes copied": (product, lambda s: rebuilt(s, size=8) if isinstance(s, ir.AsyncCopy) else s, "E651"),
     "copies to the slot before": (

@@ -29,6 +29,7 @@ from zellige.simt.ir import (
     MatrixStore,
     NamedBarrier,
     Opaque,
+    PartedShuffle,
     Product,
     ProductForm,
     Registers,
@@ -120,7 +121,8 @@ class CudaSpelling(PlainSpelling):
         t = node.value.dtype
         is_small = t.is_bool or t.bits < 32
         given = f"(int){value}" if is_small else value
-        text = f"{word}(0xffffffffu, {given}, (int)({operand}), {node.width})"
+        lanes = "__activemask()" if isinstance(node, PartedShuffle) else "0xffffffffu"
+        text = f"{word}({lanes}, {given}, (int)({operand}), {node.width})"
         return f"({type_of(t)}){text}" if is_small else text
 
     def vote(self, printer: Printer, node: Vote, predicate: str) -> str:

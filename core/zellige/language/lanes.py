@@ -332,9 +332,16 @@ _COMBINE: Final = {
 def warp_reduce(op: Literal["sum", "max", "min", "bitand", "bitor"], value: Any) -> Scalar:
     """The reduction of ``value`` over the warp, in every lane, as a butterfly of exchanges. E204: a bitwise one of floats."""
     result = bind("partial", value)
+    lanes = [getattr(extent, "constant", extent) for extent in get_thread_extents()]
+    is_whole = all(isinstance(n, int) for n in lanes) and math.prod(lanes) % WARP == 0
+    block = linear_lane() if is_whole else bind("lane", linear_lane())
     for delta in (16, 8, 4, 2, 1):
-        result = bind("partial", _COMBINE[op](result, shfl_xor(result, delta)))
-    return result
+        combined = _COMBINE[op](result, shfl_xor(result, delta))
+        if not is_whole:  # the last warp has fewer lanes: its first one meets them all
+            partner = arithmetic.binary("bitxor", block, delta, here())
+            combined = Scalar(arithmetic.select(Scalar(partner) < math.prod(lanes), combined, result, here()))
+        result = bind("partial", combined)
+    return result if is_whole else shfl_sync(result, 0)
 
 
 def warp_reduce_sum(value: Any) -> Scalar:

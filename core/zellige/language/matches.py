@@ -51,9 +51,11 @@ def match_any_sync(value: Any, mask: Any = None) -> Scalar:
     peers = declare("peers", _U32, 0)
 
     def update(number: Scalar) -> None:
-        other = lanes.shuffle("index", own, number, lanes.WARP)
         bit = bind("bit", _u32(1) << _u32(number))
-        is_peer = arithmetic.binary("and", other == own, (active & bit) != 0, here())
+        is_there = bind("there", (active & bit) != 0)
+        source = Scalar(arithmetic.select(is_there, number, lanes.get_lane_idx(), here()))
+        other = lanes.shuffle("index", own, source, lanes.WARP)
+        is_peer = arithmetic.binary("and", other == own, is_there, here())
         _when(Scalar(is_peer), peers, peers | bit)
 
     _each_lane(update)

@@ -6,7 +6,7 @@ Grammar (one screen; nodes marked ' are those of the tile IR with the meaning be
     Function     = Function(name, params, grid, threads, cluster, shared_bytes, memories, body, ...)
     Memory       = Memory(buffer, offset)                                  a buffer' of rank 1 in shared memory
     Stmt         = Alloc' | Bind' | Assign' | Store' | If' | For' | While' | Break' | Continue' | Return' | Atomic' | Print' | Assert'
-                 | Barrier' | Shuffle' | Vote'                             the lane extension of the tile IR
+                 | Barrier' | Shuffle' | Vote' | PartedShuffle             the lane extension of the tile IR
                  | Comment(text)
                  | MatrixLoad | MatrixStore | Product                      a warp together
                  | AsyncCopy | CommitCopies | WaitCopies                   copies that land later, in groups
@@ -21,6 +21,9 @@ is another dtype over the same bytes (a vector dtype makes one wide access of ma
 ``shared`` (the block's) and ``registers`` (the lane's own; a backend keeps them in registers when every index is a constant after loops
 of kind Unrolled are unrolled). **An element outside its buffer is a fault**: lowering predicates every access that may leave, nothing
 below it tests again. A wide access is aligned to its own size.
+
+The operand of a shuffle is from 0 to below ``width`` (xor, index) or the lanes of a warp (up, down), and names lanes of the block that
+take part; up and down give a lane its own value where there is no other.
 
 Two lanes that touch an element of shared memory, one of them writing, need a barrier of a scope that holds both between them; what an
 asynchronous operation touches is touched at any time between its issue and the wait that ends it. ``Barrier``, ``NamedBarrier`` and
@@ -379,6 +382,11 @@ class Budget(ThreadStmt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PartedShuffle(Shuffle):
+    """A shuffle among the lanes that are there: others of the warp may be elsewhere, or gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opaque(ThreadStmt):
     """It does nothing, and hides from the compiler of the printed source how the lane's variables and registers in ``of`` came about: what
     is computed from them after it is computed after it, and what was equal before it is not known to be equal."""
@@ -388,7 +396,7 @@ class Opaque(ThreadStmt):
 
 Stmt: TypeAlias = (
     Alloc | Bind | Assign | Store | If | For | While | Break | Continue | Return | Atomic | Print | Assert
-    | Barrier | Shuffle | Vote
+    | Barrier | Shuffle | Vote | PartedShuffle
     | Comment
     | MatrixLoad | MatrixStore | Product
     | AsyncCopy | CommitCopies | WaitCopies

@@ -1,15 +1,17 @@
 """The lane extension: barriers, shuffles and votes that the author writes, and which code the lanes do not run together.
 
 In: lane statements and the context. Out: thread-level statements. Where the lanes of a block may part, no barrier is inserted: what the
-code there touches is said before it, and after it again.
+code there touches is said before it, and after it again. A shuffle of the tile IR has a meaning for every operand, a machine's only for
+those that name a lane of the group: where an operand is not proven to, the lane to read is computed first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from zellige.ir.expr import Buffer, Load
+from zellige.ir.expr import INT32, INT64, Binary, Buffer, Cast, Compare, Expr, Load, Select, const
 from zellige.ir.lanes import PRIVATE
 from zellige.ir.stmt import (
     Alloc,
@@ -30,7 +32,12 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import rebuilt, walk
 from zellige.simt import elements
-from zellige.simt.context import Context
+from zellige.simt.context import Context, conjunction
+from zellige.simt.distribution import added, number
+from zellige.simt.ir import LANE, THREAD, PartedShuffle
+
+_FAR: Final = 1 << 30
+"""Numbers nearer to 0 give no sum with a lane's that leaves 32 bits."""
 
 
 def emit(ctx: Context, statement: Barrier | Shuffle | Vote) -> None:
@@ -39,10 +46,57 @@ def emit(ctx: Context, statement: Barrier | Shuffle | Vote) -> None:
         case Barrier():
             ctx.code.emit(statement)
         case Shuffle():
-            value, operand = elements.value_of(ctx, statement.value), elements.value_of(ctx, statement.operand)
-            ctx.code.emit(rebuilt(statement, value=value, operand=operand))
+            ctx.code.emit(_shuffle(ctx, statement))
         case Vote():
             ctx.code.emit(rebuilt(statement, predicate=elements.value_of(ctx, statement.predicate)))
+
+
+def _shuffle(ctx: Context, statement: Shuffle) -> Shuffle:
+    """The shuffle as machines have it; one that not all lanes may reach says so."""
+    value, operand, mode = elements.value_of(ctx, statement.value), elements.value_of(ctx, statement.operand), statement.mode
+    if not _names_lanes(ctx, statement):
+        mode, operand = "index", _lane_to_read(ctx, statement, operand)
+    is_parted = ctx.dependence is not None and ctx.dependence.is_divergent(statement)
+    kind = PartedShuffle if is_parted else Shuffle
+    return kind(result=statement.result, mode=mode, value=value, operand=operand, width=statement.width, span=statement.span)
+
+
+def _names_lanes(ctx: Context, statement: Shuffle) -> bool:
+    """Whether the operand is proven to be one that machines take: a lane of the group, or less than a warp up or down; and whether every
+    lane that it may name exists."""
+    known = ctx.scope.interval(ctx.scope.form(statement.operand))
+    end = statement.width if statement.mode in ("xor", "index") else ctx.lanes
+    is_in_range = known.low is not None and known.low >= 0 and known.high is not None and known.high < end
+    return is_in_range and (statement.mode == "up" or ctx.threads % statement.width == 0)
+
+
+def _lane_to_read(ctx: Context, statement: Shuffle, operand: Expr) -> Expr:
+    """The lane of the group that a shuffle reads, the own one where that lies outside the group or the block."""
+    width = statement.width
+    own: Expr = LANE if width == ctx.lanes else Binary(op="truncmod", left=LANE, right=number(width))
+    known = ctx.scope.interval(ctx.scope.form(statement.operand))
+    is_near = known.low is not None and known.low > -_FAR and known.high is not None and known.high < _FAR
+    dtype = INT32 if is_near and statement.operand.dtype == INT32 else INT64
+    counted = operand if operand.dtype == dtype else Cast(value=operand, dtype=dtype)
+    lane = own if dtype == INT32 else Cast(value=own, dtype=dtype)
+    match statement.mode:
+        case "xor":
+            other: Expr = Binary(op="bitxor", left=lane, right=counted)
+        case "up":
+            other = Binary(op="sub", left=lane, right=counted)
+        case "down":
+            other = Binary(op="add", left=lane, right=counted)
+        case "index":
+            other = counted
+    other = ctx.value("other", other)
+    tests: list[Expr] = [Compare(op="ge", left=other, right=const(0, dtype)), Compare(op="lt", left=other, right=const(width, dtype))]
+    narrow = other if dtype == INT32 else Cast(value=other, dtype=INT32)
+    if ctx.threads % width:
+        source = added((Binary(op="sub", left=THREAD, right=own), narrow))
+        tests.append(Compare(op="lt", left=source, right=number(ctx.threads)))
+    is_inside = conjunction(tests)
+    assert is_inside is not None
+    return ctx.value("source", Select(condition=is_inside, then=narrow, otherwise=own))
 
 
 def is_private(ctx: Context, statement: Stmt) -> bool:

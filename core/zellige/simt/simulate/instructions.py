@@ -135,6 +135,10 @@ def _shuffle(compiler: Compiler, statement: Shuffle) -> Compiled:
         given = np.asarray(value(warp, mask))
         step = np.broadcast_to(np.asarray(operand(warp, mask)), (warp.lanes,)).astype(np.int64)
         own = warp.numbers % width
+        end = width if mode in ("xor", "index") else warp.lanes
+        odd = mask & ((step < 0) | (step >= end))
+        if odd.any():
+            raise InternalError(f"a shuffle ({mode}) in groups of {width} lanes by {int(step[odd][0])}")
         match mode:
             case "xor":
                 other = own ^ step
@@ -144,10 +148,7 @@ def _shuffle(compiler: Compiler, statement: Shuffle) -> Compiled:
                 other = own + step
             case _:
                 other = step
-        source = warp.numbers - own + other
-        outside = (other < 0) | (other >= width) | (source < 0) | (source >= warp.lanes)
-        outside |= warp.threads - warp.numbers + source >= warp.block.threads
-        source = np.where(outside, warp.numbers, source)
+        source = np.where((other < 0) | (other >= width), warp.numbers, warp.numbers - own + other)
         if mask is not warp.full:
             silent = mask & ~mask[source]
             if silent.any():
