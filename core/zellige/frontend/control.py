@@ -10,7 +10,7 @@ is an error. No loop has an else here: :mod:`zellige.frontend.endings` has writt
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
@@ -20,7 +20,7 @@ from zellige.frontend.assignments import assign, is_number
 from zellige.frontend.builder import Points
 from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import aside, plain, run_time, splice
-from zellige.frontend.joins import MISSING, held, joined, prepare, put, restore, same_object, settle_after_loop
+from zellige.frontend.joins import MISSING, at_ends, held, joined, prepare, put, restore, same_object, settle_after_loop
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
@@ -82,12 +82,14 @@ def run_time_if(
 
 
 @contextmanager
-def _loop(frame: Frame, kind: Literal["unrolled", "loop", "grid", "map"]) -> Iterator[LoopContext]:
-    context = LoopContext(kind, frame.trace.depth)
+def _loop(frame: Frame, kind: Literal["unrolled", "loop", "grid", "map"], names: Iterable[str] = ()) -> Iterator[LoopContext]:
+    context = LoopContext(kind, frame.trace.depth, cleanups=len(frame.trace.cleanups), names=tuple(names))
     frame.loops.append(context)
+    frame.trace.loops.append((frame, context))
     try:
         yield context
     finally:
+        frame.trace.loops.pop()
         frame.loops.pop()
 
 
@@ -130,7 +132,7 @@ def _run_time_while(frame: Frame, node: ast.While) -> Signal:
     span = frame.here(node.test)
     frame.builder.require_body("while")
     before = held(frame, prepare(frame, node, node))
-    with frame.trace.inside("while"), _loop(frame, "loop"), frame.builder.body() as body:
+    with frame.trace.inside("while"), _loop(frame, "loop", before) as loop, frame.builder.body() as body:
         condition, statements = aside(frame, lambda: evaluate(frame, node.test))
         frame.here(node.test)
         test = arithmetic.truth(plain(condition) if not run_time(condition) else condition, span)
@@ -141,7 +143,7 @@ def _run_time_while(frame: Frame, node: ast.While) -> Signal:
         execute(frame, node.body)
     frame.builder.span = span
     frame.builder.emit(While(condition=test, body=tuple(body), span=span))
-    settle_after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, loop.jumps, span)
     return Signal.NEXT
 
 
@@ -158,12 +160,12 @@ def run_while_block(frame: Frame, node: ast.With, spec: WhileSpec) -> Signal:
         elif current is MISSING and frame.flow.is_needed_after(node, name):
             frame.locals[name] = Pending(frame.builder.depth)
     before = held(frame, names)
-    with frame.trace.inside("while"), _loop(frame, "loop"), frame.builder.body() as body:
+    with frame.trace.inside("while"), _loop(frame, "loop", before) as loop, frame.builder.body() as body:
         execute(frame, node.body)
     frame.builder.span = span
     frame.builder.emit(While(condition=spec.condition, body=tuple(body), span=span))
     for name, old in before.items():
-        new = frame.locals.get(name, MISSING)
+        new = at_ends(frame, name, old, loop.jumps)
         is_kept = new is old or same_object(new, old) or (isinstance(old, Pending) and old.variable is new)
         put(frame, name, (new if isinstance(old, Pending) else old) if is_kept else Hidden("has a value only inside a run-time loop"))
     return Signal.NEXT
@@ -253,14 +255,14 @@ def _run_time_for(frame: Frame, node: ast.For, spec: ForSpec, span: Span) -> Sig
     frame.builder.require_body("for")
     before = held(frame, prepare(frame, node, node))
     var = loop_variable(frame, _target_names(node.target, 1)[0], spec.start)
-    with frame.trace.inside("for"), _loop(frame, "loop"), frame.builder.body() as body:
+    with frame.trace.inside("for"), _loop(frame, "loop", before) as context, frame.builder.body() as body:
         kept = _bind_targets(frame, node, [Scalar(var)], is_tuple=False)
         execute(frame, node.body)
     frame.locals.update(kept)
     frame.builder.span = span
     loop = For(var=var, start=spec.start, stop=spec.stop, step=spec.step, kind=spec.kind, body=tuple(body), span=span)
     frame.builder.emit(loop)
-    settle_after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, [{**jump, **kept} for jump in context.jumps], span)
     return Signal.NEXT
 
 
@@ -321,7 +323,8 @@ def _grid(frame: Frame, node: ast.For, spec: GridSpec, span: Span) -> Signal:
     before = held(frame, prepare(frame, node, node))
     names = _target_names(node.target, len(spec.extents))
     variables = [loop_variable(frame, name, extent) for name, extent in zip(names, spec.extents)]
-    with frame.trace.inside("for"), _loop(frame, "grid" if len(variables) > 1 else "loop"), frame.builder.body() as body:
+    kind: Literal["grid", "loop"] = "grid" if len(variables) > 1 else "loop"
+    with frame.trace.inside("for"), _loop(frame, kind, before) as context, frame.builder.body() as body:
         kept = _bind_targets(frame, node, [Scalar(v) for v in variables], is_tuple=True)
         execute(frame, node.body)
     frame.locals.update(kept)
@@ -331,7 +334,7 @@ def _grid(frame: Frame, node: ast.For, spec: GridSpec, span: Span) -> Signal:
         zero, one = const(0, var.dtype, span), const(1, var.dtype, span)
         nested = (For(var=var, start=zero, stop=extent, step=one, kind=Serial(), body=nested, span=span),)
     frame.builder.emit(nested[0])
-    settle_after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, [{**jump, **kept} for jump in context.jumps], span)
     return Signal.NEXT
 
 
@@ -349,7 +352,7 @@ def _persistent(frame: Frame, node: ast.For, spec: PersistentSpec, span: Span) -
     rounded = binary("add", total, binary("sub", spec.wave_size, 1))
     waves = binary("floordiv", rounded, spec.wave_size)
     var = loop_variable(frame, "wave", waves)
-    with frame.trace.inside("for"), frame.trace.inside("if"), _loop(frame, "loop"), frame.builder.body() as loop_body:
+    with frame.trace.inside("for"), frame.trace.inside("if"), _loop(frame, "loop", before) as context, frame.builder.body() as loop_body:
         builder = frame.builder
         tile = bind("tile", binary("add", binary("mul", var, spec.wave_size), spec.index))
         with builder.body() as body:
@@ -361,7 +364,7 @@ def _persistent(frame: Frame, node: ast.For, spec: PersistentSpec, span: Span) -
     frame.locals.update(kept)
     zero, one = const(0, var.dtype, span), const(1, var.dtype, span)
     frame.builder.emit(For(var=var, start=zero, stop=waves, step=one, kind=Persistent(), body=tuple(loop_body), span=span))
-    settle_after_loop(frame, node, before, span)
+    settle_after_loop(frame, node, before, [{**jump, **kept} for jump in context.jumps], span)
     return Signal.NEXT
 
 

@@ -31,7 +31,8 @@ class Summary:
 
 @dataclass(slots=True)
 class Block:
-    """A list of statements: where each name is read or assigned, and which statements may jump out of it."""
+    """A list of statements: where each name is read or assigned, which statements may jump out of it, and the names that the other parts
+    of its statement may read ``behind`` it (the finally of a try)."""
 
     owner: ast.AST
     parent: Block | None
@@ -39,6 +40,7 @@ class Block:
     events: dict[str, list[tuple[int, bool, bool]]] = field(default_factory=dict)
     jumps: list[int] = field(default_factory=list)
     summary: Summary = field(default_factory=Summary)
+    behind: frozenset[str] = frozenset()
 
 
 class Flow:
@@ -90,12 +92,16 @@ class Flow:
                 return False
             if isinstance(block.owner, Loop) and name in self._heads[id(block.owner)]:
                 return True
+            if name in block.behind:
+                return True
             position, block = block.position, block.parent
         return False
 
     def _live_after_jump(self, block: Block, name: str) -> bool:
         at: Block | None = block
         while at is not None and not isinstance(at.owner, Loop):
+            if name in at.behind:
+                return True
             at = at.parent
         if at is None:
             return False
@@ -116,8 +122,10 @@ class Flow:
 
     # ---- summaries
 
-    def _block(self, statements: list[ast.stmt], owner: ast.AST, parent: Block | None, position: int) -> Summary:
-        block = Block(owner, parent, position)
+    def _block(
+        self, statements: list[ast.stmt], owner: ast.AST, parent: Block | None, position: int, behind: frozenset[str] = frozenset()
+    ) -> Summary:
+        block = Block(owner, parent, position, behind=behind)
         total = block.summary
         for index, statement in enumerate(statements):
             self._where[id(statement)] = (block, index)
@@ -203,13 +211,18 @@ class Flow:
         return _loop(head, inner)
 
     def _try(self, node: ast.Try, block: Block, index: int) -> Summary:
-        parts = [self._block(part, node, block, index) for part in (node.body, node.orelse, node.finalbody)]
+        last = self._block(node.finalbody, node, block, index)
+        behind = set(last.uses)
+        parts = [last]
         for handler in node.handlers:
-            parts.append(self._block(handler.body, node, block, index))
+            parts.append(self._block(handler.body, node, block, index, frozenset(last.uses)))
+            behind |= parts[-1].uses
             if handler.type is not None:
                 parts.append(self._expressions([handler.type]))
             if handler.name is not None:
                 parts.append(Summary(set(), set(), {handler.name}))
+        parts.append(self._block(node.orelse, node, block, index, frozenset(last.uses)))
+        parts.append(self._block(node.body, node, block, index, frozenset(behind | parts[-1].uses)))
         return _any_of(parts)
 
     def _match(self, node: ast.Match, block: Block, index: int) -> Summary:

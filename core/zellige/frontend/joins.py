@@ -76,13 +76,22 @@ def joined(before: Any, paths: list[Any]) -> Any:
     return Hidden("is given different objects by a run-time if" if not is_number(first) else "has a value only inside a run-time if")
 
 
-def settle_after_loop(frame: Frame, loop: ast.For | ast.While, before: dict[str, Any], span: Span) -> None:
-    """Settles the names of a run-time loop whose body was traced once. Raises E109 and E115 for names that an iteration leaves as the next
-    cannot take them."""
+def at_ends(frame: Frame, name: str, old: Any, jumps: Sequence[dict[str, Any]]) -> Any:
+    """What a name holds where an iteration ends: of its end and its jumps, the first place where it is not what it was before."""
+    values = [frame.locals.get(name, MISSING), *(jump[name] for jump in jumps if name in jump)]
+    values = [v.variable if isinstance(v, Pending) and v.variable is not None else v for v in values]
+    kept = (old, old.variable) if isinstance(old, Pending) else (old,)
+    changed = (v for v in values if not any(v is k or same_object(v, k) for k in kept) and not isinstance(v, Pending))
+    return next(changed, values[0])
+
+
+def settle_after_loop(
+    frame: Frame, loop: ast.For | ast.While, before: dict[str, Any], jumps: Sequence[dict[str, Any]], span: Span
+) -> None:
+    """Settles the names of a run-time loop whose body was traced once; ``jumps`` are what they held at each break and continue. Raises
+    E109 and E115 for names that an iteration leaves as the next cannot take them."""
     for name, old in before.items():
-        new = frame.locals.get(name, MISSING)
-        if isinstance(new, Pending) and new.variable is not None:
-            new = new.variable
+        new = at_ends(frame, name, old, jumps)
         if isinstance(old, Pending):
             if old.hidden is not None:
                 frame.locals[name] = old.hidden

@@ -15,7 +15,7 @@ from typing import Any
 
 from zellige.diagnostics import CompileError, Span, catalogue
 from zellige.dtypes import UnknownDType, dtype as as_dtype
-from zellige.frontend import arithmetic, comprehensions, control, matching, statements
+from zellige.frontend import arithmetic, comprehensions, control, leaving, matching, statements
 from zellige.frontend.builder import Builder, Settings
 from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
@@ -27,7 +27,7 @@ from zellige.ir.stmt import Kernel, TensorParam
 from zellige.ir.verifier.wording import for_author
 from zellige.ir.verify import verify
 
-HANDLERS = (comprehensions, control, matching, statements)
+HANDLERS = (comprehensions, control, leaving, matching, statements)
 """The modules whose handlers the evaluator needs; importing them registers the handlers."""
 
 
@@ -166,6 +166,8 @@ def trace_kernel(
         frame = function.frame(trace)
         pending = bind(frame)
         execute(frame, function.source.node.body)
+        if trace.passed is not None:  # Python's own code caught it
+            raise leaving.passed_error(frame, trace.passed) from trace.passed[0]
         _results(builder, frame.returned, frame.returned_at)
         close_parameters(builder, pending)
         if before_end is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -64,12 +64,29 @@ class Construct:
 class LoopContext:
     """The loop that break and continue leave: ``depth`` is how many run-time constructs are open around its body.
 
-    ``may_restart`` marks an unrolled loop that can still become a loop of the kernel.
+    ``may_restart`` marks an unrolled loop that can still become a loop of the kernel. ``cleanups`` is how many cleanups of the trace are
+    open around it, ``names`` are those that the loop settles at its
+    end, ``jumps`` what they held at each break and continue of the kernel.
     """
 
     kind: Literal["unrolled", "loop", "grid", "map"]
     depth: int
     may_restart: bool = False
+    cleanups: int = 0
+    names: Sequence[str] = ()
+    jumps: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Cleanup:
+    """What runs when a ``try`` or ``with`` is left: the statements of a ``finally``, none for the ``__exit__`` of a manager.
+
+    ``loops`` is how many loops of the frame are open around the statement, ``left_at`` the first jump of the kernel that leaves it.
+    """
+
+    loops: int
+    statements: Sequence[ast.stmt] = ()
+    left_at: Span | None = None
 
 
 class RunTimeJump(BaseException):
@@ -88,6 +105,9 @@ class Trace:
     control: list[Construct] = field(default_factory=list)
     calls: list[tuple[str, Span | None]] = field(default_factory=list)
     made: dict[int, tuple[object, Construct | None]] = field(default_factory=dict)
+    loops: list[tuple[Frame, LoopContext]] = field(default_factory=list)  # the loops that are open, in all frames
+    cleanups: list[Cleanup] = field(default_factory=list)  # what is open of try and with, in all frames
+    passed: tuple[Exception, Span | None, str] | None = None  # the last exception that left a run-time construct, its place, the kind
 
     CALL_LIMIT = 60
 
@@ -106,6 +126,10 @@ class Trace:
         self.control.append(Construct(kind))
         try:
             yield
+        except Exception as error:
+            if self.passed is None or self.passed[0] is not error:
+                self.passed = (error, self.builder.span, kind)
+            raise
         finally:
             self.control.pop()
 
@@ -145,6 +169,8 @@ class Frame:
     closure: Mapping[str, Any] = field(default_factory=dict)
     kind: Literal["kernel", "macro", "function", "comprehension"] = "function"
     loops: list[LoopContext] = field(default_factory=list)
+    cleanups: list[Cleanup] = field(default_factory=list)
+    is_jump_emitted: bool = False  # whether the last jump is one of the kernel, before which cleanups ran already
     base_depth: int = 0
     returned: Any = None
     returned_at: Span | None = None

@@ -12,10 +12,11 @@ from zellige.diagnostics import catalogue
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
+from zellige.frontend.leaving import leave_innermost_loop
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
 from zellige.frontend.values import Scalar, here, is_volatile
 from zellige.ir.expr import Const
-from zellige.ir.stmt import Break, LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
+from zellige.ir.stmt import LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
 from zellige.language.keywords import accept
 
 _DEFAULT_GROUP: Final = 8
@@ -167,14 +168,15 @@ def While(condition: Any) -> WhileSpec:
 
 
 def loop_break() -> None:
-    """Leaves the innermost run-time loop, as ``break`` does. E114: in T.Parallel; E111: outside of loops."""
+    """Leaves the innermost run-time loop, as ``break`` does. E114: in T.Parallel; E111: outside of loops; E138: in T.grid; E167: past a finally."""
     builder = current_builder("T.loop_break")
-    loops = [c.kind for c in builder.trace.control if c.kind != "if"] if builder.trace is not None else []
-    if not loops:
+    trace = builder.trace
+    loops = [c.kind for c in trace.control if c.kind != "if"] if trace is not None else []
+    if trace is None or not loops:
         raise catalogue.E111.error(builder.span, what="T.loop_break outside of a loop", instead="call it in the body of a loop")
     if loops[-1] == "map":
         raise catalogue.E114.error(builder.span, jump="T.loop_break")
-    builder.emit(Break(span=builder.span))
+    leave_innermost_loop(trace, builder.span)
 
 
 Serial = serial

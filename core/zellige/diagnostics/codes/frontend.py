@@ -1,4 +1,4 @@
-"""E101 to E149, E163 to E166: the front end: Python syntax and control flow, and rules that only the finished kernel shows.
+"""E101 to E149, E163 to E167: the front end: Python syntax and control flow, and rules that only the finished kernel shows.
 
 In: nothing. Out: a constant a code.
 """
@@ -79,7 +79,7 @@ E119 = code(
     hint="keep run-time values in T.alloc_var, T.alloc_local or a tile, or change the object outside of the run-time loop or if",
 )
 E120 = code(
-    "E120", "raise under run-time control", "raise depends on a run-time value",
+    "E120", "raise under run-time control", "{what} depends on a run-time value",
     hint="use T.device_assert(condition, message) for run-time checks",
 )
 E121 = code(
@@ -198,4 +198,8 @@ E166 = code(
     "E166", "sign that binds tighter than a comparison",
     "Python computes {operand} first and compares the result with what stands on both sides",
     hint="write parentheses: around each comparison for both to hold, as in `(i < n) {sign} (j < m)`, else around `{operand}`",
+)
+E167 = code(
+    "E167", "run-time jump past what runs at the end", "this jump depends on a run-time value, and it leaves out {what} that runs when one leaves",
+    hint="turn the condition round and put the rest of the block under it, so that the block has one end",
 )
