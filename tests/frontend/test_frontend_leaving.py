@@ -76,7 +76,7 @@ def test_finally_runs_at_each_jump_of_the_kernel(target: str) -> None:
                 try:
                     if A[i] > 1:
                         continue
-                    else:
+                    else:  # noqa: RET507 both branches jump
                         break
                 finally:
                     D[3, i] += 10
@@ -226,7 +226,7 @@ def test_exception_that_leaves_a_run_time_construct_is_not_caught_outside(kind: 
                         D[1] = 3
                     except KeyError:
                         D[2] = 4
-                except Exception:  # nor does this catch the refusal
+                except Exception:  # noqa: BLE001 nor does this catch the refusal
                     D[2] = 5
 
     def suppresses() -> None:

@@ -1,10 +1,10 @@
 """Jumps, ``try`` and ``with``: how a stretch of statements is left, and what runs when it is.
 
-A jump that is known while compiling unwinds as in Python: the statements of a ``finally`` and the ``__exit__`` of a manager follow where the
-``try`` or ``with`` stands. A jump of the kernel (a ``continue``, ``break`` or ``return`` under run-time control, or in a run-time loop) leaves
-when the kernel runs, so the statements of each ``finally`` that it passes are traced once more right before it. What a manager's
-``__exit__`` adds to the kernel cannot be had twice (a generator ends once): E167. An exception is raised while compiling, whatever the
-kernel's conditions are: one that leaves a run-time construct and is caught outside of it is E120.
+A jump that is known while compiling unwinds as in Python: the statements of a ``finally`` and the ``__exit__`` of a manager follow where
+the ``try`` or ``with`` stands. A jump of the kernel (a ``continue``, ``break`` or ``return`` under run-time control, or in a run-time
+loop) leaves when the kernel runs, so the statements of each ``finally`` that it passes are traced once more right before it. What a
+manager's ``__exit__`` adds to the kernel cannot be had twice (a generator ends once): E167. An exception is raised while compiling,
+whatever the kernel's conditions are: one that leaves a run-time construct and is caught outside of it is E120.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def _clean_up(frame: Frame, first: int, span: Span) -> Signal:
             cleanup.left_at = cleanup.left_at or span
             if not cleanup.statements or signal is not Signal.NEXT:
                 continue
-            if cleanup.loops < len(loops) and any(isinstance(n, (ast.Break, ast.Continue)) for s in cleanup.statements for n in ast.walk(s)):
+            nodes = (node for statement in cleanup.statements for node in ast.walk(statement))
+            if cleanup.loops < len(loops) and any(isinstance(node, (ast.Break, ast.Continue)) for node in nodes):
                 raise catalogue.E167.error(span, what="a finally with a jump of its own, outside of the loop that is left,")
             frame.cleanups, frame.loops = cleanups[:position], loops[: cleanup.loops]
             names = sorted(set().union(*(frame.flow.assigned(statement) for statement in cleanup.statements)) - frame.flow.outer_names)

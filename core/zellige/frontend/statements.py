@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 from contextlib import AbstractContextManager
-from typing import Any
 
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic

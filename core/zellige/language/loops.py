@@ -168,7 +168,8 @@ def While(condition: Any) -> WhileSpec:
 
 
 def loop_break() -> None:
-    """Leaves the innermost run-time loop, as ``break`` does. E114: in T.Parallel; E111: outside of loops; E138: in T.grid; E167: past a finally."""
+    """Leaves the innermost run-time loop, as ``break`` does. E114: in T.Parallel; E111: outside of loops; E138: in T.grid;
+    E167: past a finally."""
     builder = current_builder("T.loop_break")
     trace = builder.trace
     loops = [c.kind for c in trace.control if c.kind != "if"] if trace is not None else []

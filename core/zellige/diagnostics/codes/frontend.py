@@ -200,6 +200,7 @@ E166 = code(
     hint="write parentheses: around each comparison for both to hold, as in `(i < n) {sign} (j < m)`, else around `{operand}`",
 )
 E167 = code(
-    "E167", "run-time jump past what runs at the end", "this jump depends on a run-time value, and it leaves out {what} that runs when one leaves",
+    "E167", "run-time jump past what runs at the end",
+    "this jump depends on a run-time value, and it leaves out {what} that runs when one leaves",
     hint="turn the condition round and put the rest of the block under it, so that the block has one end",
 )
