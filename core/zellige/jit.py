@@ -305,7 +305,12 @@ class JITFunction:
         function = self._kernel_function
         span = None if function is None else function.span
         signature = f"{self.__name__}{self.signature}" if function is None else function.head
-        hint = f"{signature} makes the kernel; the tensors go to what it returns" if gives_tensors else None
+        hint = None
+        if gives_tensors:
+            hint = f"{signature} makes the kernel; the tensors go to what it returns"
+        elif outputs := self._output_names:
+            taken = ", ".join(name for name in self.signature.parameters if name not in outputs)
+            hint = f"out_idx names {', '.join(outputs)}, made by the call and returned: it is called as {self.__name__}({taken})"
         error = catalogue.E157.error(span, function=self.__name__, message=message, signature=signature, hint=hint)
         assert isinstance(error, CompileError)
         return error

@@ -47,6 +47,14 @@ def doubled_eager(A, block_M=8):
     return B
 
 
+@zl.jit(target="cpu", out_idx=[1])
+def copied(A, B):
+    A: T.Tensor((8,), "float32")
+    B: T.Tensor((8,), "float32")
+    with T.Kernel(8) as bx:
+        B[bx] = A[bx]
+
+
 KERNEL = zl.compile(double, out_idx=[-1], target="cpu")
 ONES = np.ones(8, np.float32)
 
@@ -98,6 +106,7 @@ CALLS = {
     "an argument of a lazy function": (lambda: doubled(8, blockM=4), "E157", "'blockM'; did you mean 'block_M'?"),
     "tensors of a lazy function": (lambda: doubled(ONES, ONES, ONES), "E157", "makes the kernel; the tensors go to what it returns"),
     "an argument of an eager function": (lambda: doubled_eager(ONES, blockM=4), "E157", "'blockM'; did you mean 'block_M'?"),
+    "an output of an eager function": (lambda: copied(ONES, ONES), "E157", "B, made by the call and returned: it is called as copied(A)"),
     "a constant of an eager function": (lambda: doubled_eager.compile(A=T.Tensor((8,), "float32"), n=8), "E157", "'n'; did you mean 'N'?"),
     "an argument of a kernel": (lambda: KERNEL(a=ONES), "E602", "double has no argument a; did you mean 'A'?"),
     "a target": (lambda: zl.compile(double, target="cppu"), "E705", "no backend has a target 'cppu'; did you mean 'cpu'?"),

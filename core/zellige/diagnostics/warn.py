@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 
 from zellige.diagnostics.error import Diagnostic, ZelligeWarning
+from zellige.diagnostics.span import calling_place
 
 
 def warn(diagnostic: Diagnostic) -> None:
-    """Issues ``diagnostic`` through Python's warnings, attributed to the user's line, so that filters work as for any other warning."""
+    """Issues ``diagnostic`` through Python's warnings, attributed to the user's line, so that filters work as for any other warning.
+    One without a place in a kernel is attributed to the line that runs."""
     _count[0] += 1
-    span = diagnostic.span
+    span = diagnostic.span or calling_place()
     if span is None:
         warnings.warn(diagnostic.render(), ZelligeWarning, stacklevel=2)
     else:

@@ -177,6 +177,8 @@ def describe(value: Any) -> str:
     words = getattr(value, "described", None)
     if isinstance(words, str):
         return words
+    if value is None:
+        return "None"
     return f"{type(value).__name__} {value!r}" if len(repr(value)) < 40 else f"a {type(value).__name__}"
 
 

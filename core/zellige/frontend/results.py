@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from zellige.diagnostics import catalogue
-from zellige.frontend import arithmetic
 from zellige.ir.expr import Var
 from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
@@ -47,7 +46,7 @@ def _indices(kernel: Kernel, out_idx: Any) -> list[int]:
     indices: list[int] = []
     for index in given:
         if not isinstance(index, int) or isinstance(index, bool) or not -count <= index < count:
-            raise catalogue.E151.error(kernel.span, given=arithmetic.describe(index), function=kernel.name, count=count)
+            raise catalogue.E151.error(kernel.span, given=repr(index), function=kernel.name, count=count)
         position = index % count
         param = kernel.params[position]
         if isinstance(param, ScalarParam):

@@ -27,7 +27,7 @@ NOT_YET: Final[dict[str, str]] = {
 
 
 _ANNOUNCED: Final = (
-    "no installed backend has it yet: use the neutral operations (T.copy, T.gemm, T.Pipelined), which use these units where they exist"
+    "no backend here takes it by this name: use the neutral operations (T.copy, T.gemm, T.Pipelined), which use such units by themselves"
 )
 
 

@@ -13,7 +13,7 @@ E280 = code(
 )
 E281 = code(
     "E281", "elements of an output that no block writes", "the blocks of the grid write {written} of {name}, whose shape is {shape}",
-    hint="check the grid: one block for each tile, T.ceildiv({size}, {tile}) along dimension {axis}",
+    hint="check the grid: one block for each tile, T.ceildiv({size}, {tile}) along dimension {axis}; or the order of the indices",
 )
 E282 = code(
     "E282", "accumulator not cleared", "T.gemm adds to {name} in every iteration, and each iteration uses the sum",
