@@ -11,7 +11,7 @@ E401 = code(
     "E401", "name of another target", "T.{name} belongs to the targets {targets}",
     hint="compile for a target that has it, or use the neutral operations (T.copy, T.gemm, T.Pipelined)",
 )
-E402 = code("E402", "not available yet", "{name} is not available yet", hint="{hint}")
+E402 = code("E402", "not available yet", "no target has {name} yet", hint="{hint}")
 E410 = code(
     "E410", "operation unknown to the target", "the target {target} has no meaning for {operation}",
     hint="choose the target that it belongs to; where it is this target's own, the lowering of its backend lacks it",
