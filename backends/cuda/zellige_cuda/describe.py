@@ -125,6 +125,8 @@ def role_capabilities(arch: Architecture, caps: Capabilities) -> Capabilities | 
 
 def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
     """The same for lowering."""
+    from zellige_cuda.spelling import RESERVED  # the printer is loaded where something is printed
+
     return LaneMachine(
         capabilities=caps,
         products={**forms_of(arch), **group_forms_of(arch)},
@@ -134,4 +136,5 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
         engines=ENGINES if arch.has_group_products else None,
         block_registers=arch.processor_registers,
         hoists=True,
+        reserved=RESERVED,
     )

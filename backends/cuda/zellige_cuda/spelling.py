@@ -48,6 +48,11 @@ _FAST32 = {"exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log
            "tan": "__tanf", "pow": "__powf"}  # fmt: skip
 
 
+RESERVED = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed", "LANES", "BLOCKS_BESIDE"))
+RESERVED |= {HIDING, SHOWING}
+"""Names that no variable or kernel has: the language's own, and those of the text around kernels."""
+
+
 class CudaSpelling(PlainSpelling):
     """``arch`` is the compute capability times ten: 80, 89, 90."""
 
@@ -76,8 +81,7 @@ class CudaSpelling(PlainSpelling):
         )
 
     def reserved(self) -> frozenset[str]:
-        special = ("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed")
-        return super().reserved() | frozenset((*special, "LANES", "BLOCKS_BESIDE", HIDING, SHOWING))
+        return super().reserved() | RESERVED
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
         given = [*params, PARAMETER] if uses_records(function) else params
@@ -186,8 +190,10 @@ class CudaSpelling(PlainSpelling):
                 return text
 
     def _site(self, message: str, dtype: str, span: Span | None, *, is_assertion: bool) -> int:
-        self.sites.append(Site(message=message, dtype=dtype, is_assertion=is_assertion, span=span))
-        return len(self.sites) - 1
+        site = Site(message=message, dtype=dtype, is_assertion=is_assertion, span=span)
+        if site not in self.sites:
+            self.sites.append(site)
+        return self.sites.index(site)
 
     def _assert(self, printer: Printer, statement: Assert) -> str:
         """Noted for the caller; the lane ends."""

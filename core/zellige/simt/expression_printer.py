@@ -34,7 +34,7 @@ from zellige.ir.expr import (
 )
 from zellige.simt.arguments import bits_of
 from zellige.simt.ir import Function, Pointer
-from zellige.simt.words import C_INTEGERS, RESERVED, is_narrow, type_of
+from zellige.simt.words import C_INTEGERS, is_narrow, is_reserved, type_of
 
 FLOAT32 = as_dtype("float32")
 INT32 = as_dtype("int32")
@@ -117,10 +117,10 @@ class ExpressionPrinter:
 
     def _fresh(self, wanted: str) -> str:
         base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in wanted) or "x"
-        if base[0].isdigit() or base in RESERVED:
-            base += "_"
+        if base[0].isdigit() or is_reserved(base):
+            base = f"x{base}" if base[0] in "_0123456789" else f"{base}_"
         name, count = base, 1
-        while name in self._used or name in RESERVED:
+        while name in self._used:
             count += 1
             name = f"{base}_{count}"
         self._used.add(name)

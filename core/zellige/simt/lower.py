@@ -48,13 +48,15 @@ from zellige.simt.products import sizes
 from zellige.simt.raster import raster_of, why_not
 from zellige.simt.roles import lower_roles
 from zellige.simt.solve import Solution, Solver
+from zellige.simt.spelling import MATH32, WIDE
 from zellige.simt.statements import statements_of
 from zellige.simt.storage import Storage
 from zellige.simt.warps import WarpTiling, tile_warps
-from zellige.simt.words import RESERVED
+from zellige.simt.words import declared_in, is_reserved
 
 UINT8 = as_dtype("uint8")
-_TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS))
+_TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS, *MATH32.values()))
+_TAKEN |= declared_in(WIDE)
 
 
 class Overfull(CompileError):
@@ -90,12 +92,14 @@ def lower_launch(kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, i
     return LaunchLowering(kernel, planned, machine, index, synchronises=synchronises, follows_layouts=False).function()
 
 
-def function_name(kernel: str, index: int) -> str:
+def function_name(kernel: str, index: int, reserved: frozenset[str] = frozenset()) -> str:
     """The name of a launch's function: the kernel's, with a number from the second launch on and an ending where languages of the family
-    use the name themselves or write it otherwise."""
+    or one of them (``reserved``) use the name themselves or write it otherwise."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in kernel)
     name = plain if index == 0 else f"{plain}_{index}"
-    return name if plain == kernel and name not in RESERVED and not name[0].isdigit() and name not in _TAKEN else f"{name}_kernel"
+    if plain == kernel and not is_reserved(name) and not name[0].isdigit() and name not in _TAKEN | reserved:
+        return name
+    return f"{'x' if name[0] in '_0123456789' else ''}{name}_kernel"
 
 
 class LaunchLowering:
@@ -113,7 +117,7 @@ class LaunchLowering:
         self._raster = raster_of(planned)
         self._follows_layouts = follows_layouts
         self._folded = Var(name="rest", dtype=INT32, kind="grid")
-        self._name = function_name(kernel.name, index)
+        self._name = function_name(kernel.name, index, machine.reserved)
 
     def function(self) -> Function:
         if len(self.planned.roles) > 1:

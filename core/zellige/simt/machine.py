@@ -45,7 +45,8 @@ class LaneMachine:
     lanes; all lanes of a block have ``block_registers`` of 4 bytes together. Asynchronous products stand in ``products`` with the least
     of the numbers of columns that they have (``widths`` of their form). ``engines`` is how asynchronous products and copies of boxes have
     tiles in shared memory (None: the machine has neither). ``hoists``: the target's compiler keeps what a loop does not change in registers
-    over the loop, however many that takes, so that programs hide such values from it (:class:`~zellige.simt.ir.Opaque`)."""
+    over the loop, however many that takes, so that programs hide such values from it (:class:`~zellige.simt.ir.Opaque`). ``reserved`` are
+    names of the target's language, which no kernel has in it."""
 
     capabilities: Capabilities
     products: dict[str, ProductForm] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class LaneMachine:
     engines: EngineMemory | None = None
     block_registers: int = 65536
     hoists: bool = False
+    reserved: frozenset[str] = frozenset()
 
     def form_of(self, name: str) -> ProductForm | None:
         """The product that a unit of the capabilities stands for; None for the name of no unit (""). E703 where the backend describes a

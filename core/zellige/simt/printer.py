@@ -34,7 +34,7 @@ from zellige.ir.stmt import (
 from zellige.ir.traverse import walk
 from zellige.simt.expression_printer import ExpressionPrinter, ExpressionSpelling, parts_of
 from zellige.simt.ir import LANE, THREAD, WARP, BoxMap, Comment, Function, Module, Opaque, Parameter, Scalar
-from zellige.simt.words import RESERVED, type_of
+from zellige.simt.words import declared_in, is_reserved, type_of
 
 
 class Spelling(ExpressionSpelling, Protocol):
@@ -94,6 +94,7 @@ class Printer(ExpressionPrinter):
         self._lines: list[str] = []
         self._depth = 0
         self._open: list[set[Var]] = []
+        self._avoided: frozenset[str] = frozenset()
 
     def shared_offset(self, buffer: Buffer, index: Expr) -> str:
         """The place of an element of shared memory in bytes from the block's first."""
@@ -103,16 +104,29 @@ class Printer(ExpressionPrinter):
     # ---- structure ----
 
     def module(self, module: Module) -> str:
-        bodies = []
-        for function in module.functions:
-            self._lines = []
-            self._print_function(function)
-            bodies.append("\n".join(self._lines))
-        helpers = "\n".join(self._helpers())
-        parts = [self.spelling.opening(), helpers, *bodies]
+        opening = self.spelling.opening()
+        self._avoided = declared_in(opening)
+        while True:
+            bodies, given, kept = [], set[str](), self._kept()
+            for function in module.functions:
+                self._lines = []
+                self._print_function(function)
+                bodies.append("\n".join(self._lines))
+                given |= self._used - kept
+            helpers = self._helpers()
+            taken = given & helpers.keys()
+            if not taken:
+                break
+            self._avoided |= taken  # which helpers a text needs is known when it is there: a name of one of them is another then
+        parts = [opening, "\n".join(helpers.values()), *bodies]
         return "\n\n".join(p for p in parts if p) + "\n"
 
-    def _helpers(self) -> Iterator[str]:
+    def _kept(self) -> frozenset[str]:
+        """The names that no variable may have."""
+        return self._avoided | self.spelling.reserved() | {"shared"}
+
+    def _helpers(self) -> dict[str, str]:
+        """The definitions of the helpers that are needed, by name, each behind those that it needs itself."""
         done: dict[str, None] = {}
         texts: dict[str, str] = {}
 
@@ -127,12 +141,12 @@ class Printer(ExpressionPrinter):
 
         for name in list(self._needed):
             visit(name)
-        yield from texts.values()
+        return texts
 
     def _print_function(self, function: Function) -> None:
         self._function = function
-        self._names, self._used, self._open = {}, {"shared", *self.spelling.reserved()}, [set()]
-        if function.name in RESERVED | self._used:
+        self._names, self._used, self._open = {}, {*self._kept()}, [set()]
+        if is_reserved(function.name) or function.name in self._used:
             raise ValueError(f"its spelling reserves {function.name}, which a kernel is called: {type(self.spelling).__name__}.reserved()")
         for line in function.header:
             self._line(f"// {line}")
@@ -177,7 +191,8 @@ class Printer(ExpressionPrinter):
         span = statement.span
         if span is None or getattr(span, "file", None) is None:
             return
-        file = str(span.file).replace("\\", "\\\\").replace('"', '\\"')
+        # a compiler may take no escape there; what reads the markers shows the line, not the file's bytes
+        file = "".join(c if c.isprintable() and c != '"' else "_" for c in str(span.file)).replace("\\", "\\\\")
         marker = f'#line {span.line} "{file}"'
         if self._lines and self._lines[-1] == marker:
             return

@@ -6,6 +6,7 @@ integers.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from zellige.dtypes import DType
@@ -18,14 +19,34 @@ C_INTEGERS: Final = {
 }
 """C names of (signed, unsigned) integers by width in bits."""
 
+_DECLARED: Final = re.compile(r"#\s*define\s+(\w+)|\btypedef\b[^;]*?(\w+);|\bstruct\s+(?:\w+\([^)]*\)\s+)?(\w+)")
+
 _WORDS = (
-    "auto bool break case catch char class const continue default delete do double else enum explicit extern false float for goto if "
-    "inline int long new operator private protected public register return short signed sizeof static struct switch template this throw "
-    "true try typedef typename union unsigned using virtual void volatile while main asm and or not xor near far min max"
+    # C++ up to C++23 with its other spellings of operators
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await "
+    "co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do "
+    "double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace "
+    "new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires restrict "
+    "return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try "
+    "typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor xor_eq "
+    # macros that compilers of the family define without a header, and what their programs are linked with
+    "CHAR_BIT DBL_MAX DBL_MIN EOF FLT_MAX FLT_MIN INFINITY INT_MAX INT_MIN LLONG_MAX LLONG_MIN LONG_MAX LONG_MIN NAN NDEBUG "
+    "NULL SHRT_MAX SHRT_MIN UCHAR_MAX UINT_MAX ULLONG_MAX ULONG_MAX USHRT_MAX assert defined errno linux main near far min "
+    "max offsetof stderr stdin stdout unix va_arg va_copy va_end va_start "
 )
 
 RESERVED: Final = frozenset(_WORDS.split())
-"""Words of the languages that no variable may be called."""
+"""Words of the languages that no variable may be called; :func:`is_reserved` knows the others."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether the languages keep a name for themselves: a word of theirs, or one that begins as those that compilers add."""
+    return name in RESERVED or name.startswith("__") or (name[:1] == "_" and name[1:2].isupper())
+
+
+def declared_in(text: str) -> frozenset[str]:
+    """The macros and types that a stretch of C declares."""
+    return frozenset(filter(None, (word for found in _DECLARED.findall(text) for word in found)))
 
 
 def is_narrow(t: DType) -> bool:
