@@ -15,7 +15,8 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
-from zellige.frontend.calls import evaluate_call
+from zellige.frontend.calls import SHARED_HINT, evaluate_call
+from zellige.frontend.changes import refuse_in_place, refuse_iterator
 from zellige.frontend.evaluator import evaluate, evaluates, executes
 from zellige.frontend.expressions import apply_binary, index_value, plain, refuse_run_time_index
 from zellige.frontend.parameters import PendingTensor, annotate
@@ -93,8 +94,7 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
 def _check_owner(frame: Frame, owner: Any, target: ast.Attribute) -> None:
     """E130 for an attribute of a module or class: the whole process would see the change, made once, while the kernel is compiled."""
     if isinstance(owner, (types.ModuleType, type)):
-        hint = "give the value a name of the kernel's own; what modules and classes hold is set outside of kernels"
-        raise catalogue.E130.error(frame.here(target), name=f"{owner.__name__}.{target.attr}", hint=hint)
+        raise catalogue.E130.error(frame.here(target), name=f"{owner.__name__}.{target.attr}", hint=SHARED_HINT)
 
 
 def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
@@ -130,6 +130,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
     span = frame.here(target)
     if isinstance(value, (Tile, TileRegion)) or (isinstance(value, Scalar) and not hasattr(value, "__len__")):
         raise catalogue.E106.error(span, given=value.described)
+    refuse_iterator(frame.trace, value, span)
     try:
         values = list(value)
     except TypeError:
@@ -220,8 +221,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             frame.here(target)
             current = frame.lookup(target.id)
             value = _operand(frame, node)
-            if isinstance(current, (list, dict, set)) and not frame.trace.may_change(current):
-                raise catalogue.E119.error(frame.builder.span, given=f"a {type(current).__name__}")
+            refuse_in_place(frame.trace, current, node.op, frame.builder.span)
             if target.id in frame.flow.outer_names:
                 raise catalogue.E130.error(frame.builder.span, name=target.id)
             assign_name(frame, target.id, apply_binary(node.op, current, value, in_place=True), node.value)
@@ -236,6 +236,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             if isinstance(held, Variable):
                 held.assign(apply_binary(node.op, held, value))
             else:
+                refuse_in_place(frame.trace, held, node.op, frame.builder.span)
                 store_item(frame, owner, position, apply_binary(node.op, held, value, in_place=True))
         case ast.Attribute():
             owner = evaluate(frame, target.value)
@@ -247,6 +248,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             elif not frame.trace.may_change(owner):
                 raise catalogue.E119.error(frame.builder.span, given=f"the attribute {target.attr} of a {type(owner).__name__}")
             else:
+                refuse_in_place(frame.trace, held, node.op, frame.builder.span)
                 setattr(owner, target.attr, apply_binary(node.op, held, value, in_place=True))
     return Signal.NEXT
 

@@ -13,6 +13,7 @@ import builtins
 import inspect
 import os
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from zellige.diagnostics import InternalError, Span, ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest_argument
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
+from zellige.frontend.changes import observe_call, refuse_changes, refuse_iterator, refuse_iterators
 from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.expressions import combine, constantly, plain, run_time
 from zellige.frontend.loops import ForSpec
@@ -43,7 +45,9 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
     positional: list[Any] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            positional.extend(evaluate(frame, argument.value))
+            spread = evaluate(frame, argument.value)
+            refuse_iterator(frame.trace, spread, frame.builder.span)
+            positional.extend(spread)
         else:
             positional.append(evaluate(frame, argument))
     named: dict[str, Any] = {}
@@ -56,6 +60,7 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
     if any(isinstance(a, PendingTensor) for a in (*positional, *named.values())) and getattr(function, "__name__", "") not in DESCRIBING:
         positional = [a.tile() if isinstance(a, PendingTensor) else a for a in positional]
         named = {k: a.tile() if isinstance(a, PendingTensor) else a for k, a in named.items()}
+    refuse_iterators(frame.trace, function, (*positional, *named.values()), span)
     special = _BUILTINS.get(function) if _is_hashable_builtin(function) else None
     if special is not None:
         return special(frame, node, positional, named)
@@ -70,9 +75,14 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
         return interpreted(frame.trace, span, positional, named)
     if _is_hashable_builtin(function) and function in _ENDS_PROCESS:
         raise catalogue.E149.error(span, what=f"{function.__module__}.{function.__name__}")
+    if (function is setattr or function is delattr) and positional and isinstance(positional[0], (types.ModuleType, type)):
+        raise catalogue.E130.error(span, name=f"{positional[0].__name__}.{positional[1]}", hint=SHARED_HINT)
+    observed = observe_call(frame.trace, function, (*positional, *named.values()))
     frame.builder.wanted = wanted
     try:
-        return function(*positional, **named)
+        result = function(*positional, **named)
+        refuse_changes(frame.trace, function, observed, result, span)
+        return result
     except (TypeError, ZelligeError) as error:
         if isinstance(error, TypeError):
             _refuse_misfit(function, positional, named, span)
@@ -121,6 +131,8 @@ def _blame_backend(function: Any, error: BaseException) -> None:
         if found is not None:
             raise found from error
 
+
+SHARED_HINT: Final = "give the value a name of the kernel's own; what modules and classes hold is set outside of kernels"
 
 _ENDS_PROCESS: Final = frozenset((os._exit, os.abort))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from zellige.diagnostics import catalogue
 from zellige.frontend.assignments import assign
+from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.expressions import plain, run_time
 from zellige.frontend.loops import LoopSpec
@@ -45,6 +46,7 @@ def _run(frame: Frame, generators: list[ast.comprehension], add: Callable[[Frame
             raise catalogue.E106.error(span, given=source.described)
         if isinstance(source, LoopSpec):
             raise catalogue.E132.error(span, given="a run-time loop in a comprehension")
+        refuse_iterator(frame.trace, source, span)
         for value in source:
             assign(scope, generator.target, value, None)
             if all(_holds(scope, condition) for condition in generator.ifs):
@@ -72,7 +74,7 @@ def _list(frame: Frame, node: ast.ListComp) -> Any:
 def _generator(frame: Frame, node: ast.GeneratorExp) -> Any:
     result: list[Any] = []
     _run(frame, node.generators, lambda scope: result.append(evaluate(scope, node.elt)))
-    return iter(result)
+    return frame.trace.remember(iter(result))
 
 
 @evaluates(ast.SetComp)

@@ -18,6 +18,7 @@ from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.assignments import assign, is_number
 from zellige.frontend.builder import Points
+from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import aside, plain, run_time, splice
 from zellige.frontend.joins import MISSING, at_ends, held, joined, prepare, put, restore, same_object, settle_after_loop
@@ -191,6 +192,7 @@ def _for(frame: Frame, node: ast.For) -> Signal:
             return _persistent(frame, node, iterable, span)
         case Scalar() | Tile() | TileRegion() | PendingTensor():
             raise catalogue.E132.error(span, given=iterable.described)
+    refuse_iterator(frame.trace, iterable, span)
     try:
         values = iter(iterable)
     except TypeError:

@@ -136,7 +136,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     position = index_value(frame, node.slice)
     span = frame.here(node)
     try:
-        return owner[position]
+        found = owner[position]
+        return frame.trace.remember(found) if type(owner) is list and isinstance(position, slice) else found
     except (TypeError, IndexError, KeyError) as error:
         refuse_run_time_index(owner, position, span)
         if isinstance(owner, Scalar) and not hasattr(type(owner), "__getitem__"):
@@ -193,6 +194,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Any:
         left = _kept(frame, left, mark)
         frame.here(step)
         left = apply_binary(step.op, left, right)
+        if type(left) is list:
+            frame.trace.remember(left)
     return left
 
 

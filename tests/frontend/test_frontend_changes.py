@@ -1,0 +1,139 @@
+"""Python's own objects under run-time control: what would happen once for all iterations is E119, what belongs to the body works."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige as zl
+from zellige.diagnostics import CompileError
+
+PROGRAM = '''
+import collections, functools, itertools, operator
+import numpy as np
+import zellige.language as T
+
+class Plain:
+    v = 1
+
+class Counter:
+    def __init__(self):
+        self.items, self.n = [], 0
+    def next(self):
+        self.n += 1
+        return self.n
+    def push(self, x):
+        self.items.append(x)
+    @functools.cached_property
+    def size(self):
+        return 3
+    def sized(self):
+        return self.size
+
+class Slotted:
+    __slots__ = ("v",)
+
+seen = []
+total = 0
+
+def push(values):
+    values.append(3)
+def push_global():
+    seen.append(1)
+def count_global():
+    global total
+    total += 1
+    return total
+def count_in_class():
+    Plain.v += 1
+def first(values):
+    return values[0]
+def set_slot(holder):
+    holder.v = 2
+
+def make():
+    held = []
+    def push_held():
+        held.append(1)
+    @T.prim_func
+    def kernel(D: T.Tensor((9,), "int32"), n: T.int32):
+        with T.Kernel(1):
+            h = Plain(); values = [1, 2]; nested = [[1]]; array = np.zeros(3, int); queue = collections.deque([5, 6])
+            it = itertools.count(); listed = iter([1, 2]); d = {"a": 1}; ordered = collections.OrderedDict(a=1, b=2)
+            c = Counter(); slotted = Slotted(); slotted.v = 1; byte = bytearray(2)
+            HEAD
+                BODY
+    return kernel
+'''
+
+
+def made(tmp_path: Path, body: str, head: str = "for j in T.serial(n):") -> Any:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.replace("HEAD", head).replace("BODY", body.replace("; ", "\n                ")))
+    spec = importlib.util.spec_from_file_location("program", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.make()
+
+
+CHANGES = [
+    'setattr(h, "v", 2)', "list.append(values, 4)", "push(values)", "push(nested[0])", "array += 5", "array.fill(5)",
+    "np.add(array, 1, out=array)", "queue.rotate(1)", "queue.popleft()", 'ordered.move_to_end("a")', "next(it)", "D[j] = next(it)",
+    'operator.setitem(d, "a", 2)', "c.next()", "c.push(3)", "push_global()", "count_global()", "push_held()", "count_in_class()",
+    "set_slot(slotted)", "nested[0] += [1]", "c.items += [1]", "a, b = listed", "z = [x for x in listed]", "z = sum(listed)",
+    "z = max(listed)", "z = list(zip(listed, [1]))", "print(*listed)", "byte.extend(b'x')",
+    "functools.partial(push, values)()", "z = c.next; z()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", CHANGES)
+@pytest.mark.parametrize("head", ["for j in T.serial(n):", "if n > 3:"])
+def test_change_that_would_happen_once(tmp_path: Path, body: str, head: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        made(tmp_path, body.replace("D[j]", "D[0]"), head)
+    assert caught.value.code == "E119", str(caught.value)
+    assert caught.value.span is not None and caught.value.span.source_line().strip() == body.split("; ")[-1].replace("D[j]", "D[0]")
+    assert caught.value.diagnostics[0].hint
+
+
+def test_loop_over_an_iterator_from_outside(tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        made(tmp_path, "for x in listed: D[0] = x")
+    assert caught.value.code == "E119"
+
+
+def test_attribute_of_a_class_through_setattr(tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        made(tmp_path, 'setattr(Plain, "v", 2)')
+    assert caught.value.code == "E130"
+
+
+FINE = [
+    ("z = Counter(); z.push(4); z.n = 4; D[j] += z.n + z.next() + z.items[0]", 13),
+    ("D[j] += first(values) + c.sized()", 4),
+    ("z = itertools.count(); D[j] += 10 * next(z) + next(z)", 1),
+    ("z = []; push(z); z.append(4); D[j] += z[0] + len(z)", 5),
+    ("z = values + [7]; z.append(2); z += [1]; push(z); D[j] += len(z)", 6),
+    ("z = sorted(values); z.append(1); D[j] += len(z)", 3),
+    ("z = values[:]; z.append(1); D[j] += len(z) + len(values)", 5),
+    ("z = values.copy(); z.append(1); D[j] += len(z) + len(values)", 5),
+    ("z = dict(a=1); z.update(b=2); D[j] += len(z)", 2),
+    ("z = np.zeros(3, int); z += 5; z[1] = 4; D[j] += int(z.sum())", 14),
+    ("z = collections.deque([1, 2]); z.rotate(1); D[j] += z[0]", 2),
+    ("D[j] += sum(x for x in values) + functools.partial(first, values)()", 4),
+    ("for x, y in zip(values, [10, 20]): D[j] += x * y", 50),
+]
+
+
+@pytest.mark.parametrize(("body", "wanted"), FINE, ids=[body for body, _ in FINE])
+def test_what_is_made_in_the_body_may_change(tmp_path: Path, body: str, wanted: int) -> None:
+    kernel = made(tmp_path, body)
+    for target in ("interp", "cpu"):
+        D = np.zeros(9, np.int32)
+        zl.compile(kernel, target=target)(D, 4)
+        assert D.tolist() == [wanted] * 4 + [0] * 5, target
