@@ -316,7 +316,7 @@ def compare(op: CompareOp, left: Any, right: Any, span: Span | None = None) -> E
 
 def truth(value: Any, span: Span | None = None) -> Expr:
     """``value`` as a condition: itself where it is a bool, ``value != 0`` otherwise."""
-    expr = as_expr(value, span)
+    expr = as_expr(getattr(value, "as_condition", value), span)
     if expr.dtype.is_bool:
         return expr
     if isinstance(expr, Const):

@@ -18,10 +18,10 @@ from zellige.frontend import arithmetic
 from zellige.frontend.calls import SHARED_HINT, evaluate_call
 from zellige.frontend.changes import refuse_in_place, refuse_iterator
 from zellige.frontend.evaluator import evaluate, evaluates, executes
-from zellige.frontend.expressions import apply_binary, index_value, plain, refuse_run_time_index
+from zellige.frontend.expressions import Mark, apply_binary, escaping, index_value, item, kept, plain, refuse_run_time_index
 from zellige.frontend.parameters import PendingTensor, annotate
 from zellige.frontend.scopes import Frame, Hidden, Pending, Signal
-from zellige.frontend.values import Element, Scalar, Tile, TileRegion, Variable, bind, declare
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, taken
 from zellige.frontend.vectors import Vector, VectorVariable
 
 
@@ -63,7 +63,7 @@ def assign_name(frame: Frame, name: str, value: Any, source: ast.expr | None) ->
             frame.locals[name] = current.variable
             current.variable.assign(value)
         case _:
-            frame.locals[name] = bind(name, value) if isinstance(value, Scalar) else value
+            frame.locals[name] = bind(name, value) if isinstance(value, Scalar) else taken(value)
 
 
 def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) -> None:
@@ -74,17 +74,19 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
                 raise catalogue.E130.error(frame.here(target), name=target.id)
             assign_name(frame, target.id, value, source)
         case ast.Subscript():
+            mark = frame.builder.mark()
             owner = evaluate(frame, target.value)
             position = index_value(frame, target.slice)
             frame.here(target)
-            store_item(frame, owner, position, value)
+            store_item(frame, owner, position, kept(frame, value, mark), source)
         case ast.Attribute():
+            mark = frame.builder.mark()
             owner = evaluate(frame, target.value)
             span = frame.here(target)
             _check_owner(frame, owner, target)
             if not frame.trace.may_change(owner):
                 raise catalogue.E119.error(span, given=f"the attribute {target.attr} of a {type(owner).__name__}")
-            setattr(owner, target.attr, value)
+            setattr(owner, target.attr, escaping(kept(frame, value, mark), source))
         case ast.Tuple() | ast.List():
             _unpack(frame, target, value)
         case _:
@@ -97,7 +99,7 @@ def _check_owner(frame: Frame, owner: Any, target: ast.Attribute) -> None:
         raise catalogue.E130.error(frame.here(target), name=f"{owner.__name__}.{target.attr}", hint=SHARED_HINT)
 
 
-def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
+def store_item(frame: Frame, owner: Any, position: Any, value: Any, source: ast.expr | None) -> None:
     """``owner[position] = value``; a Python container that holds a variable there stores into the variable."""
     if isinstance(owner, PendingTensor):
         owner = owner.tile()
@@ -113,8 +115,7 @@ def store_item(frame: Frame, owner: Any, position: Any, value: Any) -> None:
             return
     if hasattr(type(owner), "__setitem__") and not frame.trace.may_change(owner):
         raise catalogue.E119.error(frame.builder.span, given=f"a {type(owner).__name__}")
-    if isinstance(value, Element) or (isinstance(value, Scalar) and not isinstance(value, Variable)):
-        value = bind("value", value)
+    value = escaping(value, source)
     try:
         owner[position] = value
     except (TypeError, IndexError, KeyError):
@@ -151,9 +152,9 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
             raise catalogue.E136.error(span, message=f"{_counted(len(values), 'value')} for at least {_counted(len(names) - 1, 'name')}")
         middle = frame.trace.remember(values[star : len(values) - after])
         values = [*values[:star], middle, *values[len(values) - after :]]
-    for name, item in zip(names, values):
+    for name, part in zip(names, values):
         frame.here(target)
-        assign(frame, name.value if isinstance(name, ast.Starred) else name, item, None)
+        assign(frame, name.value if isinstance(name, ast.Starred) else name, part, None)
 
 
 @executes(ast.Assign)
@@ -162,6 +163,8 @@ def _assign(frame: Frame, node: ast.Assign) -> Signal:
     first = node.targets[0]
     wanted = first.id if len(node.targets) == 1 and isinstance(first, ast.Name) else None
     value = evaluate_call(frame, node.value, wanted) if isinstance(node.value, ast.Call) else evaluate(frame, node.value)
+    if len(node.targets) > 1:
+        value = escaping(value, node.value)
     for target in node.targets:
         frame.here(node)
         _refuse_nothing(frame, target, value, node.value)
@@ -229,28 +232,40 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             owner = evaluate(frame, target.value)
             position = index_value(frame, target.slice)
             frame.here(target)
-            held = owner[position]
+            held = item(owner, position)
+            mark = frame.builder.mark()
             value = _operand(frame, node)
             if isinstance(held, TileRegion):
                 raise catalogue.E252.error(frame.builder.span, name=held.buffer.name)
+            before = kept(frame, held, mark)
             if isinstance(held, Variable):
-                held.assign(apply_binary(node.op, held, value))
+                held.assign(apply_binary(node.op, before, value))
             else:
                 refuse_in_place(frame.trace, held, node.op, frame.builder.span)
-                store_item(frame, owner, position, apply_binary(node.op, held, value, in_place=True))
+                position = _position_kept(frame, position, mark)
+                store_item(frame, owner, position, apply_binary(node.op, before, value, in_place=True), node.value)
         case ast.Attribute():
             owner = evaluate(frame, target.value)
             held = getattr(owner, target.attr)
+            mark = frame.builder.mark()
             value = _operand(frame, node)
             _check_owner(frame, owner, target)
+            before = kept(frame, held, mark)
             if isinstance(held, Variable):
-                held.assign(apply_binary(node.op, held, value))
+                held.assign(apply_binary(node.op, before, value))
             elif not frame.trace.may_change(owner):
                 raise catalogue.E119.error(frame.builder.span, given=f"the attribute {target.attr} of a {type(owner).__name__}")
             else:
                 refuse_in_place(frame.trace, held, node.op, frame.builder.span)
-                setattr(owner, target.attr, apply_binary(node.op, held, value, in_place=True))
+                setattr(owner, target.attr, taken(apply_binary(node.op, before, value, in_place=True)))
     return Signal.NEXT
+
+
+def _position_kept(frame: Frame, position: Any, mark: Mark) -> Any:
+    """What stood between the brackets, as it was at ``mark``."""
+    if isinstance(position, tuple):
+        return tuple(kept(frame, part, mark) for part in position)
+    return kept(frame, position, mark)
 
 
 def _operand(frame: Frame, node: ast.AugAssign) -> Any:

@@ -17,6 +17,7 @@ from zellige.analysis.unset_names import unset_reads
 from zellige.diagnostics import Span, catalogue
 from zellige.diagnostics.warn import warn
 from zellige.dtypes import DType
+from zellige.frontend.readings import without_needless_readings
 from zellige.ir.expr import INT32, Buffer, Expr, Var, VarKind, const
 from zellige.ir.stmt import Alloc, Barrier, Bind, Hint, Kernel, Launch, Param, SafeValue, Stmt, TensorParam
 from zellige.ir.traverse import rewrite
@@ -157,6 +158,7 @@ class Builder:
         self.point_depths: list[int] = []  # the numbers of the bodies of the open T.Parallel loops
         self.points: list[Points] = []  # the open T.Parallel loops themselves
         self.unset: dict[Var, str] = {}  # variables that hold 0 until run-time control assigns them, with the names of the author
+        self.readings: set[Var] = set()  # values of the open launch that were taken in case something changes them
         self._bodies: list[list[Stmt]] = []
         self._implicit: LaunchDraft | None = None
         self._names: dict[str, int] = {}
@@ -200,7 +202,7 @@ class Builder:
 
     def _finish_implicit(self) -> None:
         if self._implicit is not None:
-            self.launches.append(self._implicit.finish((*self.deferred, *self._bodies.pop())))
+            self.launches.append(self._finished(self._implicit, (*self.deferred, *self._bodies.pop())))
             self._implicit = self.launch = None
             self.deferred = []
 
@@ -262,10 +264,17 @@ class Builder:
                 yield draft
         finally:
             self.launch = None
-        launch = draft.finish(tuple(statements))
+        launch = self._finished(draft, tuple(statements))
         for var, read, control in unset_reads(launch.body, self.unset.keys()):
             warn(catalogue.E165.diagnose(read.span, name=self.unset[var], control=control, severity="warning"))
         self.launches.append(launch)
+
+    def _finished(self, draft: LaunchDraft, statements: tuple[Stmt, ...]) -> Launch:
+        launch = draft.finish(statements)
+        if self.readings:
+            launch = without_needless_readings(launch, self.readings, self.unique)
+            self.readings = set()
+        return launch
 
     def name_for(self, default: str) -> str:
         """The name that the author is about to give to what is made now (``tile = T.alloc_shared(...)``), once; else ``default``."""
@@ -296,6 +305,15 @@ class Builder:
     def var(self, name: str, dtype: DType, kind: VarKind) -> Var:
         """A fresh variable whose name is unique in the kernel."""
         return Var(name=self.unique(name), dtype=dtype, kind=kind, span=self.span)
+
+    def reading(self, value: Expr, mark: tuple[list[Stmt], int] | None = None) -> Var:
+        """A variable that holds what ``value`` is now, or was at ``mark``. It is gone from the finished launch where nothing changes
+        ``value`` before its uses (:mod:`zellige.frontend.readings`)."""
+        var = Var(name="value", dtype=value.dtype, kind="value", span=self.span)
+        self.readings.add(var)
+        statement = Bind(var=var, value=value, span=self.span)
+        self.emit(statement) if mark is None else self.insert(mark, statement)
+        return var
 
     def allocate(self, name: str, dtype: DType, shape: tuple[Expr, ...], space: str) -> Buffer:
         """A fresh on-chip buffer and its Alloc statement."""

@@ -23,11 +23,11 @@ from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
 from zellige.frontend.changes import observe_call, refuse_changes, refuse_iterator, refuse_iterators
 from zellige.frontend.evaluator import evaluate, evaluates
-from zellige.frontend.expressions import combine, constantly, plain, run_time
+from zellige.frontend.expressions import Mark, all_kept, combine, constantly, escaping, plain, run_time
 from zellige.frontend.loops import ForSpec
 from zellige.frontend.parameters import DESCRIBING, PendingTensor
 from zellige.frontend.scopes import Frame
-from zellige.frontend.values import Scalar, Tile, TileRegion
+from zellige.frontend.values import Scalar, Tile, TileRegion, taken
 from zellige.ir.expr import BinaryOp, Math
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.stmt import Serial
@@ -42,20 +42,7 @@ def _call(frame: Frame, node: ast.Call) -> Any:
 def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
     """A call; ``wanted`` is the name that its result is about to be given."""
     function = evaluate(frame, node.func)
-    positional: list[Any] = []
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            spread = evaluate(frame, argument.value)
-            refuse_iterator(frame.trace, spread, frame.builder.span)
-            positional.extend(spread)
-        else:
-            positional.append(evaluate(frame, argument))
-    named: dict[str, Any] = {}
-    for keyword in node.keywords:
-        if keyword.arg is None:
-            named.update(evaluate(frame, keyword.value))
-        else:
-            named[keyword.arg] = evaluate(frame, keyword.value)
+    positional, named = _arguments(frame, node, is_python=_is_python(function))
     span = frame.here(node)
     if any(isinstance(a, PendingTensor) for a in (*positional, *named.values())) and getattr(function, "__name__", "") not in DESCRIBING:
         positional = [a.tile() if isinstance(a, PendingTensor) else a for a in positional]
@@ -94,6 +81,48 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
         raise
     finally:
         frame.builder.wanted = None
+
+
+def _arguments(frame: Frame, node: ast.Call, *, is_python: bool) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments by position and by name, each as it is when it is evaluated: one that follows may change what it reads.
+
+    ``is_python``: the function is one that Python runs, and may keep what it is given.
+    """
+    found: list[tuple[Any, Mark]] = []
+    keys: list[str | None] = []
+
+    def add(key: str | None, value: Any, source: ast.expr | None) -> None:
+        if is_python and source is not None:
+            frame.here(node)
+            value = escaping(value, source)
+        keys.append(key)
+        found.append((value, frame.builder.mark()))
+
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            spread = evaluate(frame, argument.value)
+            refuse_iterator(frame.trace, spread, frame.builder.span)
+            for value in spread:
+                add(None, value, None)
+        else:
+            add(None, evaluate(frame, argument), argument)
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            for key, value in dict(evaluate(frame, keyword.value)).items():
+                add(key, value, None)
+        else:
+            add(keyword.arg, evaluate(frame, keyword.value), keyword.value)
+    values = all_kept(frame, found) if len(found) > 1 else [value for value, _ in found]
+    positional = [value for key, value in zip(keys, values) if key is None]
+    return positional, {key: value for key, value in zip(keys, values) if key is not None}
+
+
+def _is_python(function: Any) -> bool:
+    """Whether Python runs the function: it is neither interpreted nor one of the language's nor a builtin that has a meaning of its own."""
+    if hasattr(function, "interpret") or (_is_hashable_builtin(function) and function in _BUILTINS):
+        return False
+    home = getattr(function, "__module__", None) or type(function).__module__
+    return str(home).partition(".")[0] not in _OWN_PACKAGES
 
 
 def _refuse_misfit(function: Any, positional: list[Any], named: dict[str, Any], span: Span | None) -> None:
@@ -161,6 +190,8 @@ _MUTATORS = frozenset(
     ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update", "setdefault", "popitem", "add", "discard")
 )
 
+_OWN_PACKAGES: Final = frozenset(("zellige", "zellige_intrinsics"))
+
 Special = Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]
 _BUILTINS: dict[Any, Special] = {}
 
@@ -184,7 +215,7 @@ def _range(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str,
         if plain(step) == 0:
             raise catalogue.E211.error(span)
         parts = {"start": first, "stop": last, "step": by}
-        return ForSpec(kind=Serial(), span=span, **{k: arithmetic.cast(v, dtype, span) for k, v in parts.items()})
+        return ForSpec(kind=Serial(), span=span, **{k: taken(Scalar(arithmetic.cast(v, dtype, span))).expr for k, v in parts.items()})
     return range(*(plain(a) for a in positional))
 
 
@@ -207,6 +238,7 @@ def _quantifier(frame: Frame, node: ast.Call, positional: list[Any], named: dict
     is_all = evaluate(frame, node.func) is builtins.all
     result: Any = is_all
     for item in positional[0]:
+        item = Scalar(arithmetic.truth(item, frame.builder.span)) if run_time(item) else bool(plain(item))
         result = combine(frame, is_all, result, constantly(item), node)
         if not run_time(result) and bool(plain(result)) != is_all:
             return not is_all

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from zellige.diagnostics import catalogue
 from zellige.frontend.assignments import assign
 from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, evaluates
-from zellige.frontend.expressions import plain, run_time
+from zellige.frontend.expressions import escaping, plain, run_time
 from zellige.frontend.loops import LoopSpec
 from zellige.frontend.scopes import Frame
 from zellige.frontend.values import Scalar, Tile, TileRegion
@@ -29,30 +29,45 @@ def _inner(frame: Frame) -> Frame:
     )
 
 
-def _run(frame: Frame, generators: list[ast.comprehension], add: Callable[[Frame], None]) -> None:
-    """Calls ``add`` for each combination; everything here is decided while compiling."""
+def _scopes(frame: Frame, generators: list[ast.comprehension]) -> Iterator[Frame]:
+    """The scope of each element, when the one who asks wants it; everything here is decided while compiling. The first iterable is
+    evaluated at once, as in Python."""
     scope = _inner(frame)
+    first = iter(_iterable(frame, generators[0]))
 
-    def level(position: int) -> None:
-        if position == len(generators):
-            add(scope)
-            return
+    def level(position: int, values: Iterator[Any]) -> Iterator[Frame]:
         generator = generators[position]
-        if generator.is_async:
-            raise catalogue.E111.error(frame.here(generator.iter), what="async for", instead="loop with range(...)")
-        source = evaluate(frame if position == 0 else scope, generator.iter)
-        span = frame.here(generator.iter)
-        if isinstance(source, (Scalar, Tile, TileRegion)):
-            raise catalogue.E106.error(span, given=source.described)
-        if isinstance(source, LoopSpec):
-            raise catalogue.E132.error(span, given="a run-time loop in a comprehension")
-        refuse_iterator(frame.trace, source, span)
-        for value in source:
+        for value in values:
             assign(scope, generator.target, value, None)
-            if all(_holds(scope, condition) for condition in generator.ifs):
-                level(position + 1)
+            if not all(_holds(scope, condition) for condition in generator.ifs):
+                continue
+            if position + 1 == len(generators):
+                yield scope
+            else:
+                yield from level(position + 1, iter(_iterable(scope, generators[position + 1])))
 
-    level(0)
+    return level(0, first)
+
+
+def _iterable(frame: Frame, generator: ast.comprehension) -> Any:
+    """What ``generator`` takes its values from. E106, E132: values of the kernel; E111: async."""
+    if generator.is_async:
+        raise catalogue.E111.error(frame.here(generator.iter), what="async for", instead="loop with range(...)")
+    source = evaluate(frame, generator.iter)
+    span = frame.here(generator.iter)
+    if isinstance(source, (Scalar, Tile, TileRegion)):
+        raise catalogue.E106.error(span, given=source.described)
+    if isinstance(source, LoopSpec):
+        raise catalogue.E132.error(span, given="a run-time loop in a comprehension")
+    refuse_iterator(frame.trace, source, span)
+    return source
+
+
+def _element(frame: Frame, node: ast.expr) -> Any:
+    """An element as it is now."""
+    value = evaluate(frame, node)
+    frame.here(node)
+    return escaping(value, node)
 
 
 def _holds(frame: Frame, node: ast.expr) -> bool:
@@ -65,32 +80,24 @@ def _holds(frame: Frame, node: ast.expr) -> bool:
 
 @evaluates(ast.ListComp)
 def _list(frame: Frame, node: ast.ListComp) -> Any:
-    result: list[Any] = []
-    _run(frame, node.generators, lambda scope: result.append(evaluate(scope, node.elt)))
-    return frame.trace.remember(result)
+    return frame.trace.remember([_element(scope, node.elt) for scope in _scopes(frame, node.generators)])
 
 
 @evaluates(ast.GeneratorExp)
 def _generator(frame: Frame, node: ast.GeneratorExp) -> Any:
-    result: list[Any] = []
-    _run(frame, node.generators, lambda scope: result.append(evaluate(scope, node.elt)))
-    return frame.trace.remember(iter(result))
+    scopes = _scopes(frame, node.generators)
+    return frame.trace.remember(_element(scope, node.elt) for scope in scopes)
 
 
 @evaluates(ast.SetComp)
 def _set(frame: Frame, node: ast.SetComp) -> Any:
-    result: set[Any] = set()
-    _run(frame, node.generators, lambda scope: result.add(plain(evaluate(scope, node.elt))))
-    return frame.trace.remember(result)
+    return frame.trace.remember({plain(_element(scope, node.elt)) for scope in _scopes(frame, node.generators)})
 
 
 @evaluates(ast.DictComp)
 def _dict(frame: Frame, node: ast.DictComp) -> Any:
     result: dict[Any, Any] = {}
-
-    def add(scope: Frame) -> None:
+    for scope in _scopes(frame, node.generators):
         key = plain(evaluate(scope, node.key))
-        result[key] = evaluate(scope, node.value)
-
-    _run(frame, node.generators, add)
+        result[key] = _element(scope, node.value)
     return frame.trace.remember(result)

@@ -22,6 +22,7 @@ from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import aside, plain, run_time, splice
 from zellige.frontend.joins import MISSING, at_ends, held, joined, prepare, put, restore, same_object, settle_after_loop
+from zellige.frontend.junctions import condition_of
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
@@ -37,7 +38,7 @@ _LIMIT: Final = 10_000  # iterations of a while loop that is followed while comp
 
 @executes(ast.If)
 def _if(frame: Frame, node: ast.If) -> Signal:
-    condition = evaluate(frame, node.test)
+    condition = condition_of(evaluate(frame, node.test))
     span = frame.here(node.test)
     if not run_time(condition):
         return execute(frame, node.body if is_true(frame, condition, span) else node.orelse)
@@ -105,9 +106,11 @@ def _while(frame: Frame, node: ast.While) -> Signal:
     context: LoopContext | None = None
     try:
         for _ in range(_LIMIT):
-            condition, statements = aside(frame, lambda: evaluate(frame, node.test))
+            before = dict(frame.locals)
+            condition, statements = aside(frame, lambda: condition_of(evaluate(frame, node.test)))
             span = frame.here(node.test)
             if run_time(condition):
+                _put_back(frame, before)  # names that the condition gave are given anew by the loop
                 return _run_time_while(frame, node)
             splice(frame, statements)
             if not is_true(frame, condition, span):
@@ -122,11 +125,15 @@ def _while(frame: Frame, node: ast.While) -> Signal:
     except RunTimeJump as jump:
         if jump.loop is not context or mark is None:
             raise
-        frame.locals.clear()
-        frame.locals.update(names)
+        _put_back(frame, names)
         del mark[0][mark[1] :]
         return _run_time_while(frame, node)
     raise catalogue.E121.error(frame.here(node.test), count=_LIMIT)
+
+
+def _put_back(frame: Frame, names: dict[str, Any]) -> None:
+    frame.locals.clear()
+    frame.locals.update(names)
 
 
 def _run_time_while(frame: Frame, node: ast.While) -> Signal:
@@ -134,7 +141,7 @@ def _run_time_while(frame: Frame, node: ast.While) -> Signal:
     frame.builder.require_body("while")
     before = held(frame, prepare(frame, node, node))
     with frame.trace.inside("while"), _loop(frame, "loop", before) as loop, frame.builder.body() as body:
-        condition, statements = aside(frame, lambda: evaluate(frame, node.test))
+        condition, statements = aside(frame, lambda: condition_of(evaluate(frame, node.test)))
         frame.here(node.test)
         test = arithmetic.truth(plain(condition) if not run_time(condition) else condition, span)
         if statements:

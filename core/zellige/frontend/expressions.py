@@ -17,9 +17,10 @@ from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic, vectors
 from zellige.frontend.evaluator import evaluate, evaluates
+from zellige.frontend.junctions import are_numbers, condition_of, junction
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, Pending
-from zellige.frontend.values import LaneWise, Scalar, Tile, TileRegion, Variable, bind, declare, is_volatile
+from zellige.frontend.values import LaneWise, NamedVariable, Scalar, Tile, TileRegion, Variable, bind, declare, is_volatile, taken
 from zellige.ir.expr import BOOL, Const, Expr
 from zellige.ir.stmt import Bind, If, Stmt
 
@@ -136,7 +137,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     position = index_value(frame, node.slice)
     span = frame.here(node)
     try:
-        found = owner[position]
+        found = item(owner, position)
         return frame.trace.remember(found) if type(owner) is list and isinstance(position, slice) else found
     except (TypeError, IndexError, KeyError) as error:
         refuse_run_time_index(owner, position, span)
@@ -147,6 +148,13 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
                 hint=f"leave out the index, or declare {what} as a tensor or a tile",
             ) from error
         raise
+
+
+def item(owner: Any, position: Any) -> Any:
+    """``owner[position]``; of a tile the element itself, whose value is taken where it is used or kept."""
+    if isinstance(owner, PendingTensor):
+        owner = owner.tile()
+    return owner.at(position) if isinstance(owner, (Tile, Variable, NamedVariable)) else owner[position]
 
 
 def refuse_run_time_index(owner: Any, position: Any, span: Span | None) -> None:
@@ -162,16 +170,17 @@ def refuse_run_time_index(owner: Any, position: Any, span: Span | None) -> None:
 def index_value(frame: Frame, node: ast.expr) -> Any:
     """What stands between the brackets; run-time values in it stay expressions."""
     if isinstance(node, ast.Tuple):
-        return tuple(_index_items(frame, node.elts))
+        return tuple(all_kept(frame, list(_index_items(frame, node.elts))))
     return plain(evaluate(frame, node))
 
 
-def _index_items(frame: Frame, nodes: list[ast.expr]) -> Iterator[Any]:
+def _index_items(frame: Frame, nodes: list[ast.expr]) -> Iterator[tuple[Any, Mark]]:
     for node in nodes:
         if isinstance(node, ast.Starred):
-            yield from evaluate(frame, node.value)
+            for value in evaluate(frame, node.value):
+                yield value, frame.builder.mark()
         else:
-            yield plain(evaluate(frame, node))
+            yield plain(evaluate(frame, node)), frame.builder.mark()
 
 
 @evaluates(ast.Slice)
@@ -191,7 +200,7 @@ def _binary(frame: Frame, node: ast.BinOp) -> Any:
     for step in reversed(chain):
         mark = frame.builder.mark()
         right = evaluate(frame, step.right)
-        left = _kept(frame, left, mark)
+        left = kept(frame, left, mark)
         frame.here(step)
         left = apply_binary(step.op, left, right)
         if type(left) is list:
@@ -199,13 +208,28 @@ def _binary(frame: Frame, node: ast.BinOp) -> Any:
     return left
 
 
-def _kept(frame: Frame, value: Any, mark: Any) -> Any:
+Mark = tuple[list[Stmt], int] | None
+
+
+def kept(frame: Frame, value: Any, mark: Mark) -> Any:
     """An operand whose value must be taken before what the next operand did since ``mark``."""
-    if not frame.builder.changed_since(mark) or not is_volatile(value):
-        return value
-    variable = frame.builder.var("value", value.expr.dtype, "value")
-    frame.builder.insert(mark, Bind(var=variable, value=value.expr, span=frame.builder.span))
-    return Scalar(variable)
+    return taken(value, mark) if isinstance(value, (Scalar, TileRegion)) and frame.builder.changed_since(mark) else value
+
+
+def all_kept(frame: Frame, values: list[tuple[Any, Mark]]) -> list[Any]:
+    """Operands, each with the mark of when it was evaluated, as they were then."""
+    # the last one first: what is inserted there does not move the other marks
+    return [kept(frame, value, mark) for value, mark in reversed(values)][::-1]
+
+
+def is_fresh(value: Any, source: ast.expr | None) -> bool:
+    """Whether ``value`` is a variable that the call ``source`` just made: it is kept as the variable that it is."""
+    return isinstance(value, Variable) and isinstance(source, ast.Call)
+
+
+def escaping(value: Any, source: ast.expr | None) -> Any:
+    """The value of the expression ``source`` as an object of Python, which outlives the expression, keeps it."""
+    return value if is_fresh(value, source) else taken(value)
 
 
 @evaluates(ast.UnaryOp)
@@ -226,6 +250,7 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
 
 def negation(frame: Frame, value: Any) -> Any:
     """``not value``."""
+    value = condition_of(value)
     return Scalar(arithmetic.unary("not", value, frame.builder.span)) if run_time(value) else not plain(value)
 
 
@@ -247,18 +272,19 @@ def combine(frame: Frame, is_and: bool, left: Any, right: Callable[[], Any], nod
         return right() if bool(plain(left)) == is_and else left
     value, statements = aside(frame, right)
     span = frame.here(node)
-    if not run_time(value) and not statements and isinstance(value, (bool, int, float)):
-        if bool(value) == is_and:  # x and True, x or False
-            return Scalar(arithmetic.truth(left, span))
-        return value if not is_and or isinstance(value, bool) else Scalar(arithmetic.truth(value, span))
-    if not any(not isinstance(s, Bind) for s in statements):
+    if all(isinstance(s, Bind) for s in statements):
         splice(frame, statements)
-        return Scalar(arithmetic.binary("and" if is_and else "or", left, value, span))
-    variable = declare("condition", BOOL, Scalar(arithmetic.truth(left, span)))
+        return junction(is_and, left, value, span)
+    dtype, first, second = BOOL, arithmetic.truth(left, span), arithmetic.truth(value, span)
+    if are_numbers(left, value):
+        first, second = arithmetic.meet(left, value, span)
+        dtype = first.dtype
+    variable = declare("condition" if dtype.is_bool else "value", dtype, Scalar(first))
+    decided = arithmetic.truth(left if dtype.is_bool else variable, span)
     with frame.builder.body() as body:
         body.extend(statements)
-        variable.assign(Scalar(arithmetic.truth(value, span)))
-    guard: Expr = variable.expr if is_and else arithmetic.unary("not", variable, span)
+        variable.assign(Scalar(second))
+    guard: Expr = decided if is_and else arithmetic.unary("not", Scalar(decided), span)
     frame.builder.emit(If(condition=guard, then=tuple(body), span=span))
     return variable.value()
 
@@ -292,7 +318,7 @@ def _comparison(frame: Frame, node: ast.Compare) -> Any:
     for position, (op, right_node) in enumerate(zip(node.ops, node.comparators)):
         mark = frame.builder.mark()
         right = evaluate(frame, right_node)
-        left = _kept(frame, left, mark)
+        left = kept(frame, left, mark)
         frame.here(node)
         outcome = compare(frame, op, left, right)
         if position == 0:
@@ -360,7 +386,7 @@ def _contains(frame: Frame, item: Any, container: Any) -> Any:
 
 @evaluates(ast.IfExp)
 def _conditional(frame: Frame, node: ast.IfExp) -> Any:
-    condition = evaluate(frame, node.test)
+    condition = condition_of(evaluate(frame, node.test))
     span = frame.here(node)
     if not run_time(condition):
         return evaluate(frame, node.body if plain(condition) else node.orelse)

@@ -20,11 +20,13 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import tracing
 from zellige.frontend.endings import write_out_endings
 from zellige.frontend.evaluator import evaluate, evaluates, execute, executes
+from zellige.frontend.expressions import escaping
 from zellige.frontend.flow import Flow
+from zellige.frontend.regions import place_of
 from zellige.frontend.scopes import Frame, Signal, Trace
 from zellige.frontend.source import FunctionSource, function_source
 from zellige.frontend.specs import ReferenceSpec
-from zellige.frontend.values import Element, ElementReference, Scalar, TileRegion, Variable, bind
+from zellige.frontend.values import Element, ElementReference, Scalar, TileRegion, Variable, bind, taken
 from zellige.ir.expr import Load
 
 
@@ -107,7 +109,9 @@ def _signature(frame: Frame, arguments: ast.arguments) -> inspect.Signature:
     """The signature of a function being defined: its defaults are evaluated now, its annotations kept as nodes."""
     kinds = inspect.Parameter
     positional = [*arguments.posonlyargs, *arguments.args]
-    defaults = [_NO_DEFAULT] * (len(positional) - len(arguments.defaults)) + [evaluate(frame, d) for d in arguments.defaults]
+    defaults = [_NO_DEFAULT] * (len(positional) - len(arguments.defaults)) + [
+        escaping(evaluate(frame, d), d) for d in arguments.defaults
+    ]
     parameters = [
         kinds(
             a.arg,
@@ -120,7 +124,7 @@ def _signature(frame: Frame, arguments: ast.arguments) -> inspect.Signature:
     if arguments.vararg is not None:
         parameters.append(kinds(arguments.vararg.arg, kinds.VAR_POSITIONAL))
     for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults):
-        value = _NO_DEFAULT if default is None else evaluate(frame, default)
+        value = _NO_DEFAULT if default is None else escaping(evaluate(frame, default), default)
         parameters.append(kinds(a.arg, kinds.KEYWORD_ONLY, default=value, annotation=a.annotation))
     if arguments.kwarg is not None:
         parameters.append(kinds(arguments.kwarg.arg, kinds.VAR_KEYWORD))
@@ -173,22 +177,24 @@ class TracedFunction:
             frame.locals[name] = _received(trace, name, value, annotation, parameter.kind, is_macro=is_macro)
         with trace.calling(self.__name__, span):
             if isinstance(self.node, ast.Lambda):
-                return evaluate(frame, self.node.body)
+                return escaping(evaluate(frame, self.node.body), self.node.body)
             execute(frame, self.node.body)
         return frame.returned
 
 
 def _received(trace: Trace, name: str, value: Any, annotation: Any, kind: Any, *, is_macro: bool) -> Any:
     """What a parameter holds at the start: variables and, in a macro, elements by value, unless the annotation is T.Ref."""
-    if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-        return value
+    if kind is inspect.Parameter.VAR_POSITIONAL:
+        return tuple(taken(v) for v in value)
+    if kind is inspect.Parameter.VAR_KEYWORD:
+        return {key: taken(v) for key, v in value.items()}
     if is_reference(annotation):
         return _reference(trace, name, value)
     if isinstance(value, Variable):
         return value.value()
     if isinstance(value, Scalar) and (is_macro or not isinstance(value, Element)):
         return bind(name, value)
-    return value
+    return taken(value)
 
 
 def is_reference(annotation: Any) -> bool:
@@ -199,6 +205,7 @@ def is_reference(annotation: Any) -> bool:
 
 
 def _reference(trace: Trace, name: str, value: Any) -> Any:
+    value = place_of(value)
     if isinstance(value, (Variable, TileRegion)):
         return value
     if isinstance(value, Element):

@@ -12,6 +12,7 @@ from zellige.frontend.assignments import assign_name
 from zellige.frontend.control import run_time_if
 from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import combine, constantly, plain, run_time
+from zellige.frontend.junctions import condition_of
 from zellige.frontend.scopes import Frame, Signal
 
 
@@ -32,7 +33,7 @@ def _cases(frame: Frame, node: ast.Match, subject: Any, position: int) -> Signal
         for name, value in names.items():
             assign_name(frame, name, value, None)
         if case.guard is not None:
-            holds = combine(frame, True, holds, partial(evaluate, frame, case.guard), case.guard)
+            holds = condition_of(combine(frame, True, holds, partial(evaluate, frame, case.guard), case.guard))
         if not run_time(holds):
             if plain(holds):
                 return execute(frame, case.body)

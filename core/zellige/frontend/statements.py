@@ -11,6 +11,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.assignments import assign_name
 from zellige.frontend.evaluator import evaluate, executes
 from zellige.frontend.expressions import plain, run_time
+from zellige.frontend.junctions import condition_of
 from zellige.frontend.scopes import Frame, Signal
 from zellige.frontend.values import Tile, TileRegion
 from zellige.ir.stmt import Assert
@@ -32,7 +33,7 @@ def _nothing(frame: Frame, node: ast.stmt) -> Signal:
 
 @executes(ast.Assert)
 def _assert(frame: Frame, node: ast.Assert) -> Signal:
-    condition = evaluate(frame, node.test)
+    condition = condition_of(evaluate(frame, node.test))
     span = frame.here(node.test)
     if isinstance(condition, (Tile, TileRegion)):
         raise catalogue.E104.error(span, given=condition.described)

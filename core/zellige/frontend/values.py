@@ -15,7 +15,7 @@ from zellige.frontend.builder import current_builder, tracing
 from zellige.frontend.operators import Operators
 from zellige.frontend.slices import from_end, shape_text, slice_extent
 from zellige.ir.expr import INT32, BinaryOp, Buffer, CompareOp, Const, Expr, Load, Region, Var, const
-from zellige.ir.stmt import Assign, Bind
+from zellige.ir.stmt import Assign, Bind, Stmt
 from zellige.ir.traverse import walk
 
 
@@ -187,10 +187,14 @@ class Variable(Scalar):
         stored = arithmetic.stored(value, self.expr.dtype, builder.span)
         builder.emit(Assign(var=self.expr, value=stored, span=builder.span))
 
-    def __getitem__(self, position: Any) -> Scalar:
+    def at(self, position: Any) -> Scalar:
+        """``variable[0]``, the variable itself. E207: another index."""
         if position not in (0, (0,)):
             raise catalogue.E207.error(here(), name=self.expr.name)
         return self
+
+    def __getitem__(self, position: Any) -> Scalar:
+        return taken(self.at(position))  # type: ignore[no-any-return]
 
     def __setitem__(self, position: Any, value: Any) -> None:
         if position not in (0, (0,)):
@@ -234,6 +238,41 @@ def bind(name: str, value: Any) -> Scalar:
     return Scalar(var)
 
 
+def taken(value: Any, mark: tuple[list[Stmt], int] | None = None) -> Any:
+    """What ``value`` is now (or was at ``mark``), for a value that leaves the expression in which it is read.
+
+    No later statement changes it. A value that can change is bound, a variable gives its value; operations that take places still know
+    the place that an element or a variable is. Of a slice of a tile, which is a place, the position is taken. The launch keeps the name
+    only where it is needed.
+    """
+    builder = tracing()
+    if builder is None or not builder.is_inside_launch:
+        return value
+    if isinstance(value, TileRegion):
+        region = value.region
+        offsets, extents = _taken(region.offsets, mark), _taken(region.extents, mark)
+        if offsets is region.offsets and extents is region.extents:
+            return value
+        return TileRegion(Region(buffer=region.buffer, offsets=offsets, extents=extents, span=region.span), value.kept)
+    if not is_volatile(value):
+        return value
+    place: Element | Variable | None = None
+    if isinstance(value, Variable) and not isinstance(value, Element):
+        place = value
+    elif isinstance(value, Element):
+        place = Element(Load(buffer=value.buffer, indices=_taken(value.indices, mark), span=value.expr.span))
+    var = builder.reading(value.expr, mark)
+    if isinstance(place, Variable):
+        return NamedVariable(var, place)
+    return Scalar(var) if place is None else NamedElement(var, place)
+
+
+def _taken(exprs: tuple[Expr, ...], mark: tuple[list[Stmt], int] | None) -> tuple[Expr, ...]:
+    if not any(is_volatile(Scalar(expr)) for expr in exprs):
+        return exprs
+    return tuple(taken(Scalar(expr), mark).expr for expr in exprs)
+
+
 def declare(name: str, dtype: DType, initial: Any, *, depth: int | None = None, is_implied: bool = False) -> Variable:
     """A mutable variable with a first value; declared in the open body number ``depth`` when given (then ``initial`` is a number)."""
     builder = current_builder("a variable")
@@ -268,9 +307,27 @@ class NamedElement(Scalar):
 
     __slots__ = ("place",)
 
-    def __init__(self, expr: Var, place: Element) -> None:
+    def __init__(self, expr: Var, place: Element | Variable) -> None:
         super().__init__(expr)
         self.place = place
+
+
+class NamedVariable(NamedElement):
+    """The value that a variable had when it was given to a function or a container. Element 0 of it, and what an operation takes for a
+    place, is the variable."""
+
+    __slots__ = ()
+    place: Variable
+
+    def at(self, position: Any) -> Scalar:
+        """The variable. E207: an index that is not 0."""
+        return self.place.at(position)
+
+    def __getitem__(self, position: Any) -> Scalar:
+        return self.place[position]
+
+    def __setitem__(self, position: Any, value: Any) -> None:
+        self.place[position] = value
 
 
 class ElementReference(Variable, Element):
@@ -408,6 +465,10 @@ class Tile:
         raise catalogue.E106.error(here(), given=self.described)
 
     def __getitem__(self, position: Any) -> Any:
+        """As :meth:`at`, for functions that Python runs, which keep what they read in names that are Python's: the value of now."""
+        return taken(self.at(position))
+
+    def at(self, position: Any) -> Any:
         """An element, a region, or with a vector as an index the vector of the elements that its lanes name."""
         lanes = _positions_of_lanes(position)
         if lanes is None:

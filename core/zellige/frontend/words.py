@@ -18,6 +18,7 @@ _WORDS: Final = {
     "KernelBlock": "T.Kernel block",
     "MapSpec": "T.Parallel loop",
     "NamedElement": "element of a tile",
+    "NamedVariable": "variable of the kernel",
     "NotAvailable": "name that is not available yet",
     "PendingTensor": "tensor",
     "PersistentSpec": "T.Persistent loop",

@@ -86,7 +86,7 @@ def tvm_thread_allreduce(size: Any, value: Any, condition: Any, result: Any, *la
     start = Scalar(arithmetic.cast(arithmetic.as_expr(reducer.identity, span), own_value.dtype, span))
     extents = tuple(builder.launch.threads or ())
     exchange = alloc_shared(tuple(Scalar(e) for e in extents), own_value.dtype)
-    store(exchange[tuple(Scalar(lane) for lane in own)], Select(condition, Scalar(own_value), start))
+    store(exchange.at(tuple(Scalar(lane) for lane in own)), Select(condition, Scalar(own_value), start))
     sync_threads()
     is_narrow = own_value.dtype.is_float and own_value.dtype.bits < arithmetic.FLOAT32.bits
     total = declare("total", arithmetic.FLOAT32 if is_narrow else own_value.dtype, start)

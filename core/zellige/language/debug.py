@@ -7,6 +7,7 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
+from zellige.frontend.regions import place_of
 from zellige.frontend.values import Tile, TileRegion, Variable, here
 from zellige.frontend.vectors import Vector
 from zellige.ir.expr import Const, Expr, Load, Var
@@ -75,6 +76,7 @@ def evaluate(value: Any) -> None:
 
 def let(var: Any, value: Any) -> None:
     """Gives a variable made by ``T.int32()`` or ``T.alloc_var`` a value; as assigning to its name. E258: no variable."""
+    var = place_of(var)
     if not isinstance(var, Variable):
         raise catalogue.E258.error(here(), operation="T.let", wanted="a variable such as T.int32()", given=arithmetic.describe(var))
     var.assign(value)

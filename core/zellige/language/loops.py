@@ -14,8 +14,8 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.leaving import leave_innermost_loop
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
-from zellige.frontend.values import Scalar, here, is_volatile
-from zellige.ir.expr import Const
+from zellige.frontend.values import Scalar, here, is_volatile, taken
+from zellige.ir.expr import Const, Expr
 from zellige.ir.stmt import LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
 from zellige.language.keywords import accept
 
@@ -31,8 +31,13 @@ def _range(kind: LoopKind, start: Any, stop: Any, step: Any) -> ForSpec:
     if isinstance(by, Const) and by.value == 0:
         raise catalogue.E211.error(span)
     dtype = arithmetic.common_dtype(arithmetic.common_dtype(first.dtype, last.dtype), by.dtype)
-    first, last, by = (arithmetic.cast(e, dtype, span) for e in (first, last, by))
+    first, last, by = (_now(arithmetic.cast(e, dtype, span)) for e in (first, last, by))
     return ForSpec(kind=kind, start=first, stop=last, step=by, span=span)
+
+
+def _now(bound: Expr) -> Expr:
+    """A bound of a loop as it is now: the specification may be kept, and an inner loop begins again and again."""
+    return taken(Scalar(bound)).expr  # type: ignore[no-any-return]
 
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> ForSpec:
@@ -115,7 +120,7 @@ def Parallel(
     if not extents:
         raise catalogue.E213.error(span, loop="T.Parallel")
     return MapSpec(
-        extents=tuple(arithmetic.index(e, span) for e in extents), vector_width=_count(coalesced_width, "coalesced_width"), span=span
+        extents=tuple(_now(arithmetic.index(e, span)) for e in extents), vector_width=_count(coalesced_width, "coalesced_width"), span=span
     )
 
 
@@ -124,7 +129,7 @@ def grid(*extents: Any) -> GridSpec:
     span = here()
     if not extents:
         raise catalogue.E213.error(span, loop="T.grid")
-    return GridSpec(extents=tuple(arithmetic.index(e, span) for e in extents), span=span)
+    return GridSpec(extents=tuple(_now(arithmetic.index(e, span)) for e in extents), span=span)
 
 
 def Persistent(
@@ -149,9 +154,9 @@ def Persistent(
     if not isinstance(group, Const):
         raise catalogue.E105.error(span, given="group_size of T.Persistent")
     return PersistentSpec(
-        domain=tuple(arithmetic.index(e, span) for e in extents),
-        wave_size=arithmetic.index(wave_size, span),
-        index=arithmetic.index(index, span),
+        domain=tuple(_now(arithmetic.index(e, span)) for e in extents),
+        wave_size=_now(arithmetic.index(wave_size, span)),
+        index=_now(arithmetic.index(index, span)),
         group_size=max(int(group.value), 1),
         stages=num_stages,
         span=span,

@@ -59,7 +59,7 @@ def _width(value: Any) -> int | None:
 
 
 def _is_single(value: Any) -> bool:
-    return isinstance(value, (Variable, Element)) or isinstance(place_of(value), Element)
+    return isinstance(place_of(value), (Variable, Element))
 
 
 def _is_scalar_copy(src: Any, dst: Any) -> bool:
@@ -69,10 +69,11 @@ def _is_scalar_copy(src: Any, dst: Any) -> bool:
 
 def _assign(dst: Any, value: Any, operation: str) -> None:
     """Gives one element or variable a value, cast to its dtype."""
-    if isinstance(dst, Variable):
-        dst.assign(Scalar(arithmetic.cast(arithmetic.as_expr(value, here()), dst.dtype, here())) if isinstance(value, Scalar) else value)
-        return
     place = place_of(dst)
+    if isinstance(place, Variable):
+        is_run_time = isinstance(value, Scalar)
+        place.assign(Scalar(arithmetic.cast(value.expr, place.dtype, here())) if is_run_time else value)
+        return
     if not isinstance(place, Element):
         raise catalogue.E222.error(here(), operation=operation, given=arithmetic.describe(dst))
     store(place, value)

@@ -63,6 +63,7 @@ def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any
     is_cleared, propagates = flag(clear, f"clear of {name}"), flag(nan_propagate, f"nan_propagate of {name}")
     axis = axis_of(dim, len(src.extents), name)
     check_dtype(name, op, src.buffer.dtype)
+    out = place_of(out)
     if isinstance(out, Variable) and not isinstance(out, Element):
         check_batch(batch, (), name)
         _into_variable(name, op, src, axis, out, is_cleared, propagates)

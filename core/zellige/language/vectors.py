@@ -111,7 +111,7 @@ def access_ptr(
 
 def read(load_or_buf: Any, index: Any = None) -> Scalar:
     """``T.__ldg``: the value of an element, or of ``load_or_buf[index]``. E222 for anything else."""
-    place = load_or_buf[index] if index is not None else place_of(load_or_buf)
+    place = place_of(load_or_buf if index is None else load_or_buf[index])
     if not isinstance(place, Element):
         raise catalogue.E222.error(here(), operation="T.__ldg", given=arithmetic.describe(load_or_buf))
     return bind("value", place)
