@@ -9,8 +9,6 @@ import collections
 import dataclasses
 import functools
 import linecache
-import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -101,7 +99,9 @@ PROGRAMS = {
     "a set comprehension": "s = {A[i] for i in (0,)}\nA[0] = 70\nfor x in s:\n    D[0] = x",
     "a dict comprehension": "d = {i: A[i] for i in (0, 1)}\nA[0] = 70\nD[0] = d[0] + d[1]",
     "a comprehension of comprehensions": "m = [[A[i + j] for j in (0, 1)] for i in (0, 2)]\nA[3] = 0\nA[0] = 1\nD[0] = m[1][1] + m[0][0]",
-    "append of a running sum": "p = []\nacc = 0\nfor j in (0, 1, 2):\n    if A[j] > n:\n        acc += A[j]\n    p.append(acc)\nD[0], D[1], D[2] = p",
+    "append of a running sum": (
+        "p = []\nacc = 0\nfor j in (0, 1, 2):\n    if A[j] > n:\n        acc += A[j]\n    p.append(acc)\nD[0], D[1], D[2] = p"
+    ),
     "append": "h = []\nh.append(A[0])\nA[0] = 70\nD[0] = h[0]",
     "insert": "h = [1]\nh.insert(0, A[0])\nA[0] = 70\nD[0] = h[0]",
     "extend": "h = []\nh.extend([A[0], A[1]])\nA[1] = 70\nD[0] = h[1]",
