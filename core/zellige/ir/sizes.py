@@ -11,7 +11,7 @@ equations (a second ``M``, 128) are checked afterwards, and so are multiples. Si
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -72,13 +72,15 @@ class SizeSystem:
         variables = size_vars(kernel)
         open_variables = set(variables)
         equations: list[SizeEquation] = []
-        for what, index, dimension, expr in _declarations(kernel):
-            if kernel.params[index].role != "argument":  # type: ignore[union-attr]
-                continue
-            solves = expr if isinstance(expr, Var) and expr in open_variables else None
-            if solves is not None:
-                open_variables.remove(solves)
-            equations.append(SizeEquation(param=index, dimension=dimension, what=what, expr=expr, solves=solves))
+        given = [(index, p.buffer) for index, p in enumerate(kernel.params) if isinstance(p, TensorParam) and p.role == "argument"]
+        declared: list[tuple[Literal["extent", "stride"], int, Sequence[Expr]]] = [("extent", index, b.shape) for index, b in given]
+        declared += [("stride", index, b.strides or ()) for index, b in given]
+        for what, index, exprs in declared:
+            for dimension, expr in enumerate(exprs):
+                solves = expr if isinstance(expr, Var) and expr in open_variables else None
+                if solves is not None:
+                    open_variables.remove(solves)
+                equations.append(SizeEquation(param=index, dimension=dimension, what=what, expr=expr, solves=solves))
         for position, equation in enumerate(equations):
             multiple = linear_form(equation.expr) if equation.solves is None and open_variables else None
             if multiple is not None and multiple[0] in open_variables:
@@ -141,14 +143,6 @@ def linear_form(expr: Expr) -> tuple[Var, int, int] | None:
             return None
         at = inner
     return (at, scale, offset) if at.kind == "size" else None
-
-
-def _declarations(kernel: Kernel) -> Iterator[tuple[Literal["extent", "stride"], int, int, Expr]]:
-    tensors = [(index, param.buffer) for index, param in enumerate(kernel.params) if isinstance(param, TensorParam)]
-    for index, buffer in tensors:
-        yield from (("extent", index, dimension, expr) for dimension, expr in enumerate(buffer.shape))
-    for index, buffer in tensors:
-        yield from (("stride", index, dimension, expr) for dimension, expr in enumerate(buffer.strides or ()))
 
 
 ROOM: Final = 1 << 20

@@ -182,7 +182,7 @@ class Signature:
         made: dict[int, Any] = {}
         alive: list[object] = [view.owner for view in arguments.views.values() if view is not None]
         for tensor in self.made:
-            array = self._allocated(tensor, values, arguments.first, place.home, workspaces)
+            array = self._allocated(tensor, values, arguments.first, place, workspaces)
             view = view_of(array)
             assert view is not None, "allocate returned no array"
             made[tensor.index], pointers[tensor.index] = array, view.pointer
@@ -381,7 +381,7 @@ class Signature:
         return self.kernel.name
 
     def _allocated(
-        self, tensor: TensorArgument, values: Mapping[Var, int], like: ArrayView | None, home: str, workspaces: dict[Any, Any]
+        self, tensor: TensorArgument, values: Mapping[Var, int], like: ArrayView | None, place: Place, workspaces: dict[Any, Any]
     ) -> Any:
         shape = tuple(evaluate_size(expr, values) for expr in tensor.buffer.shape)
         for axis, (extent, expr) in enumerate(zip(shape, tensor.buffer.shape)):
@@ -395,7 +395,7 @@ class Signature:
         if is_workspace and key in workspaces:
             return workspaces[key]
         try:
-            array = allocate(tensor.buffer.dtype, shape, like, home)
+            array = allocate(tensor.buffer.dtype, shape, like, HOST if like is not None else place.home)
         except NoSuchArray as error:
             raise catalogue.E617.error(name=tensor.name, expected=tensor.text, reason=str(error)) from error
         except NoMemory as error:
