@@ -77,6 +77,8 @@ class JITOptions:
 
 def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Each pass with its stage: written as ``(stage, pass)``, said by the pass's attribute ``stage``, else "legalise". E159: none."""
+    if passes == ():
+        return ()
     if callable(passes) or isinstance(passes, str) or not isinstance(passes, Iterable):
         raise catalogue.E159.error(option="passes", reason=f"expected a list of passes, not {arithmetic.describe(passes)}")
     found: list[tuple[str, Callable[[Any], Any]]] = []
