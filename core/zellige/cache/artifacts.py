@@ -156,6 +156,12 @@ def packed(header: dict[str, Any], body: bytes) -> bytes:
 
 def unpacked(data: bytes) -> tuple[dict[str, Any], bytes]:
     """The header and what stands behind it. Raises Unreadable."""
+    header, end = header_of(data)
+    return header, data[end:]
+
+
+def header_of(data: bytes) -> tuple[dict[str, Any], int]:
+    """The header, and where it ends. Raises Unreadable."""
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     end = _LENGTH_BYTES + length
     if len(data) < end:
@@ -166,7 +172,7 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], bytes]:
         raise Unreadable(f"its header is no JSON: {error}") from error
     if not isinstance(header, dict):
         raise Unreadable("its header is no dictionary")
-    return header, data[end:]
+    return header, end
 
 
 def _text(value: object) -> str:

@@ -38,6 +38,7 @@ TUNING: Final = "tuning"
 _MAGIC: Final = b"zellige-cache-1\n"
 _DIGEST_BYTES: Final = 32
 _SECRET_BYTES: Final = 32
+_PIECE_BYTES: Final = 4096
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY: Final = ".writing-"
 _STRAY_SECONDS: Final = 3600.0
@@ -274,9 +275,9 @@ def _content(path: str) -> bytes:
     descriptor = _open_no_link(path, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
-        parts = [os.read(descriptor, size + 1)]
-        while parts[-1] and len(parts[-1]) <= size:
-            parts.append(os.read(descriptor, size + 1))
+        parts = [os.read(descriptor, size)]
+        while parts[-1]:
+            parts.append(os.read(descriptor, _PIECE_BYTES))  # nothing, but where the file grows or the system answers in pieces
         return parts[0] if len(parts) <= 2 else b"".join(parts)
     finally:
         os.close(descriptor)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from zellige.cache.artifacts import Unreadable, packed, unpacked
+from zellige.cache.artifacts import Unreadable, header_of, packed
 from zellige.cache.sources import is_unchanged
 from zellige.plugin.installed import Places, are_unchanged
 
@@ -66,19 +66,19 @@ def pack_start(start: KeptStart) -> bytes:
 
 def unpack_start(data: bytes) -> KeptStart | None:
     """None where the grounds do not hold any more. Raises Unreadable."""
-    header, body = unpacked(data)
+    header, at = header_of(data)
     try:
         grounds = Grounds(**header)
         if not are_unchanged(grounds.places) or not is_unchanged(grounds.files):
             return None
         parts: list[bytes] = []
-        end = _PARTS * _NUMBER_BYTES
-        for at in range(0, end, _NUMBER_BYTES):
-            begin, end = end, end + int.from_bytes(body[at : at + _NUMBER_BYTES], "little")
-            parts.append(body[begin:end])
+        end = at + _PARTS * _NUMBER_BYTES
+        for number in range(at, end, _NUMBER_BYTES):
+            begin, end = end, end + int.from_bytes(data[number : number + _NUMBER_BYTES], "little")
+            parts.append(data[begin:end])
         trace, artifact, binary = parts
     except (TypeError, ValueError) as error:
         raise Unreadable(f"the start lacks {error}") from error
-    if end != len(body):
+    if end != len(data):
         raise Unreadable("the start is cut short")
     return KeptStart(grounds=grounds, trace=trace, artifact=artifact, binary=binary)

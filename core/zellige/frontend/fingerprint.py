@@ -75,7 +75,10 @@ def fingerprint(source: FunctionSource, function: types.FunctionType, names: Map
         reader.follow()
     except (_Unclear, ZelligeError, RecursionError):
         return None
-    return hashlib.sha256(repr(reader.parts).encode()).hexdigest()
+    found = hashlib.sha256(repr(reader.parts).encode())
+    for text in reader.texts:
+        found.update(text)
+    return found.hexdigest()
 
 
 class _Reader:
@@ -83,6 +86,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, ...]] = []
+        self.texts: list[bytes] = []
+        """Long ones, in the order in which parts give their lengths: writing them as Python does takes longer than all else about them."""
         self.words: set[str] = set()
         self.modules: dict[str, types.ModuleType] = {}
         self.functions: dict[types.CodeType | int, int] = {}
@@ -91,6 +96,11 @@ class _Reader:
 
     def add(self, *part: str) -> None:
         self.parts.append(part)
+
+    def text(self, text: bytes) -> str:
+        """What stands among the parts for a long text."""
+        self.texts.append(text)
+        return f"{len(text)} bytes"
 
     def follow(self) -> None:
         """The attributes of modules that are mentioned anywhere; what they lead to may mention more."""
@@ -221,7 +231,8 @@ class _Reader:
         if any(word.startswith("__") and word not in _HARMLESS for word in words):
             raise _Unclear  # the ways into the insides of objects
         codes = tuple(codes_in(function.__code__))
-        self.add("function", source.text.file, str(first_line(source.node)), segment, function.__module__ or "", function.__qualname__)
+        text = self.text(segment.encode(errors="surrogatepass"))
+        self.add("function", source.text.file, str(first_line(source.node)), text, function.__module__ or "", function.__qualname__)
         for code in codes:
             self.code(code)
         self.words |= words
@@ -252,7 +263,7 @@ class _Reader:
             raise _Unclear
         constants = [value for value in code.co_consts if not isinstance(value, types.CodeType)]
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-        self.add("code", code.co_code.hex(), str(code.co_flags), repr(names))
+        self.add("code", self.text(code.co_code), str(code.co_flags), repr(names))
         for constant in constants:
             if constant is not Ellipsis and type(constant) is not slice:
                 self.value(constant, 0)
