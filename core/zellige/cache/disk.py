@@ -261,7 +261,9 @@ class DiskStore:
 
 
 def _proof(secret: bytes, kind: str, key: str, content: bytes) -> bytes:
-    return hmac.digest(secret, b"".join((f"{kind}/{key}\n".encode(), content)), _sha256)
+    made = hmac.new(secret, f"{kind}/{key}\n".encode(), _sha256)
+    made.update(content)
+    return made.digest()
 
 
 def _sha256(begin: bytes = b"") -> Any:
