@@ -17,11 +17,11 @@ ROWS, COLUMNS = 4096, 1024
 TOLERANCE = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1.6e-2}
 
 
-def kernel(module: str, *constants: Any) -> Any:
+def kernel(module: str, *constants: Any, **blocks: int) -> Any:
     """The example's kernel without ``out_idx``: with it every call would also pay for fresh memory, which torch's ``out=`` does not."""
     import zellige as zl
 
-    return zl.jit(getattr(importlib.import_module(module), module).__wrapped__)(*constants)
+    return zl.jit(getattr(importlib.import_module(module), module).__wrapped__)(*constants, **blocks)
 
 
 def close(found: Any, wanted: Any, dtype: str) -> None:
@@ -67,14 +67,15 @@ def layer_norm(dtype: str) -> Case:
     return rows_of("layer_norm", dtype, 2, lambda x, weight, bias, out: torch.nn.functional.layer_norm(x, (COLUMNS,), weight, bias, 1e-5))
 
 
-def attention(dtype: str, is_causal: bool) -> Case:
+def attention(dtype: str, is_causal: bool, **blocks: int) -> Case:
+    """``blocks`` are the example's block_M and block_N where they are not its defaults."""
     import torch
 
     torch.manual_seed(0)
     batch, heads, length, width = 1, 4, 1024, 64
     q, k, v = (torch.randn(batch, heads, length, width).to(getattr(torch, dtype)) for _ in range(3))
     o, log_sum = torch.empty_like(q), torch.empty(batch, heads, length)
-    ours = partial(kernel("attention", heads, heads, width, is_causal, dtype), q, k, v, o, log_sum)
+    ours = partial(kernel("attention", heads, heads, width, is_causal, dtype, **blocks), q, k, v, o, log_sum)
     other = partial(torch.nn.functional.scaled_dot_product_attention, is_causal=is_causal)
 
     def check() -> None:
@@ -97,3 +98,5 @@ for bars, name, make in (
 for is_causal in (False, True):
     for bar, dtype in ((1.0, "float32"), (1.8, "bfloat16")):
         row(f"attention {'causal ' if is_causal else ''}{dtype} 1x4x1024x64", bar=bar)(partial(attention, dtype, is_causal))
+for dtype in ("float32", "bfloat16"):  # with more keys at once each part of the output is loaded and stored less often
+    row(f"attention {dtype} 1x4x1024x64, 256 keys a block")(partial(attention, dtype, False, block_N=256))

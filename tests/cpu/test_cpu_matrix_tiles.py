@@ -394,10 +394,15 @@ def code_of(tools, types, host: Host) -> str:
 def test_a_block_is_four_products_of_four_loads(tools, types, mnemonic):
     code = code_of(tools, types, machine())
     found = re.findall(rf"^\s*{mnemonic}\s+%tmm(\d), %tmm(\d), %tmm(\d)", code, re.MULTILINE)
-    assert sorted(found) == sorted((str(b), str(a), str(2 * (a - 4) + b - 6)) for a in (4, 5) for b in (6, 7)), found
+    expected = sorted((str(b), str(a), str(2 * (a - 4) + b - 6)) for a in (4, 5) for b in (6, 7))
+    assert sorted(found[:4]) == sorted(found[4:]) == expected, "in the loop and behind it"
     inside = re.search(rf"^(\.LBB\d+_\d+):((?:(?!^\.L).)*{mnemonic}.*?)j\w+\s+\1$", code, re.MULTILINE | re.DOTALL)
     assert inside is not None, code
-    assert len(re.findall("tileload", inside[2])) == 4
+    loads = re.findall(r"tileload\S*\s+\([^)]*\), %tmm(\d)", inside[2])
+    assert sorted(loads) == ["4", "5", "6", "7"]
+    for tile in loads:
+        *_, behind = re.split(rf"tileload\S*\s+\([^)]*\), %tmm{tile}", inside[2])
+        assert not re.search(rf"{mnemonic}.*%tmm{tile}\b", behind), "the next round's operand, behind the last use of this one's"
     assert "vmov" not in inside[2], "nothing but tiles moves in the loop"
     assert code.count("ldtilecfg") == 2, "at the start, and where a signal's handler may have run"
     assert code.count("tilerelease") == 1

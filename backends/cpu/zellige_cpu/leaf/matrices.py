@@ -10,8 +10,9 @@ through memory of the stack, where vectors convert and cut it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zellige.records import dataclass
@@ -182,7 +183,7 @@ class MatrixBlock:
             for v in range(self.vectors):
                 yield row * COLUMN_TILES + v, row, v
 
-    def _move(self, verb: str, tile: int, first: Value, pitch: Value) -> None:
+    def move(self, verb: str, tile: int, first: Value, pitch: Value) -> None:
         self.fn.intrinsic(f"llvm.x86.tile{verb}64", constant("i8", tile), first, pitch)
 
     def _move_sums(self, verb: str, first: Value, pitch: Value) -> None:
@@ -190,7 +191,7 @@ class MatrixBlock:
         fn = self.fn
         for tile, row, v in self._sums():
             below = fn.offset(first, fn.binary("mul", pitch, constant("i64", row * self.macro.unit.rows))) if row else first
-            self._move(verb, tile, fn.offset(below, v * ROW_BYTES), pitch)
+            self.move(verb, tile, fn.offset(below, v * ROW_BYTES), pitch)
 
     # -- c ---------------------------------------------------------------------------------------------------------------
 
@@ -261,22 +262,57 @@ class MatrixBlock:
     # -- steps -----------------------------------------------------------------------------------------------------------
 
     def _multiply(self, a: Value, a_pitch: Value, panel: Value, steps: Value, ahead: Value) -> None:
-        """All words of k, as many at a time as a tile's row holds; ``steps`` is a multiple of these. Meanwhile this block's share of the
-        next panel comes nearer, from ``ahead`` on."""
-        fn, macro = self.fn, self.macro
-        unit = macro.unit
-        b_pitch = constant("i64", self.vectors * ROW_BYTES)
-        with fn.loop(constant("i64", 0), steps, unit.words) as at:
-            left = fn.offset(a, fn.binary("mul", at.index, constant("i64", unit.word_bytes)))
-            right = fn.offset(panel, fn.binary("mul", at.index, b_pitch))
-            share = macro.share(self.vectors)
-            following = fn.offset(ahead, fn.binary("mul", at.index, constant("i64", share)))
-            ask_for(fn, following, share * unit.words, level=1 if self.macro.panel_step <= _SMALL_PANEL else 2)
-            for v in range(self.vectors):
-                self._move("loadd", _B + v, fn.offset(right, v * ROW_BYTES), b_pitch)
-            for row in range(self._row_tiles):
-                below = fn.offset(left, fn.binary("mul", a_pitch, constant("i64", row * unit.rows))) if row else left
-                self._move("loadd", _A + row, below, a_pitch)
-                for v in range(self.vectors):
-                    numbers = (row * COLUMN_TILES + v, _A + row, _B + v)
-                    fn.intrinsic(unit.intrinsic, *(constant("i8", number) for number in numbers))
+        """All words of k, as many at a time as a tile's row holds; ``steps`` is a multiple of these, and not none. Operands are loaded one
+        round ahead, those of the last round by the one before, so that nothing behind the rows of a is read. Meanwhile this block's share
+        of the next panel comes nearer, from ``ahead`` on."""
+        fn, words = self.fn, self.macro.unit.words
+        below = fn.binary("mul", a_pitch, constant("i64", self.macro.unit.rows))
+        operands = _Operands(self, a, a_pitch, below, panel)
+        for tile in (*range(_A, _A + self._row_tiles), *range(_B, _B + self.vectors)):
+            operands.load(constant("i64", 0), tile)
+        last = fn.binary("sub", steps, constant("i64", words))
+        with fn.loop(constant("i64", 0), last, words) as at:
+            self._ask_ahead(ahead, at.index)
+            following = fn.binary("add", at.index, constant("i64", words))
+            self._round(partial(operands.load, following))
+        self._ask_ahead(ahead, last)
+        self._round(None)
+
+    def _round(self, load: Callable[[int], None] | None) -> None:
+        """Each tile of a times each of b. ``load`` brings the next round's operand into a tile of that number as soon as nothing reads the
+        present one any more: a tile has no second place to be loaded into meanwhile."""
+        for row in range(self._row_tiles):
+            for column in range(self.vectors):
+                numbers = (row * COLUMN_TILES + column, _A + row, _B + column)
+                self.fn.intrinsic(self.macro.unit.intrinsic, *(constant("i8", number) for number in numbers))
+                if load is not None and column == self.vectors - 1:
+                    load(_A + row)
+                if load is not None and row == self._row_tiles - 1:
+                    load(_B + column)
+
+    def _ask_ahead(self, ahead: Value, at: Value) -> None:
+        share = self.macro.share(self.vectors)
+        following = self.fn.offset(ahead, self.fn.binary("mul", at, constant("i64", share)))
+        ask_for(self.fn, following, share * self.macro.unit.words, level=1 if self.macro.panel_step <= _SMALL_PANEL else 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Where the operands of a block lie: rows of a, ``below`` bytes from one tile to the next, and the panel of b."""
+
+    block: MatrixBlock
+    a: Value
+    a_pitch: Value
+    below: Value
+    panel: Value
+
+    def load(self, at: Value, tile: int) -> None:
+        """The operand of the round that begins with word ``at`` of k."""
+        block, fn = self.block, self.block.fn
+        if tile < _B:
+            left = fn.offset(self.a, fn.binary("mul", at, constant("i64", block.macro.unit.word_bytes)))
+            block.move("loadd", tile, fn.offset(left, self.below) if tile > _A else left, self.a_pitch)
+        else:
+            pitch = constant("i64", block.vectors * ROW_BYTES)
+            right = fn.offset(self.panel, fn.binary("mul", at, pitch))
+            block.move("loadd", tile, fn.offset(right, (tile - _B) * ROW_BYTES), pitch)
