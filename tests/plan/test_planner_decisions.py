@@ -129,28 +129,6 @@ def test_steps_of_k_merge_where_the_loop_only_copies_and_multiplies(dtype: str, 
     assert "no bit changes" in decision(launch, "how many steps of k").because
 
 
-@pytest.mark.parametrize("rows, merge", [(16, 2), (17, 8), (1, 2), (128, 8)])
-def test_a_product_of_few_rows_takes_short_steps(rows: int, merge: int) -> None:
-    """Up to four blocks of 4 rows: bringing b is all that it costs. A tile of few rows of a large matrix is not meant."""
-    machine = replace(SCALAR_VECTOR_CPU, registers=RegisterFile(vectors=16, vector_bytes=32), vector_bytes=32)
-    product = choice(first(gemm(dtype="float32", M=rows, K=1024), machine), Gemm)
-    assert product.tiling is not None and (product.tiling.m, product.tiling.n) == (4, 24)
-    assert product.merge == merge
-    assert choice(first(gemm(dtype="float32", M=1024, BM=16, K=1024), machine), Gemm).merge == 8
-
-
-@pytest.mark.parametrize("depth", [128, 256, 512])
-def test_a_tile_that_is_long_along_k_is_packed_as_a_short_one_is(depth: int) -> None:
-    """From 128 steps of k on an iteration is a product of its own; all else of the loop is as with many short ones."""
-    short = choice(first(gemm(dtype="float32", K=1000), SCALAR_VECTOR_CPU), Gemm)
-    long = choice(first(gemm(dtype="float32", K=1000, BK=depth), SCALAR_VECTOR_CPU), Gemm)
-    assert short.merge > 1
-    assert long.merge == 1
-    assert long.is_merged and short.is_merged
-    assert [(at.is_direct, at.kept) for at in long.layouts] == [(at.is_direct, at.kept) for at in short.layouts]
-    assert (long.unread, long.fill is None, long.out is None) == (short.unread, short.fill is None, short.out is None)
-
-
 def test_operands_are_stored_as_their_unit_takes_them() -> None:
     widened = {at.operand: at.dtype for at in choice(first(gemm(), SCALAR_VECTOR_CPU), Gemm).layouts}
     assert widened == {"a": "float32", "b": "float32", "c": None}
