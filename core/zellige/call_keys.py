@@ -67,7 +67,7 @@ def check_tensor(name: str, value: Any) -> None:
     try:
         view = view_of(value)
     except UnusableArray as error:
-        raise catalogue.E616.error(name=name, reason=str(error)) from error
+        raise catalogue.E616.error(name=name, reason=str(error), hint=error.hint) from error
     if view is None:
         raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value), hint=hint_for_traced(value))
 

@@ -44,7 +44,7 @@ def compile(func: Any = None, out_idx: OutIndex = None, **options: Any) -> JITKe
     """Compiles a prim_func. ``out_idx`` names the parameters that calls return instead of taking them.
 
     Options: ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``compile_flags``, ``debug_root_path``.
-    E156: not a prim_func; E151, E152, E158: a wrong ``out_idx``; E251: an output whose size no input gives.
+    E156: not a prim_func; E151, E152, E158, E168: a wrong ``out_idx``; E251: an output whose size no input gives.
     """
     return _compile(func, options_of({"out_idx": out_idx, **options}, "compile"))
 

@@ -129,6 +129,10 @@ def _short(value: float) -> str:
 
 def _holds(target: DType, number: float) -> bool:
     """Whether a number written in the source is one of ``target``, apart from rounding."""
+    try:
+        float(number)
+    except OverflowError:  # an int beyond every float
+        return False
     if target.is_integer:
         return math.isfinite(number) and target.min <= int(number) <= target.max
     if not target.is_float or target.bits == 64:

@@ -127,7 +127,7 @@ def _while(frame: Frame, node: ast.While) -> Signal:
             raise
         _put_back(frame, names)
         del mark[0][mark[1] :]
-        return _run_time_while(frame, node)
+        return _run_time_while(frame, node, jump)
     raise catalogue.E121.error(frame.here(node.test), count=_LIMIT)
 
 
@@ -136,13 +136,18 @@ def _put_back(frame: Frame, names: dict[str, Any]) -> None:
     frame.locals.update(names)
 
 
-def _run_time_while(frame: Frame, node: ast.While) -> Signal:
+def _run_time_while(frame: Frame, node: ast.While, jump: RunTimeJump | None = None) -> Signal:
+    """``jump`` is what made a loop of the kernel of one that was followed while compiling. E112 where its condition is no number."""
     span = frame.here(node.test)
     frame.builder.require_body("while")
     before = held(frame, prepare(frame, node, node))
     with frame.trace.inside("while"), _loop(frame, "loop", before) as loop, frame.builder.body() as body:
         condition, statements = aside(frame, lambda: condition_of(evaluate(frame, node.test)))
         frame.here(node.test)
+        if jump is not None and not is_number(condition):
+            given = arithmetic.describe(condition)
+            hint = f"the condition of this while is {given}, which only Python knows: loop with range(...) or T.serial(...)"
+            raise catalogue.E112.error(jump.span, jump=jump.word, hint=hint)
         test = arithmetic.truth(plain(condition) if not run_time(condition) else condition, span)
         if statements:
             splice(frame, statements)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.span import calling_place
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import tracing
 from zellige.frontend.endings import write_out_endings
@@ -320,4 +321,9 @@ def macro(function: Callable[..., Any] | None = None) -> Any:
         return _InnerMacro(function)
     if not isinstance(function, types.FunctionType):
         raise catalogue.E129.error(None, decorator="@T.macro", given=arithmetic.describe(function))
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:  # its source is the wrapper's, its signature that of what is wrapped
+        name = getattr(wrapped, "__name__", "a function")
+        hint = f"put @T.macro right above the def of {name}, below the other decorators"
+        raise catalogue.E129.error(calling_place(), decorator="@T.macro", given=f"the wrapper that a decorator made of {name}", hint=hint)
     return Macro(function)

@@ -40,7 +40,7 @@ def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Signal:
     if loop.kind == "unrolled":
         if frame.trace.depth > loop.depth:
             if loop.may_restart:
-                raise RunTimeJump(loop)
+                raise RunTimeJump(loop, word, span)
             raise catalogue.E112.error(span, jump=word)
         frame.is_jump_emitted = False
     elif is_break and loop.kind == "grid":

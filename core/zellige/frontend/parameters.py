@@ -152,6 +152,7 @@ def place(pending: PendingTensor, spec: TensorSpec) -> Tile:
         raise catalogue.E126.error(builder.span, name=pending.name, reason="is annotated twice")
     if spec.shape is None:
         raise catalogue.E125.error(builder.span or pending.span, name=pending.name, what="shape")
+    _check_rank(pending, spec, len(spec.shape))
     buffer = Buffer(
         name=builder.unique(pending.name),
         dtype=as_dtype(spec.dtype.name),
@@ -165,6 +166,22 @@ def place(pending: PendingTensor, spec: TensorSpec) -> Tile:
     if builder.after_placement is not None:
         builder.after_placement()
     return pending.resolved
+
+
+def _check_rank(pending: PendingTensor, spec: TensorSpec, rank: int) -> None:
+    """E604 where the call's argument has another number of dimensions. Arrays of single numbers stand for tensors of vectors, too."""
+    given = pending.given
+    dtype = as_dtype(spec.dtype.name)
+    if given is None or len(given.shape) == rank or dtype.lanes > 1:
+        return
+    expected = f"{dtype}[{', '.join(_size_text(size) for size in spec.shape or ())}]"
+    found = f"{given.dtype}[{', '.join(map(str, given.shape))}]"
+    raise catalogue.E604.error(name=pending.name, expected=expected, rank=rank, given=found, given_rank=len(given.shape))
+
+
+def _size_text(size: Any) -> str:
+    name = getattr(getattr(size, "expr", None), "name", None)
+    return name if isinstance(name, str) else str(size) if isinstance(size, int) else "..."
 
 
 def _size(builder: Builder, value: Any) -> Expr:

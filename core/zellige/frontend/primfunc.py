@@ -14,15 +14,16 @@ from functools import cached_property
 from typing import Any
 
 from zellige.diagnostics import CompileError, Span, catalogue
+from zellige.diagnostics.span import calling_place
 from zellige.dtypes import UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic, comprehensions, control, leaving, matching, statements
-from zellige.frontend.builder import Builder, Settings
+from zellige.frontend.builder import Builder, Settings, tracing
 from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
 from zellige.frontend.parameters import DESCRIBING, PendingTensor, close_parameters, declare_parameter, without_parentheses
 from zellige.frontend.scopes import Frame, Trace
 from zellige.frontend.source import FunctionSource, body_of, called_name, function_source
-from zellige.frontend.values import Tile
+from zellige.frontend.values import Tile, here
 from zellige.ir.stmt import Kernel, TensorParam
 from zellige.ir.verifier.wording import for_author
 from zellige.ir.verify import verify
@@ -257,7 +258,10 @@ class PrimFunc:
         return f"<kernel {self.name}{self.signature}>"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        raise catalogue.E155.error(self._function.span, function=self.name)
+        if tracing() is None:
+            raise catalogue.E155.error(calling_place() or self._function.span, function=self.name)
+        hint = f"a kernel calls no kernel: decorate {self.name} with @T.macro, and its body is expanded where it is called"
+        raise catalogue.E155.error(here(), function=self.name, hint=hint)
 
 
 def prim_func(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -14,7 +14,7 @@ from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.slices import shape_text
-from zellige.frontend.values import Element, NamedElement, Tile, TileRegion, here
+from zellige.frontend.values import Element, NamedElement, Scalar, Tile, TileRegion, here
 from zellige.frontend.vectors import Vector, lanes_of, scalar_view
 from zellige.ir.expr import INT32, Const, Expr, Load, Region, const
 from zellige.ir.stmt import Copy, Fill, Store, whole
@@ -39,7 +39,10 @@ def region_of(value: Any, operation: str) -> Region:
     tile = getattr(value, "tile", None)  # a tensor parameter whose shape the call's argument gives
     if callable(tile):
         return whole(tile().node, here())
-    raise catalogue.E222.error(here(), operation=operation, given=arithmetic.describe(value))
+    hint = "a number is no place: write A[i, j] itself, or keep T.address_of(A[i, j]) under a name that nothing else is assigned to"
+    raise catalogue.E222.error(
+        here(), operation=operation, given=arithmetic.describe(value), hint=hint if isinstance(value, Scalar) else None
+    )
 
 
 def significant(extents: tuple[Expr, ...]) -> tuple[Expr, ...]:

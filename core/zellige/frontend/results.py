@@ -17,7 +17,7 @@ from zellige.ir.traverse import rebuilt, walk
 
 
 def name_outputs(kernel: Kernel, out_idx: int | Sequence[int] | None) -> Kernel:
-    """``kernel`` with the parameters that ``out_idx`` names as outputs, returned in that order. E151, E152, E158, E251."""
+    """``kernel`` with the parameters that ``out_idx`` names as outputs, returned in that order. E151, E152, E158, E168, E251."""
     if out_idx is not None:
         if kernel.results:
             raise catalogue.E152.error(kernel.span, function=kernel.name)
@@ -51,8 +51,9 @@ def _indices(kernel: Kernel, out_idx: Any) -> list[int]:
         param = kernel.params[position]
         if isinstance(param, ScalarParam):
             raise catalogue.E158.error(param.var.span or kernel.span, given=index, name=param.var.name)
-        if position not in indices:
-            indices.append(position)
+        if position in indices:
+            raise catalogue.E168.error(param.buffer.span or kernel.span, given=out_idx, name=param.buffer.name)
+        indices.append(position)
     return indices
 
 

@@ -90,11 +90,12 @@ class Cleanup:
 
 
 class RunTimeJump(BaseException):
-    """A while loop that was followed while compiling turns out to be left at run time: ``loop`` begins anew as a loop of the kernel."""
+    """A while loop that was followed while compiling turns out to be left at run time, by ``word`` at ``span``: ``loop`` begins anew as a
+    loop of the kernel."""
 
-    def __init__(self, loop: LoopContext) -> None:
+    def __init__(self, loop: LoopContext, word: str, span: Span) -> None:
         super().__init__()
-        self.loop = loop
+        self.loop, self.word, self.span = loop, word, span
 
 
 @dataclass(eq=False)

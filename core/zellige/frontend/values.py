@@ -183,7 +183,11 @@ class Variable(Scalar):
             reason = "belongs to all points of T.Parallel and cannot be assigned in one of them"
             raise catalogue.E115.error(builder.span, name=self.expr.name, reason=reason)
         if self.is_implied and not _keeps_dtype(value, expr.dtype, self.expr.dtype):
-            raise catalogue.E206.error(builder.span, name=self.expr.name, old=self.expr.dtype, new=expr.dtype)
+            loses = expr.dtype.is_float and not self.expr.dtype.is_float
+            hint = f"begin with a number of that type, as in {self.expr.name} = 0.0: a cast to {self.expr.dtype} cuts off the fraction"
+            raise catalogue.E206.error(
+                builder.span, name=self.expr.name, old=self.expr.dtype, new=expr.dtype, hint=hint if loses else None
+            )
         stored = arithmetic.stored(value, self.expr.dtype, builder.span)
         builder.emit(Assign(var=self.expr, value=stored, span=builder.span))
 

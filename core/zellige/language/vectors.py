@@ -8,7 +8,7 @@ from typing import Any, Final
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.regions import place_of, region_of
-from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, here
+from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, here, is_volatile
 from zellige.frontend.vectors import Vector, apply, is_vector, lanes_of
 from zellige.ir.expr import INT32, BinaryOp, Load, Region, const
 from zellige.language.elementwise import call
@@ -85,6 +85,9 @@ def address_of(obj: Any) -> Element:
         return Element(Load(buffer=place.node, indices=(const(0, INT32),) * place.ndim, span=here()))
     if not isinstance(place, Element):
         raise catalogue.E222.error(here(), operation="T.address_of", given=arithmetic.describe(obj))
+    if any(is_volatile(Scalar(index)) for index in place.indices):  # the place of now, whatever its indices are read from later
+        indices = tuple(bind("index", Scalar(index)).expr for index in place.indices)
+        return Element(Load(buffer=place.buffer, indices=indices, span=here()))
     return place
 
 

@@ -238,7 +238,7 @@ class Signature:
         try:
             view = view_of(value)
         except UnusableArray as error:
-            raise catalogue.E616.error(name=tensor.name, reason=str(error)) from error
+            raise catalogue.E616.error(name=tensor.name, reason=str(error), hint=error.hint) from error
         if view is None:
             is_address = isinstance(value, int)
             hint = "an address alone says neither size nor type: pass the array itself" if is_address else hint_for_traced(value)
@@ -275,7 +275,10 @@ class Signature:
             raise catalogue.E610.error(name=tensor.name, alignment=tensor.alignment, dtype=str(tensor.buffer.dtype), address=view.pointer)
 
     def _wrong_strides(self, tensor: TensorArgument, view: ArrayView, wanted: Sequence[int | str]) -> ZelligeError:
-        if tensor.buffer.strides is None:
+        is_backward = any(stride < 0 for stride, extent in zip(view.strides, view.shape) if extent > 1)
+        if is_backward:
+            hint = "pass a copy, for example np.ascontiguousarray(x): no parameter takes an array that runs backward"
+        elif tensor.buffer.strides is None:
             copies = f"{tensor.name}.contiguous() or np.ascontiguousarray({tensor.name})"
             hint = f"pass a contiguous copy ({copies}), or declare a T.StridedTensor"
         else:

@@ -30,7 +30,11 @@ _DEVICE_INTERFACE: Final = re.compile(r"__([a-z0-9]+)_array_interface__")
 
 
 class UnusableArray(ValueError):
-    """The object is an array, but its memory cannot be handed to a kernel. The text says why."""
+    """The object is an array, but its memory cannot be handed to a kernel. The text says why, ``hint`` what helps where a copy does not."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.hint = hint
 
 
 class NoSuchArray(ValueError):
@@ -128,13 +132,20 @@ def _strides_in_cells(byte_strides: tuple[int, ...], shape: tuple[int, ...], ite
     return tuple(stride // itemsize for stride in byte_strides)
 
 
+def _element_hint(given: Any) -> str:
+    kind = getattr(given, "kind", "c" if "complex" in str(given) else "")
+    if kind == "c":
+        return "pass the real and the imaginary parts as arrays of their own: x.real.copy(), x.imag.copy()"
+    return "convert the elements to numbers of a type that kernels have, for example with np.array(x, dtype=np.float32)"
+
+
 @lru_cache(maxsize=256)
 def _element_type(given: Any) -> DType:
     """The element type of a framework's dtype or a name; asked at every call, so the answers are kept."""
     try:
         return dtypes.dtype(given)
     except UnknownDType:
-        raise UnusableArray(f"its elements of type {given} have no counterpart in the kernel language") from None
+        raise UnusableArray(f"its elements of type {given} have no counterpart in the kernel language", _element_hint(given)) from None
 
 
 def _numpy_view(array: np.ndarray[Any, Any], owner: object, framework: Framework = "numpy") -> ArrayView:
@@ -142,7 +153,8 @@ def _numpy_view(array: np.ndarray[Any, Any], owner: object, framework: Framework
     if masked is not None and isinstance(array, masked.MaskedArray):
         raise UnusableArray("it is a masked array, and a kernel would not see the mask")
     if not array.dtype.isnative:
-        raise UnusableArray(f"its elements ({array.dtype.str}) are not in this machine's byte order")
+        order = f"its elements ({array.dtype.str}) are not in this machine's byte order"
+        raise UnusableArray(order, 'convert them with x.astype(x.dtype.newbyteorder("="))')
     pointer, is_read_only = array.__array_interface__["data"]
     return ArrayView(
         pointer=pointer,

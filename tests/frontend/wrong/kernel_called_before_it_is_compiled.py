@@ -4,8 +4,8 @@ import zellige.language as T
 def program() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((16,), "int32")):
-#   ^ E155
         with T.Kernel(4) as bx:
             A[bx] = 0
 
     kernel(None)
+#   ^ E155

@@ -15,6 +15,9 @@ E151 = code(
     "E151", "out_idx out of range", "out_idx {given} does not name a parameter of {function}, which has {count}",
     hint="out_idx counts the parameters from 0, or from -1 backwards",
 )
+E168 = code(
+    "E168", "output named twice", "out_idx {given} names {name} twice, and a call returns each output once", hint="name each output once",
+)
 E152 = code(
     "E152", "outputs given twice", "Out index conflict: {function} returns tensors made by T.empty and is also given out_idx",
     hint="use one of the two",
