@@ -6,8 +6,11 @@ import ast
 import importlib.util
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
+import time
+import types
 import zipfile
 from collections.abc import Callable
 from importlib.machinery import PathFinder
@@ -18,8 +21,9 @@ import numpy as np
 import pytest
 
 from zellige import recollection
-from zellige.cache import memo, recall, sources, starts, store
+from zellige.cache import identity, memo, recall, sources, starts, store
 from zellige.cache.artifacts import Unreadable
+from zellige.cache.disk import DiskStore
 from zellige.diagnostics import ZelligeError
 from zellige.plugin import installed
 from zellige.plugin.handle import BackendHandle
@@ -413,6 +417,61 @@ def test_files_younger_than_the_process_are_not_noted(package: Path, monkeypatch
     assert sources.stamp(("some_backend",), None) is None
 
 
+WAYS_TO_KEEP_TIMES: dict[str, Callable[[Path], object]] = {
+    "in place": _edit,
+    "another file": lambda file: _put(file),
+    "a folder that is put there": lambda file: _put_folder(file),
+}
+"""As copies that keep times, links to a store of packages, and unpacked archives do it."""
+
+
+def _put(file: Path) -> None:
+    made = file.with_name("made")
+    made.write_text(file.read_text().replace("1", "5"))
+    os.utime(made, ns=(1, 1))
+    made.replace(file)
+    os.utime(file.parent, ns=(1, 1))
+
+
+def _put_folder(file: Path) -> None:
+    shutil.copytree(file.parent, file.parent.with_name("made"))
+    _put(file.parent.with_name("made") / file.name)
+    file.parent.rename(file.parent.with_name("before"))
+    file.parent.with_name("made").rename(file.parent)
+
+
+@pytest.mark.parametrize("way", WAYS_TO_KEEP_TIMES)
+def test_source_that_is_replaced_with_old_times_is_younger_than_the_process(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """What the process compiles then comes of the code that it loaded, and is found by nobody who has the new one."""
+    from some_backend.deep import loaded  # type: ignore[import-not-found]
+
+    function = types.FunctionType(compile("def f(v): return v", loaded.__file__, "exec").co_consts[0], vars(loaded))
+    time.sleep(0.02)  # the system's clock for files goes in steps of some milliseconds
+    now = time.time_ns()
+    time.sleep(0.02)
+    monkeypatch.setattr(sources, "LOADED_NS", now)
+    monkeypatch.setattr(identity, "LOADED_NS", now)
+    monkeypatch.setattr(sources, "_digests", {})
+    disk = DiskStore(tmp_path / "kept")
+    digest, named = sources.source_digest("some_backend", disk), identity.identity_of(function)
+    assert sources.stamp(("some_backend",), None) is not None
+    assert not named.startswith("of this process")
+    file = package / "deep" / "loaded.py"
+    WAYS_TO_KEEP_TIMES[way](file)
+    assert file.stat().st_mtime_ns == 1
+    assert sources.stamp(("some_backend",), None) is None
+    assert identity.identity_of(function).startswith("of this process")
+    sources._digests.clear()
+    first = sources.source_digest("some_backend", disk)
+    sources._digests.clear()
+    assert len({digest, first, sources.source_digest("some_backend", disk)}) == 3, "each process has its own"
+    monkeypatch.setattr(sources, "LOADED_NS", 2**62)  # one that began later
+    sources._digests.clear()
+    assert sources.source_digest("some_backend", disk) not in (digest, first)
+
+
 # ---- what is installed
 
 
@@ -469,6 +528,19 @@ def test_what_is_installed_is_seen(places: Path, monkeypatch: pytest.MonkeyPatch
     assert installed.are_unchanged(noted)
     CHANGES[change](places)
     assert not installed.are_unchanged(noted)
+
+
+def test_a_folder_of_the_path_that_has_an_old_time_is_looked_through(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    time.sleep(0.02)
+    monkeypatch.setattr(installed, "LOADED_NS", time.time_ns())
+    before = installed.noted_places("some.group", "", [])
+    time.sleep(0.02)
+    (places / "first" / "more-1.0.dist-info").mkdir()
+    os.utime(places / "first", ns=(1, 1))
+    after = installed.noted_places("some.group", "", [])
+    assert before is not None
+    assert after is not None
+    assert [one["places"][0][1] < 0 for one in (before, after)] == [False, True]
 
 
 @pytest.mark.usefixtures("places")

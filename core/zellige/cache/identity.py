@@ -14,7 +14,7 @@ import secrets
 from pathlib import Path
 from typing import Any, Final
 
-from zellige.version import LOADED_NS
+from zellige.version import LOADED_NS, changed_ns
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _own: Final[dict[int, tuple[object, str]]] = {}
@@ -44,7 +44,7 @@ def _source(code: Any) -> str | None:
     """A digest of the file that holds ``code``; None where there is none, or it changed since this process began."""
     try:
         file = inspect.getsourcefile(code)
-        if file is None or Path(file).stat().st_mtime_ns >= LOADED_NS:
+        if file is None or changed_ns(Path(file).stat()) >= LOADED_NS:
             return None
         return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except (TypeError, OSError):

@@ -3,8 +3,9 @@
 In: the name of a package. Out: a digest of its files by content, equal for equal installations on two machines. Reading all source takes
 longer than a warm start may, and so does looking for the files: what was found is kept with each folder's time of change and each file's
 size, times of change and number, and counts as long as all of these are what they were. Source that changed since this process loaded the
-compiler is not what made its code: what it compiles then is kept under keys of its own. Files of modules of core that a process has loaded
-are looked at once, when it has loaded them: they say what it runs, whatever is written into them later.
+compiler is not what made its code: what it compiles then is kept under keys of its own. The system's time of change counts as well as the
+file's own, which a copy or a link may bring from elsewhere. Files of modules of core that a process has loaded are looked at once, when it
+has loaded them: they say what it runs, whatever is written into them later.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zellige.cache.disk import DiskStore
-from zellige.version import LOADED_NS
+from zellige.version import LOADED_NS, changed_ns
 
 CORE: Final = "zellige"
 WITHOUT_EFFECT: Final = frozenset({"autotune", "cache", "claims", "cli", "demo", "diagnostics", "generate", "interp"})
@@ -34,7 +35,7 @@ _ANY_TIME: Final = 0
 """A folder's time of change where it holds much that is no part of the package."""
 
 _KIND: Final = "sources"
-_FORMAT: Final = "6"
+_FORMAT: Final = "7"
 
 
 def source_digest(package: str, store: DiskStore) -> str:
@@ -139,7 +140,7 @@ def see_loaded() -> None:
             status = os.stat(module.__file__ or "")
         except OSError:
             continue  # in an archive, or gone: looked for when it is asked about
-        if status.st_mtime_ns < LOADED_NS:
+        if changed_ns(status) < LOADED_NS:
             known[file] = _facts(status)
 
 
@@ -158,7 +159,7 @@ def is_unchanged(seen: list[Any]) -> bool:
         except OSError:
             return False
         try:
-            if changed != _ANY_TIME and look(folder).st_mtime_ns != changed:
+            if changed != _ANY_TIME and changed_ns(look(folder)) != changed:
                 return False
             if number != hash(tuple([known[file] if file in known else hash(parts(look(file, dir_fd=folder))) for file in files])):
                 return False
@@ -172,7 +173,7 @@ def is_unchanged(seen: list[Any]) -> bool:
 def _is_of(path: str, changed: int) -> bool:
     """Whether a folder changed last at that time."""
     try:
-        return changed == _ANY_TIME or os.stat(path).st_mtime_ns == changed
+        return changed == _ANY_TIME or changed_ns(os.stat(path)) == changed
     except OSError:
         return False
 
@@ -193,12 +194,12 @@ def _folders(root: str, left_out: frozenset[str]) -> Iterator[_Folder]:
     and of Python's byte code, byte code beside its source, and texts for people do not count."""
     if os.path.isfile(root):
         status = os.stat(root)
-        yield os.path.dirname(root), _ANY_TIME, [(os.path.basename(root), status.st_mtime_ns, _facts(status))]
+        yield os.path.dirname(root), _ANY_TIME, [(os.path.basename(root), changed_ns(status), _facts(status))]
         return
     pending = [root]
     while pending:
         path = pending.pop()
-        changed = os.stat(path).st_mtime_ns
+        changed = changed_ns(os.stat(path))
         files: list[_File] = []
         inner: list[str] = []
         with os.scandir(path) as entries:
@@ -208,7 +209,7 @@ def _folders(root: str, left_out: frozenset[str]) -> Iterator[_Folder]:
                     inner += [entry.path] if is_in else []
                 elif not entry.name.endswith(".md"):
                     status = entry.stat()
-                    files.append((entry.name, status.st_mtime_ns, _facts(status)))
+                    files.append((entry.name, changed_ns(status), _facts(status)))
         names = {file[0] for file in files}
         yield path, changed, sorted(file for file in files if not _is_made_of(file[0], names))
         pending.extend(sorted(inner, reverse=True))

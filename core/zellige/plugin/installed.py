@@ -23,7 +23,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import Distribution, EntryPoint
 from typing import Any, Final
 
-from zellige.version import LOADED_NS
+from zellige.version import LOADED_NS, changed_ns
 
 OWN_DISTRIBUTION: Final = "zellige"
 
@@ -139,7 +139,7 @@ def _lists(place: str, group: str) -> list[list[Any]]:
 def _changed(place: str) -> int:
     """When something came into a folder of the path or went; 0 where there is none."""
     try:
-        return os.stat(place or ".").st_mtime_ns
+        return changed_ns(os.stat(place or "."))
     except OSError:
         return 0
 
