@@ -15,7 +15,7 @@ import numpy as np
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic
-from zellige.frontend.dependencies import Same
+from zellige.frontend.dependencies import Same, content_of
 from zellige.frontend.parameters import GivenTensor
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.runtime.arrays import UnusableArray, hint_for_traced, view_of
@@ -85,27 +85,27 @@ _DEEPEST: Final = 50
 """How deep containers and objects may nest in a constant argument."""
 
 
-def freeze(function: str, name: str, value: Any, above: tuple[int, ...] = ()) -> Any:
-    """A constant argument as part of a key: numbers by type and value, containers by type and content, what holds itself by where it does.
+def freeze(function: str, name: str, value: Any, unclear: list[Any], above: tuple[int, ...] = ()) -> Any:
+    """A constant argument as part of a key: numbers by type and value, everything else by type and content, what holds itself by where it
+    does; objects that are hashed by identity also by that. What an object's own ``__eq__`` says does not count.
 
-    ``above`` are the containers and objects that hold the value, by identity. E150: a value that cannot be told apart, or nests too deep.
+    ``above`` are the containers and objects that hold the value, by identity. To ``unclear`` goes a value whose content cannot be seen: its
+    key tells who it is and not what it holds. E150: a value that cannot be told apart, or nests too deep.
     """
     kind = type(value)
     if kind in (bool, int, float, complex, str, bytes, type(None)):
-        return (kind.__name__, repr(value) if kind is float else value)
+        return (kind.__name__, repr(value) if kind is float or kind is complex else value)
     if id(value) in above:
         return ("above", above.index(id(value)))
     if len(above) == _DEEPEST:
         raise catalogue.E150.error(name=name, function=function, given=f"a value that nests more than {_DEEPEST} deep")
     inside = (*above, id(value))
-    if isinstance(value, dict):
-        return (kind, tuple((freeze(function, name, k, inside), freeze(function, name, v, inside)) for k, v in value.items()))
-    if isinstance(value, (list, tuple)):
-        return (kind, tuple(freeze(function, name, v, inside) for v in value))
-    if isinstance(value, (set, frozenset)):
-        return (kind, frozenset(freeze(function, name, v, inside) for v in value))
+    if isinstance(value, (dict, list, tuple, set, frozenset)):
+        parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
+        exact = kind in (dict, list, tuple, set, frozenset)
+        return (kind, tuple(freeze(function, name, v, unclear, inside) for v in parts), None if exact else _content(value, unclear))
     if isinstance(value, type):
-        return ("type", value)
+        return ("type", value, _content(value, unclear))
     try:
         return ("dtype", as_dtype(value).name)
     except UnknownDType:
@@ -115,10 +115,18 @@ def freeze(function: str, name: str, value: Any, above: tuple[int, ...] = ()) ->
         raise catalogue.E150.error(name=name, function=function, given="a tensor", hint=hint)
     own_hash: Any = getattr(kind, "__hash__", None)
     by_identity = own_hash is getattr(object, "__hash__", None)
-    if (own_hash is not None and not by_identity) or callable(value):
-        return (kind, value)
-    attributes = getattr(value, "__dict__", None)
-    if not isinstance(attributes, dict):
-        raise catalogue.E150.error(name=name, function=function, given=f"an unhashable {kind.__name__}")
-    identity = Same(value) if by_identity else None
-    return (kind, identity, tuple((k, freeze(function, f"{name}.{k}", v, inside)) for k, v in attributes.items()))
+    if (own_hash is None or by_identity) and not callable(value):
+        attributes = getattr(value, "__dict__", {})
+        if not isinstance(attributes, dict) or (own_hash is None and content_of(value) is None):
+            raise catalogue.E150.error(name=name, function=function, given=f"an unhashable {kind.__name__}")
+        for attribute, held in attributes.items():
+            freeze(function, f"{name}.{attribute}", held, unclear, inside)
+    return (kind, _content(value, unclear))
+
+
+def _content(value: Any, unclear: list[Any]) -> Any:
+    found = content_of(value)
+    if found is None:
+        unclear.append(value)
+        return Same(value)
+    return found

@@ -79,7 +79,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
         text = _printed(kernel)
         ctx = handle.context(resolved, chosen)
         key = program_key(kernel, resolved, chosen, text, handle.cache_key(ctx))
-    is_found = chosen.debug_root is None
+    is_found = chosen.debug_root is None and not chosen.is_forced
     found = memo.find(key) if is_found else None
     if found is not None:
         return found

@@ -26,7 +26,7 @@ from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, catalogue
 from zellige.diagnostics.suggest import closest_argument
 from zellige.frontend import arithmetic
-from zellige.frontend.dependencies import Dependencies, plain_function
+from zellige.frontend.dependencies import Dependencies
 from zellige.frontend.eager import EagerFunction, Recipe, holds_prim_func, opens_kernel
 from zellige.frontend.parameters import GivenTensor
 from zellige.frontend.primfunc import KernelFunction, PrimFunc
@@ -86,11 +86,13 @@ _MOST_KNOWN_CALLS: Final = 256
 class _KnownCall:
     """The kernel of calls with the same key while the function's dependencies are in ``state``, and which arguments it takes.
 
-    ``held`` are the objects that the function depends on where looking at them, not into them, tells that the state is the same.
+    ``held`` are the objects in the places ``watched`` where looking at them, not into them, tells that the state is the same; None where
+    it does not tell.
     """
 
     state: tuple[Any, ...]
-    held: list[Any] | None
+    watched: Dependencies | None
+    held: list[Any]
     kernel: JITKernel
     places: tuple[int, ...]
 
@@ -117,7 +119,6 @@ class JITFunction:
         self.__module__ = self.function.__module__
         self.__qualname__ = self.function.__qualname__
         self._eager: EagerFunction | None = None
-        self._dependencies: Dependencies | None = None
         self._known: dict[tuple[Any, ...] | None, _KnownCall] = {}
         self._output_names: tuple[str, ...] = ()
         if self._kernel_function is not None:
@@ -216,10 +217,12 @@ class JITFunction:
     def state_of(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """What identifies the kernels of a call: its constants, its tensors' shapes and types, and what the function depends on now."""
         tensors = {place: given_tensor(value) for place, value in (*enumerate(args), *named.items())}
+        unclear: list[Any] = []
         parts = tuple(
-            (place, tensors[place] or freeze(self.__name__, str(place), value)) for place, value in (*enumerate(args), *named.items())
+            (place, tensors[place] or freeze(self.__name__, str(place), value, unclear))
+            for place, value in (*enumerate(args), *named.items())
         )
-        return parts, () if self._prim_func is not None else self._state()
+        return parts, () if self._prim_func is not None else self._state(unclear)
 
     def par_compile(
         self, configs: Iterable[Mapping[str, Any] | Sequence[Any]], num_workers: int | None = None, ignore_error: bool = False
@@ -257,9 +260,10 @@ class JITFunction:
 
     def _lazy_kernel(self, args: tuple[Any, ...], named: dict[str, Any]) -> JITKernel:
         bound = self._bound(args, named)
-        key = tuple((name, freeze(self.__name__, name, value)) for name, value in bound.arguments.items())
+        unclear: list[Any] = []
+        key = tuple((name, freeze(self.__name__, name, value, unclear)) for name, value in bound.arguments.items())
         with self._lock:
-            state = self._state()
+            state = self._state(unclear)
             entry = self._entries.get(key)
             if entry is None or entry.state != state:
                 entry = _Entry(state=state)
@@ -315,20 +319,12 @@ class JITFunction:
         assert isinstance(error, CompileError)
         return error
 
-    def _state(self) -> tuple[Any, ...]:
-        """The target around, and what the function depends on now. The places are found anew when a function among them was exchanged."""
-        if self._dependencies is None or self._has_changed_functions():
-            self._dependencies = Dependencies.of(self.function)
-        return surrounding_target(), *self._dependencies.state()
-
-    def _has_changed_functions(self) -> bool:
-        assert self._dependencies is not None
-        held = {id(f) for f in self._dependencies.codes}
-        for names, name in self._dependencies.names:
-            function = plain_function(names.get(name))
-            if function is not None and id(function) not in held and not str(function.__module__).startswith("zellige"):
-                return True
-        return False
+    def _state(self, unclear: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The target around, and what the function depends on now. It equals no other where ``unclear`` has an argument whose content
+        nobody can see, and where the function is to be compiled each time."""
+        if unclear or self.options.force_compile:
+            return (object(),)
+        return surrounding_target(), *Dependencies.of(self.function).state
 
     # ---- eager and direct
 
@@ -420,17 +416,19 @@ class JITFunction:
         takes = [name for name in self.signature.parameters if name not in self._output_names]
         places = [takes.index(name) for name in passed]
         is_number = any(self._eager_function().kinds[name] == "number" for name in passed)
-        if key is None or is_number or any(place >= len(args) for place in places):
+        if key is None or is_number or self.options.force_compile or any(place >= len(args) for place in places):
             return
         if len(self._known) >= _MOST_KNOWN_CALLS:
             self._known.clear()
-        state = self._state()
-        held = None if self._dependencies is None else self._dependencies.unchanging()
-        self._known[key] = _KnownCall(state=state, held=held, kernel=kernel, places=tuple(places))
+        found = Dependencies.of(self.function)
+        state, held = (surrounding_target(), *found.state), found.values() if found.is_settled else []
+        self._known[key] = _KnownCall(
+            state=state, watched=found if found.is_settled else None, held=held, kernel=kernel, places=tuple(places)
+        )
 
     def _is_current(self, known: _KnownCall) -> bool:
-        if known.held is not None and self._dependencies is not None and known.state[0] == surrounding_target():
-            values = self._dependencies.values()
+        if known.watched is not None and known.state[0] == surrounding_target():
+            values = known.watched.values()
             if len(values) == len(known.held) and all(map(is_, values, known.held)):
                 return True
         return known.state == self._state()
@@ -439,10 +437,11 @@ class JITFunction:
         """The kernel for a call, and the values that it takes, in its order."""
         constants, given, sizes, passed = self._split(args, named)
         kinds = tuple(sorted(given))
-        frozen = tuple((name, freeze(self.__name__, name, value)) for name, value in constants.items())
+        unclear: list[Any] = []
+        frozen = tuple((name, freeze(self.__name__, name, value, unclear)) for name, value in constants.items())
         key = (frozen, kinds, tuple(sorted(sizes.items())))
         with self._lock:
-            state = self._state()
+            state = self._state(unclear)
             entry = self._entries.get(key)
             if entry is None or entry.state != state:
                 entry = self._entries[key] = _Entry(state=state)
@@ -519,8 +518,9 @@ def jit(func: Any = None, **options: Any) -> Any:
     given, that of ``ZELLIGE_TARGET`` or by the arguments). ``pass_configs``: keys of ``zl.PassConfigKey`` and their values.
     ``compile_flags``: for the target's own compiler. ``verbose`` tells what is done; ``debug_root_path`` is a folder for the text of every
     stage. ``passes``: own passes over the tile IR, as functions or pairs of a stage and a function; ``schedule``: one for the stage
-    "pipeline", or :class:`zellige.SplitSums`. Of other programs ``execution_backend``, ``target_host``, ``force_compile`` and ``cached``
-    have no effect. E129: not a function; E159: an option that does not exist or has a wrong value.
+    "pipeline", or :class:`zellige.SplitSums`. With ``force_compile`` every call traces and compiles anew, and nothing that was kept is
+    asked. Of other programs ``execution_backend``, ``target_host`` and ``cached`` have no effect. E129: not a function; E159: an option
+    that does not exist or has a wrong value.
     """
     chosen = options_of(options, "jit")
 

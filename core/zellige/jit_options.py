@@ -31,16 +31,16 @@ _KINDS: Final = (
 )
 """Options that take objects of one kind, and the kind in words."""
 
-_IGNORED: Final = ("execution_backend", "target_host", "force_compile", "cached")
+_IGNORED: Final = ("execution_backend", "target_host", "cached")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JITOptions:
     """What ``jit`` and ``compile`` are told beside the function.
 
-    ``execution_backend``, ``target_host``, ``force_compile`` and ``cached`` of other programs are accepted and change nothing: there is one
+    ``execution_backend``, ``target_host`` and ``cached`` of other programs are accepted and change nothing: there is one
     way to run a kernel, so that ``execution_backend`` may be any name, and a changed kernel is always compiled. ``target_host`` has to be a
-    target.
+    target. With ``force_compile`` nothing that was traced or compiled before is used.
     """
 
     out_idx: OutIndex = None
@@ -51,6 +51,7 @@ class JITOptions:
     compile_flags: Sequence[str] | str | None = None
     passes: Sequence[Any] = ()
     schedule: Any = None
+    force_compile: bool | None = None
 
     def resolved_target(self) -> Target:
         """The target as given; the one of ``with target:`` around, or the process's default, where none is."""
@@ -69,7 +70,8 @@ class JITOptions:
         root = self.debug_root_path
         written = None if root is None else Path(root).absolute()
         passes, schedule = _user_passes(self.passes), _user_schedule(self.schedule)
-        chosen = CompileOptions(is_verbose=bool(self.verbose), debug_root=written, passes=passes, schedule=schedule, **fields)
+        fields |= {"is_verbose": bool(self.verbose), "is_forced": bool(self.force_compile)}
+        chosen = CompileOptions(debug_root=written, passes=passes, schedule=schedule, **fields)
         if asks:
             report_inert(chosen, target)
         return chosen
@@ -134,7 +136,7 @@ def options_of(values: Mapping[str, Any], function: str) -> JITOptions:
 
 
 def _check_ignored(values: Mapping[str, Any]) -> None:
-    """E159 for a value that an option without effect cannot have; E705 and the like for a host that is none."""
+    """E159 for a value that an option without effect, or force_compile, cannot have; E705 and the like for a host that is none."""
     for option in ("execution_backend", "target_host"):
         value = values.get(option)
         if value is not None and not isinstance(value, (str, Target)):

@@ -33,7 +33,8 @@ class CompileOptions:
     address arithmetic (None: chosen from the sizes). ``compile_flags`` are handed to the backend's own compiler. ``backend_configs`` are
     pass-config keys that core does not know, as written by the user: the backend uses those it knows and warns of the others.
     ``passes`` are passes of the user's, each with its stage; ``schedule`` is one of the stage "pipeline", or the name of a backend's.
-    ``is_verbose`` and ``debug_root`` (where every stage is written) do not change the result.
+    ``is_verbose``, ``is_forced`` (nothing compiled before is taken) and ``debug_root`` (where every stage is written) do not change the
+    result.
     """
 
     fast_math: bool = False
@@ -45,6 +46,7 @@ class CompileOptions:
     passes: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
     schedule: str | Callable[[Any], Any] | None = None
     is_verbose: bool = field(default=False, compare=False)
+    is_forced: bool = field(default=False, compare=False)
     debug_root: Path | None = field(default=None, compare=False)
 
 

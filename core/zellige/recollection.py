@@ -61,7 +61,7 @@ class Question:
     @classmethod
     def of(cls, function: KernelFunction | None, values: tuple[Any, ...], options: JITOptions, args: tuple[Any, ...]) -> Question | None:
         """None where the answer would not be safe to keep. ``args`` are the arguments of the call, for a target that they decide on."""
-        if function is None or not memo.is_enabled or options.passes or options.schedule is not None:
+        if function is None or not memo.is_enabled or options.force_compile or options.passes or options.schedule is not None:
             return None
         if options.debug_root_path is not None or process_options().debug_root is not None:
             return None

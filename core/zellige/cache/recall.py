@@ -134,7 +134,7 @@ def _binary(handle: BackendHandle, emitted: Emitted, ctx: CompileContext, known:
     """The machine code of an emitted program: kept, or made and kept; and whether it was made."""
     disk = store()
     key = binary_key(emitted, known, ctx.options)
-    data = disk.find("binaries", key)
+    data = None if ctx.options.is_forced else disk.find("binaries", key)
     if data is not None:
         try:
             found = unpack_binary(data)

@@ -1,19 +1,27 @@
 """What a Python function depends on besides its arguments, so that a compiled kernel is reused only while none of it has changed.
 
 In: a function. Out: :class:`Dependencies`, whose :meth:`~Dependencies.state` is compared before a kernel is reused. Followed are the
-names that the function's code and the annotations in it mention, in its closure and its module, and through the functions and macros
-among them; lists, dicts and plain objects by their content, modules by the attributes that the code mentions.
+names that the function's code and the annotations in it mention, in its closure, its module and Python's builtins, and through the
+functions, methods, classes and macros among them; modules by the attributes that any of the code mentions; everything else by its content
+(:mod:`zellige.frontend.contents`). Where something is met whose content cannot be seen, such as an iterator or a source of random
+numbers, two states are never equal: the function is traced each time it is called.
 """
 
 from __future__ import annotations
 
+import builtins
+import opcode
+import os
+import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-_DEPTH: Final = 4  # how deep containers and objects are looked into
-_ATOMS: Final = (bool, int, float, complex, str, bytes, type(None))
+ATOMS: Final = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
+_MOST_PARTS: Final = 20_000
+"""How much is looked at before a function counts as one that is traced each time, which takes no longer by then."""
+
 _MISSING: Final = object()
 
 
@@ -40,100 +48,9 @@ def plain_function(value: Any) -> types.FunctionType | None:
     return None
 
 
-def _is_own(module: object) -> bool:
-    return str(module).split(".")[0] in ("zellige", "builtins")
-
-
-@dataclass(frozen=True, eq=False)
-class Dependencies:
-    """The places that a function reads. ``cells`` are closure cells, ``names`` are names of module dictionaries."""
-
-    codes: tuple[types.FunctionType, ...]
-    cells: tuple[types.CellType, ...]
-    names: tuple[tuple[dict[str, Any], str], ...]
-    attributes: tuple[tuple[types.ModuleType, str], ...]
-
-    @classmethod
-    def of(cls, function: types.FunctionType) -> Dependencies:
-        """Follows ``function`` and every function of the user that it can reach by name."""
-        from zellige.frontend.source import annotated_names  # which itself tells functions apart by what is here
-
-        functions: dict[types.FunctionType, None] = {}
-        cells: dict[int, types.CellType] = {}
-        names: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
-        attributes: dict[tuple[str, str], tuple[types.ModuleType, str]] = {}
-        pending = [function]
-        while pending:
-            top = pending.pop()
-            if top in functions or _is_own(top.__module__):
-                continue
-            functions[top] = None
-            mentioned = {name for code in codes_in(top.__code__) for name in code.co_names} | annotated_names(top)
-            found: list[Any] = [*(top.__defaults__ or ()), *(top.__kwdefaults__ or {}).values()]
-            for cell in top.__closure__ or ():
-                cells[id(cell)] = cell
-                found.append(_content(cell))
-            for name in mentioned & set(top.__globals__):
-                names[id(top.__globals__), name] = (top.__globals__, name)
-                found.append(top.__globals__[name])
-            for value in found:
-                if isinstance(value, types.ModuleType):
-                    if not _is_own(value.__name__):
-                        attributes.update({(value.__name__, n): (value, n) for n in mentioned if n in vars(value)})
-                    continue
-                inner = plain_function(value)
-                if inner is not None:
-                    pending.append(inner)
-        return cls(tuple(functions), tuple(cells.values()), tuple(names.values()), tuple(attributes.values()))
-
-    def state(self) -> tuple[Any, ...]:
-        """What all those places hold now, comparable with ``==``."""
-        held = [_frozen(_content(cell), _DEPTH) for cell in self.cells]
-        held += [_frozen(names.get(name, _MISSING), _DEPTH) for names, name in self.names]
-        held += [_frozen(getattr(module, name, _MISSING), _DEPTH) for module, name in self.attributes]
-        held += [Same(function.__code__) for function in self.codes]
-        return tuple(held)
-
-    def values(self) -> list[Any]:
-        """The very objects that all those places hold now."""
-        held = [names.get(name, _MISSING) for names, name in self.names]
-        if self.cells:
-            held += [_content(cell) for cell in self.cells]
-        if self.attributes:
-            held += [getattr(module, name, _MISSING) for module, name in self.attributes]
-        for function in self.codes:
-            held.append(function.__code__)
-        return held
-
-    def unchanging(self) -> list[Any] | None:
-        """:meth:`values`, if nothing about the state can change while the places hold these very objects; else None."""
-        held = self.values()
-        return held if all(type(_frozen(value, 1)) is Same or type(value) in _ATOMS for value in held) else None
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _MISSING
-
-
-def _frozen(value: Any, depth: int) -> Any:
-    """A comparable picture of a value: atoms by type and value, containers and plain objects by content, anything else by identity."""
-    kind = type(value)
-    if kind in _ATOMS:
-        return (kind, repr(value) if kind is float else value)
-    if depth > 0:
-        if kind in (list, tuple):
-            return (kind, tuple(_frozen(v, depth - 1) for v in value))
-        if kind is dict:
-            return (kind, tuple((_frozen(k, depth - 1), _frozen(v, depth - 1)) for k, v in value.items()))
-        if kind in (set, frozenset):
-            return (kind, frozenset(_frozen(v, depth - 1) for v in value))
-        attributes = getattr(value, "__dict__", None)
-        if type(attributes) is dict and not callable(value) and not isinstance(value, types.ModuleType) and not _is_own(kind.__module__):
-            return (Same(value), _frozen(attributes, depth - 1))
-    return Same(value)
+def is_own(module: object) -> bool:
+    """Whether a module is one of this package's."""
+    return str(module).partition(".")[0] == "zellige"
 
 
 class Same:
@@ -149,3 +66,281 @@ class Same:
 
     def __hash__(self) -> int:
         return id(self._value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """The names that a function's code loads from outside of it, the words by which it may mean attributes of anything, those that it reads
+    straight from a name, as pairs of name and word, and the modules that it imports while it runs."""
+
+    names: tuple[str, ...]
+    words: frozenset[str]
+    pairs: tuple[tuple[str, str], ...]
+    imports: tuple[str, ...]
+
+
+_reads: Final[dict[Same, tuple[Any, _Reads]]] = {}
+"""What each code reads, with what was known of its source."""
+
+
+def _shifted(**shifts: int) -> dict[int, int]:
+    return {opcode.opmap[name]: shift for name, shift in shifts.items() if name in opcode.opmap}
+
+
+_LOADS: Final = _shifted(LOAD_GLOBAL=1, LOAD_NAME=0, LOAD_FROM_DICT_OR_GLOBALS=0)
+_ATTRIBUTES: Final = _shifted(LOAD_ATTR=1 if sys.version_info >= (3, 12) else 0, LOAD_METHOD=0, LOAD_SUPER_ATTR=2, IMPORT_FROM=0)
+_IMPORTS: Final = _shifted(IMPORT_NAME=0)
+"""Instructions that load a name, an attribute and a module, and how far its number is shifted in their argument (documentation of the
+module dis)."""
+
+_CELLS: Final = _shifted(LOAD_DEREF=0, LOAD_CLASSDEREF=0, LOAD_FROM_DICT_OR_DEREF=0)
+_EXTENDED: Final = opcode.opmap["EXTENDED_ARG"]
+_BETWEEN: Final = frozenset((opcode.opmap.get("CACHE", 0), opcode.opmap.get("PUSH_NULL", 0), _EXTENDED))
+"""Instructions that may stand between the load of a name and that of its attribute."""
+
+
+def _reads_of(function: types.FunctionType) -> _Reads:
+    from zellige.frontend.source import known_body  # which itself tells functions apart by what is here
+
+    key, body = Same(function.__code__), known_body(function)
+    known = _reads.get(key)
+    if known is None or known[0] is not body:
+        names = set() if body is None else set(body.annotated)
+        words = set() if body is None else {*names, *body.annotated_attributes}
+        pairs: set[tuple[str, str]] = set()
+        imports: set[str] = set()
+        for code in codes_in(function.__code__):
+            words.update(constant for constant in code.co_consts if type(constant) is str and constant.isidentifier())
+            _add_loads(code, names, words, pairs, imports)
+        known = _reads[key] = body, _Reads(tuple(sorted(names)), frozenset(words), tuple(sorted(pairs)), tuple(sorted(imports)))
+    return known[1]
+
+
+def _add_loads(code: types.CodeType, names: set[str], words: set[str], pairs: set[tuple[str, str]], imports: set[str]) -> None:
+    """What one code loads; ``base`` is the name from which the instructions before have come by attributes alone."""
+    raw, extended, base, mentioned = code.co_code, 0, "", code.co_names
+    for operation, low in zip(raw[::2], raw[1::2]):
+        argument = low | extended
+        extended = argument << 8 if operation == _EXTENDED else 0
+        if operation in _LOADS:
+            base = mentioned[argument >> _LOADS[operation]]
+            names.add(base)
+        elif operation in _ATTRIBUTES:
+            word = mentioned[argument >> _ATTRIBUTES[operation]]
+            if base:
+                pairs.add((base, word))
+            else:
+                words.add(word)
+        elif operation in _CELLS:
+            base = code._varname_from_oparg(argument)  # type: ignore[attr-defined]
+        elif operation not in _BETWEEN:
+            base = ""
+            if operation in _IMPORTS:
+                imports.add(mentioned[argument])
+
+
+_LIBRARIES: Final = frozenset(("numpy", "torch", "ml_dtypes")) | sys.stdlib_module_names
+
+
+def is_followed(home: str, name: str) -> bool:
+    """Whether a function or class of the module ``home`` is looked into: one of a known library is not, since what it gives follows from
+    its arguments. Raises Unclear where that is not so."""
+    if is_own(home):
+        return False
+    if home.partition(".")[0] not in _LIBRARIES:
+        return True
+    from zellige.frontend.libraries import check_follows_from_arguments
+
+    check_follows_from_arguments(home, name)
+    return False
+
+
+class Unclear(Exception):
+    """Something whose content cannot be seen."""
+
+
+class Look:
+    """One look at everything that can be reached from some values.
+
+    ``parts`` are compared; ``is_settled`` says that they cannot change while the ``places`` hold the very objects that they hold.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.is_settled = True
+        self.places: list[tuple[dict[str, Any], str]] = []
+        self.cells: list[types.CellType] = []
+        self.functions: list[types.FunctionType] = []
+        self.pending: list[Any] = []
+        self._kept: list[Any] = []
+        self.modules: dict[str, types.ModuleType] = {}
+        self._words: set[str] = set()
+        self._seen: dict[int, int] = {}
+        self._asked: set[tuple[str, str]] = set()
+
+    def follow(self) -> tuple[Any, ...]:
+        """The parts of what is pending and of all that it leads to. Raises Unclear."""
+        while True:
+            while self.pending:
+                if len(self.parts) > _MOST_PARTS:
+                    raise Unclear
+                self._value(self.pending.pop())
+            if not self._ask_modules():
+                return tuple(self.parts)
+
+    def add(self, *parts: Any) -> None:
+        self.parts.append(parts)
+
+    def _value(self, value: Any) -> None:
+        kind = type(value)
+        if kind in ATOMS:
+            self.parts.append((kind, repr(value) if kind is float or kind is complex else value))
+            return
+        number = self._seen.get(id(value))
+        if number is not None:
+            self.parts.append(number)
+            return
+        self._seen[id(value)] = len(self._seen)
+        self._kept.append(value)  # so that no other gets its address meanwhile
+        if kind is types.FunctionType:
+            self._function(value)
+        elif isinstance(value, types.ModuleType):
+            self._module(value)
+        elif kind is tuple:
+            self.add(kind, len(value))
+            self.pending.extend(value)
+        elif kind is type and value.__module__ == "builtins":
+            self.parts.append(Same(value))
+        elif is_own(kind.__module__) or (isinstance(value, type) and is_own(value.__module__)):
+            self.parts.append(Same(value))
+            inner = plain_function(value)
+            self.pending += [] if inner is None else [inner]
+        else:
+            from zellige.frontend.contents import look_at  # few kernels read such objects
+
+            look_at(self, value)
+
+    def name(self, names: dict[str, Any], name: str) -> None:
+        """What a name of a module, or an attribute of one, holds."""
+        value = names.get(name, _MISSING)
+        self.places.append((names, name))
+        self.parts.append(name if value is not _MISSING else None)
+        self.pending += [] if value is _MISSING else [value]
+
+    def _function(self, function: types.FunctionType) -> None:
+        """A function by its code, defaults, attributes and closure, and by what its names mean; that of a library, which may stand around
+        one of the user's, not by names."""
+        self.parts.append(Same(function.__code__))
+        if function is os.getenv:
+            self.pending.append(os.environ)
+            return
+        self.functions.append(function)
+        self.pending += [function.__defaults__, function.__kwdefaults__]
+        attributes = vars(function)
+        if attributes:
+            self.pending.append(attributes)
+        for cell in function.__closure__ or ():
+            self.cells.append(cell)
+            content = _content(cell)
+            self.parts.append(content is _MISSING)
+            self.pending += [] if content is _MISSING else [content]
+        if not is_followed(str(function.__globals__.get("__name__")), function.__name__):
+            return
+        reads = _reads_of(function)
+        self._words |= reads.words
+        held = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        for base, word in reads.pairs:
+            value = _content(held[base]) if base in held else function.__globals__.get(base)
+            if not isinstance(value, types.ModuleType) or not is_own(value.__name__):
+                self._words.add(word)
+        for name in reads.names:
+            self.name(function.__globals__, name)
+            if name not in function.__globals__:
+                self.name(vars(builtins), name)
+        if reads.imports:
+            self.is_settled = False
+            for name in reads.imports:
+                self._imported(function, name)
+
+    def _imported(self, function: types.FunctionType, name: str) -> None:
+        """A module that a function imports while it runs, and those above it; a relative one counts where it can be found."""
+        above = str(function.__globals__.get("__package__") or "").split(".")
+        found = [f"{'.'.join(above[:end])}.{name}".strip(".") for end in range(len(above) + 1)]
+        loaded = [module for place in found if (module := sys.modules.get(place)) is not None]
+        self.parts.append(len(loaded))
+        for module in loaded:
+            self.pending.append(module)
+            root = sys.modules.get(module.__name__.partition(".")[0])
+            self.pending += [] if root is None else [root]
+
+    def _module(self, module: types.ModuleType) -> None:
+        self.parts.append(Same(module))
+        if not is_own(module.__name__):
+            self.modules[module.__name__] = module
+
+    def _ask_modules(self) -> bool:
+        """Adds the attributes of modules that are mentioned anywhere; what they lead to may mention more."""
+        asked = len(self._asked)
+        by_text = not _BY_TEXT.isdisjoint(self._words) or not _BY_TEXT.isdisjoint(name for _, name in self.places)
+        for name, module in list(self.modules.items()):
+            is_all = by_text and name.partition(".")[0] not in _LIBRARIES
+            mentioned = [w for w in vars(module) if not w.startswith("__")] if is_all else sorted(self._words & vars(module).keys())
+            for word in mentioned:
+                if (name, word) not in self._asked:
+                    self._asked.add((name, word))
+                    self.name(vars(module), word)
+        return len(self._asked) > asked
+
+
+_BY_TEXT: Final = frozenset(("getattr", "hasattr", "vars", "dir", "__dict__", "attrgetter", "getattr_static", "getmembers"))
+"""Words by which code may read attributes whose names are made while it runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dependencies:
+    """What a function reads, looked at once. ``is_settled`` says that the state cannot change while the places hold the same objects."""
+
+    state: tuple[Any, ...]
+    is_settled: bool
+    names: tuple[tuple[dict[str, Any], str], ...]
+    cells: tuple[types.CellType, ...]
+    codes: tuple[types.FunctionType, ...]
+
+    @classmethod
+    def of(cls, function: types.FunctionType) -> Dependencies:
+        """What ``function``, and all that it can reach by name, depends on now. ``state`` is compared with ``==``; one that holds something
+        unclear equals no other."""
+        look = Look()
+        look.pending.append(function)
+        try:
+            state, is_settled = look.follow(), look.is_settled
+        except Unclear:
+            state, is_settled = (object(),), False
+        return cls(state, is_settled, tuple(look.places), tuple(look.cells), tuple(look.functions))
+
+    def values(self) -> list[Any]:
+        """The very objects that the places hold now."""
+        held = [names.get(name, _MISSING) for names, name in self.names]
+        if self.cells:
+            held += [_content(cell) for cell in self.cells]
+        held += [function.__code__ for function in self.codes]
+        for function in self.codes[1:]:  # what calls the first gives its defaults
+            held += [function.__defaults__, function.__kwdefaults__, bool(vars(function))]
+        return held
+
+
+def content_of(value: Any) -> tuple[Any, ...] | None:
+    """A picture of a value and of all that it leads to, comparable with ``==``; None where that cannot be seen."""
+    look = Look()
+    look.pending.append(value)
+    try:
+        return look.follow()
+    except Unclear:
+        return None
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _MISSING

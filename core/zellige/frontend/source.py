@@ -127,22 +127,23 @@ def function_source(function: types.FunctionType) -> FunctionSource:
     raise catalogue.E116.error(None, name=function.__qualname__, reason=reason, hint=hint)
 
 
-def annotated_names(function: types.FunctionType) -> frozenset[str]:
-    """The names in annotations inside a function whose source was looked for before, the words of those that are text among them: Python
-    compiles no annotation of a local name, so that the code does not mention them."""
+def known_body(function: types.FunctionType) -> Body | None:
+    """What stands in a function whose source was looked for before. Python compiles no annotation of a local name, so that the code does
+    not mention what stands in these."""
     found = _found.get(Same(function.__code__))
-    return frozenset() if found is None else body_of(found.node).annotated
+    return None if found is None else body_of(found.node)
 
 
 class Body:
     """What stands in a definition, without its own decorators, which have done their work: names, those in annotations (the words of
-    annotations that are text among them), and the calls, annotated assignments and inner definitions."""
+    annotations that are text among them), attributes in annotations, and the calls, annotated assignments and inner definitions."""
 
-    __slots__ = ("annotated", "assignments", "calls", "functions", "names")
+    __slots__ = ("annotated", "annotated_attributes", "assignments", "calls", "functions", "names")
 
     def __init__(self, node: ast.FunctionDef) -> None:
         names: set[str] = set()
         annotated: set[str] = set()
+        attributes: set[str] = set()
         self.calls: Final[list[ast.Call]] = []
         self.assignments: Final[list[ast.AnnAssign]] = []
         self.functions: Final[list[ast.FunctionDef]] = []
@@ -158,6 +159,8 @@ class Body:
                 if is_annotation and isinstance(part.value, str):  # type: ignore[attr-defined]
                     annotated.update(_WORD.findall(part.value))  # type: ignore[attr-defined]
                 continue
+            if is_annotation and kind is ast.Attribute:
+                attributes.add(part.attr)  # type: ignore[attr-defined]
             if kind in kept:
                 kept[kind].append(part)
             marks = part.annotation if kind is ast.AnnAssign or kind is ast.arg else None  # type: ignore[attr-defined]
@@ -168,6 +171,7 @@ class Body:
                     pending.append((value, is_annotation or value is marks))
         self.names: Final = frozenset(names)
         self.annotated: Final = frozenset(annotated)
+        self.annotated_attributes: Final = frozenset(attributes)
 
 
 def body_of(node: ast.FunctionDef) -> Body:

@@ -1,0 +1,261 @@
+"""What objects hold that a kernel function reads: arrays, containers, classes, and objects of classes.
+
+In: a value and the look (:class:`~zellige.frontend.dependencies.Look`) that met it. Out: what it holds itself among the parts of the look,
+and what it leads to among what is pending. Raised: Unclear for what cannot be seen, such as iterators, open files, and objects whose
+memory holds more than their attributes say.
+
+Arrays count by their bytes: whoever writes into one (a view, a kernel, another library) leaves no mark anywhere else. Where these are so
+many that comparing them takes longer than a trace, the array is unclear, and the function traced each time.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import functools
+import gc
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from zellige.frontend.dependencies import Look, Same, Unclear, is_followed, is_own
+
+_MOST_BYTES: Final = 1 << 20
+"""The longest array that is compared by its bytes: hashing these takes about a millisecond, and a trace some."""
+
+_POINTER_BYTES: Final = 8
+
+_NOT_HELD: Final = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl", "__firstlineno__"))
+"""Attributes of classes that no kernel follows from, or that stand for the object's own."""
+
+
+def look_at(look: Look, value: Any) -> None:
+    """Adds what ``value`` holds. It is none of an atom, a tuple, a function, a module, or this package's."""
+    kind = type(value)
+    if _is_unchanging(value, kind):
+        look.parts.append(Same(value))
+        return
+    if value is os.environ:
+        look.is_settled = False
+        look.pending.append(dict(value))
+        return
+    if isinstance(value, types.BuiltinFunctionType):
+        _builtin(look, value)
+        return
+    if isinstance(value, type):
+        _class(look, value, kind)
+        return
+    if isinstance(value, types.MethodType):
+        look.add(kind)
+        look.pending += [value.__func__, value.__self__]
+        return
+    look.is_settled = False
+    if isinstance(value, np.ndarray):
+        _array(look, value)
+    elif kind in _PARTS:
+        look.add(kind)
+        look.pending += _PARTS[kind](value)
+    elif isinstance(value, np.generic):
+        look.add(kind, str(value.dtype), value.tobytes())
+    elif _is_tensor(value):
+        _tensor(look, value)
+    else:
+        _object(look, value, kind)
+
+
+# ---- what never changes, functions and classes of libraries
+
+_UNCHANGING: Final = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.ClassMethodDescriptorType, types.CodeType, types.GenericAlias, types.UnionType, np.dtype, np.ufunc,
+)  # fmt: skip
+_UNCHANGING_OF: Final = frozenset(
+    (("torch", "dtype"), ("torch", "device"), ("torch", "layout"), ("torch", "memory_format"), ("re", "Pattern"), ("datetime", "timedelta"))
+)
+_WRITTEN_TO: Final = ("logging",)
+"""Modules whose objects a function tells something and does not ask."""
+
+
+def _is_unchanging(value: Any, kind: type) -> bool:
+    home = kind.__module__
+    if isinstance(value, _UNCHANGING) or (home, kind.__name__) in _UNCHANGING_OF or home == "typing" or home in _WRITTEN_TO:
+        return True
+    return value is sys.stdout or value is sys.stderr or (home == "numpy" and kind.__name__ == "_ArrayFunctionDispatcher")
+
+
+def _builtin(look: Look, value: Any) -> None:
+    """A function written in C: of a module, or the method of an object, which is looked at too."""
+    owner = value.__self__
+    if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+        look.add(type(value), value.__name__)
+        look.pending.append(owner)
+        return
+    home = value.__module__ or getattr(owner, "__module__", None) or getattr(owner, "__name__", "")
+    if is_followed(str(home), value.__name__):
+        raise Unclear  # of a library that nobody knows
+    look.parts.append(Same(value) if owner is None or isinstance(owner, types.ModuleType) else (value.__name__, Same(owner)))
+
+
+def _class(look: Look, value: type, kind: type) -> None:
+    """A class: one of a library by itself, another by all that it and the user's classes above it hold."""
+    look.parts.append(Same(value))
+    if not is_followed(value.__module__, value.__name__):
+        return
+    look.is_settled = False
+    look.pending += [kind] if kind is not type else []
+    for above in value.__mro__:
+        if above is not value and (is_own(above.__module__) or not is_followed(above.__module__, above.__name__)):
+            look.parts.append(Same(above))
+            continue
+        held = [(name, content) for name, content in vars(above).items() if name not in _NOT_HELD]
+        look.add(Same(above), len(held))
+        for name, content in held:
+            look.parts.append(name)
+            look.pending.append(content)
+
+
+# ---- arrays
+
+
+def _array(look: Look, value: np.ndarray[Any, Any]) -> None:
+    look.add(type(value), value.shape, value.strides, str(value.dtype), value.flags.writeable)
+    if value.dtype == object:
+        look.pending += value.ravel().tolist()
+    elif value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+        raise Unclear
+    else:
+        look.parts.append(value.tobytes())
+    _attributes(look, value)
+
+
+def _is_tensor(value: Any) -> bool:
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return tensor is not None and isinstance(value, tensor)
+
+
+def _tensor(look: Look, value: Any) -> None:
+    torch = sys.modules["torch"]
+    if value.layout is not torch.strided or value.device.type == "meta" or value.numel() * value.element_size() > _MOST_BYTES:
+        raise Unclear
+    data = value.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+    look.add(type(value), tuple(value.shape), value.stride(), value.dtype, str(value.device), value.requires_grad)
+    look.parts.append(data.view(torch.uint8).numpy().tobytes())
+    _attributes(look, value)
+
+
+# ---- containers and other objects of Python's own
+
+
+def _entries(value: Mapping[Any, Any], items: Callable[[Any], Iterable[tuple[Any, Any]]] = dict.items) -> list[Any]:
+    found = [part for pair in items(value) for part in pair]
+    return [len(found), *found]
+
+
+def _sequence(value: Iterable[Any]) -> list[Any]:
+    found = list(value)
+    return [len(found), *found]
+
+
+_PARTS: Final[dict[type, Callable[[Any], list[Any]]]] = {
+    list: _sequence,
+    dict: _entries,
+    set: _sequence,
+    frozenset: _sequence,
+    bytearray: lambda value: [bytes(value)],
+    memoryview: lambda value: [value.format, value.shape, value.tobytes()],
+    array.array: lambda value: [value.typecode, value.tobytes()],
+    collections.deque: lambda value: [value.maxlen, *_sequence(value)],
+    collections.OrderedDict: lambda value: _entries(value, collections.OrderedDict.items),
+    collections.defaultdict: lambda value: [value.default_factory, *_entries(value)],
+    range: lambda value: [value.start, value.stop, value.step],
+    slice: lambda value: [value.start, value.stop, value.step],
+    property: lambda value: [value.fget, value.fset, value.fdel],
+    staticmethod: lambda value: [value.__func__],
+    classmethod: lambda value: [value.__func__],
+    functools.partial: lambda value: [value.func, value.args, value.keywords, vars(value)],
+    types.MappingProxyType: gc.get_referents,
+    types.SimpleNamespace: lambda value: [vars(value)],
+    types.MethodWrapperType: lambda value: [value.__name__, value.__self__],
+    type({}.keys()): lambda value: [value.mapping],
+    type({}.values()): lambda value: [value.mapping],
+    type({}.items()): lambda value: [value.mapping],
+    functools._lru_cache_wrapper: lambda value: [value.__wrapped__],
+}
+"""What objects of these very classes hold."""
+
+_BASES: Final[tuple[tuple[type, Callable[[Any], list[Any]]], ...]] = (
+    (int, lambda value: [int.__index__(value)]),
+    (float, lambda value: [float.__repr__(value)]),
+    (complex, lambda value: [complex.__repr__(value)]),
+    (str, lambda value: [str.__str__(value)]),
+    (bytes, lambda value: [bytes.__repr__(value)]),
+    (bytearray, lambda value: [bytearray.__repr__(value)]),
+    (collections.OrderedDict, _PARTS[collections.OrderedDict]),
+    (collections.defaultdict, lambda value: [value.default_factory, *_entries(value)]),
+    (collections.deque, lambda value: [value.maxlen, *_sequence(collections.deque.__iter__(value))]),
+    (dict, _entries),
+    (list, lambda value: _sequence(list.__iter__(value))),
+    (tuple, lambda value: _sequence(tuple.__iter__(value))),
+    (set, lambda value: _sequence(set.__iter__(value))),
+    (frozenset, lambda value: _sequence(frozenset.__iter__(value))),
+    (functools.partial, _PARTS[functools.partial]),
+    (property, _PARTS[property]),
+    (types.SimpleNamespace, _PARTS[types.SimpleNamespace]),
+    (BaseException, lambda value: [value.args]),
+)
+"""What objects of classes made from these hold beside their attributes."""
+
+def _object(look: Look, value: Any, kind: type) -> None:
+    """An object by its class, its attributes and slots, and what a class of Python's that it was made from holds. Objects that are hashed
+    by identity are told apart by it."""
+    look.parts.append(Same(value) if _is_hashed_by_identity(kind) else Same(kind))
+    _check_memory(kind)
+    for base, parts in _BASES:
+        if isinstance(value, base):
+            look.pending += parts(value)
+            break
+    _attributes(look, value)
+    look.pending.append(kind)
+
+
+def _is_hashed_by_identity(kind: Any) -> bool:
+    return kind.__hash__ is object.__hash__
+
+
+def _attributes(look: Look, value: Any) -> None:
+    """The attributes and slots of an object."""
+    held = getattr(value, "__dict__", None)
+    if type(held) is dict and held:
+        look.pending.append(held)
+    for above in type(value).__mro__:
+        for name, slot in vars(above).items() if above.__flags__ & _HEAP_TYPE else ():
+            if isinstance(slot, types.MemberDescriptorType):
+                look.parts.append(name)
+                look.pending += _slot(value, slot)
+
+
+def _slot(value: Any, slot: Any) -> list[Any]:
+    try:
+        return [slot.__get__(value)]
+    except AttributeError:
+        return []
+
+
+_HEAP_TYPE: Final = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE of CPython's object.h: classes made while the program runs."""
+
+
+def _check_memory(kind: type) -> None:
+    """Raises Unclear where objects of a class hold more than its attributes, its slots and the bases known here say."""
+    known = {object, *(base for base, _ in _BASES), np.ndarray}
+    for above in kind.__mro__:
+        if above in known or above.__base__ is None:
+            continue
+        slots = sum(isinstance(content, types.MemberDescriptorType) for content in vars(above).values())
+        of_python = ("__dict__" in vars(above)) + ("__weakref__" in vars(above))
+        if above.__basicsize__ - above.__base__.__basicsize__ > (slots + of_python) * _POINTER_BYTES:
+            raise Unclear

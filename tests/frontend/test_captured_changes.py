@@ -1,0 +1,322 @@
+"""A jit function called again sees what changed in anything that its trace reads, and what an argument holds."""
+
+from __future__ import annotations
+
+import array
+import builtins
+import collections
+import dataclasses
+import enum
+import functools
+import itertools
+import os
+import random
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zellige as zl
+import zellige.language as T
+from zellige.frontend.dependencies import Dependencies
+
+Read = Callable[[], Any]
+
+
+class Base:
+    level = 1
+
+
+class Derived(Base):
+    @property
+    def by_property(self) -> int:
+        return self.level
+
+    @classmethod
+    def by_class(cls) -> int:
+        return cls.level
+
+    @staticmethod
+    def by_static() -> int:
+        return Base.level
+
+
+class Slotted:
+    __slots__ = ("level",)
+
+    def __init__(self) -> None:
+        self.level = 1
+
+
+@dataclasses.dataclass(slots=True)
+class Record:
+    level: int = 1
+
+
+class Meta(type):
+    level = 1
+
+    @property
+    def by_meta(cls) -> int:
+        return type(cls).level
+
+
+class WithMeta(metaclass=Meta):
+    pass
+
+
+class Descriptor:
+    def __get__(self, instance: object, owner: type | None = None) -> int:
+        return Base.level
+
+
+class Described:
+    level = Descriptor()
+
+
+class OwnList(list):  # type: ignore[type-arg]
+    pass
+
+
+class Missing(dict):  # type: ignore[type-arg]
+    default = 1
+
+    def __missing__(self, key: object) -> int:
+        return self.default
+
+
+class Callee:
+    def __init__(self) -> None:
+        self.level = 1
+
+    def __call__(self) -> int:
+        return self.level
+
+
+def with_attribute() -> int:
+    return int(with_attribute.level)  # type: ignore[attr-defined]
+
+
+def with_default(parts: list[int] = [1]) -> int:  # noqa: B006
+    return parts[0]
+
+
+def with_keyword(*, level: int = 1) -> int:
+    return level
+
+
+derived, slotted, record, own_list, missing, callee = Derived(), Slotted(), Record(), OwnList([1]), Missing(), Callee()
+numbers, queue, order = np.array([1, 2]), collections.deque([1]), collections.OrderedDict([(1, 0), (9, 0)])
+objects = np.array([[1], [2]], dtype=object)
+raw, packed, seen = bytearray([1]), array.array("i", [1]), memoryview(bytearray([1]))
+mapping = {"level": 1}
+proxy, values = types.MappingProxyType(mapping), mapping.values()
+namespace, bound, factory = types.SimpleNamespace(level=1), own_list.__getitem__, collections.defaultdict(int, level=1)
+partial = functools.partial(lambda parts: parts[0], own_list)
+module = types.ModuleType("a_module_of_the_user")
+exec("def read(): return level", module.__dict__)
+attribute = "level"
+
+READS: dict[str, Read] = {
+    "array": lambda: numbers[0],
+    "array of objects": lambda: objects[0][0],
+    "class": lambda: Base.level,
+    "inherited": lambda: Derived.level,
+    "property": lambda: derived.by_property,
+    "class method": lambda: Derived.by_class(),
+    "static method": lambda: derived.by_static(),
+    "slots": lambda: slotted.level,
+    "slots of a dataclass": lambda: record.level,
+    "metaclass": lambda: WithMeta.by_meta,
+    "descriptor": lambda: Described().level,
+    "subclass of list": lambda: own_list[0],
+    "attribute of a subclass of dict": lambda: missing["a"],
+    "callable object": lambda: callee(),
+    "deque": lambda: queue[0],
+    "order": lambda: next(iter(order)),
+    "bytearray": lambda: raw[0],
+    "array of Python's": lambda: packed[0],
+    "memoryview": lambda: seen[0],
+    "mapping proxy": lambda: proxy["level"],
+    "view of a dict": lambda: list(values)[0],
+    "defaultdict": lambda: factory["level"],
+    "namespace": lambda: namespace.level,
+    "bound method": lambda: bound(0),
+    "partial": lambda: partial(),
+    "attribute of a module": lambda: module.level,
+    "function of a module": lambda: module.read(),
+    "attribute of a module by text": lambda: getattr(module, attribute),
+    "attribute of a function": with_attribute,
+    "default": lambda: with_default(),
+    "keyword default": lambda: with_keyword(),
+    "environment": lambda: int(os.getenv("A_LEVEL_OF_THE_USER") or 0),
+    "environment by name": lambda: int(os.environ["A_LEVEL_OF_THE_USER"]),
+    "built-in name": lambda: a_level_of_builtins,  # type: ignore[name-defined]  # noqa: F821
+}
+
+
+def change(level: int) -> None:
+    Base.level = slotted.level = record.level = Meta.level = missing.default = callee.level = level
+    numbers[0] = objects[0][0] = own_list[0] = queue[0] = raw[0] = packed[0] = seen[0] = level
+    mapping["level"] = factory["level"] = namespace.level = module.level = with_attribute.level = level  # type: ignore[attr-defined]
+    order.move_to_end(level, last=False)
+    with_default.__defaults__[0][0] = level  # type: ignore[index]
+    with_keyword.__kwdefaults__["level"] = level
+    os.environ["A_LEVEL_OF_THE_USER"] = str(level)
+    builtins.a_level_of_builtins = level  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Any:
+    yield
+    os.environ.pop("A_LEVEL_OF_THE_USER", None)
+    vars(builtins).pop("a_level_of_builtins", None)
+
+
+def reading(read: Read, target: str = "interp", **options: Any) -> Any:
+    @zl.jit(target=target, **options)
+    def read_once(A):  # type: ignore[no-untyped-def]
+        A: T.Tensor((1,), "int32")
+        B = T.empty((1,), "int32")
+        with T.Kernel(1):
+            B[0] = A[0] + int(read())
+        return B
+
+    return read_once
+
+
+ZERO = np.zeros(1, np.int32)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_change_is_seen_and_no_change_keeps_the_state(name: str) -> None:
+    change(1)
+    function = reading(READS[name])
+    assert [int(function(ZERO)[0]) for _ in range(3)] == [1, 1, 1]
+    before = Dependencies.of(function.function).state
+    assert before == Dependencies.of(function.function).state, "an unchanged function would be traced at every call"
+    change(9)
+    assert before != Dependencies.of(function.function).state
+    assert [int(function(ZERO)[0]) for _ in range(3)] == [9, 9, 9]
+
+
+@pytest.mark.parametrize("name", ["array", "class", "slots", "callable object"])
+def test_a_later_call_of_a_kernel_kept_on_disk_sees_it_too(name: str) -> None:
+    change(1)
+    assert int(reading(READS[name], "cpu")(ZERO)[0]) == 1
+    change(9)
+    assert int(reading(READS[name], "cpu")(ZERO)[0]) == 9
+
+
+def test_elements_of_a_torch_tensor_are_seen() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    tensor, half = torch.tensor([1, 2]), torch.ones(2, dtype=torch.bfloat16)
+    function = reading(lambda: tensor[0] + half[0])
+    assert int(function(ZERO)[0]) == 2
+    tensor.numpy()[0] = 9  # by a view, which no counter of the tensor's sees
+    half[0] = 4
+    assert int(function(ZERO)[0]) == 13
+
+
+def test_a_long_array_is_traced_anew() -> None:
+    long = np.zeros(1 << 20, np.int32)
+    function = reading(lambda: long[-1])
+    assert int(function(ZERO)[0]) == 0
+    long[-1] = 9
+    assert int(function(ZERO)[0]) == 9
+
+
+@pytest.mark.parametrize("kind", ["iterator", "generator", "chance", "chance of NumPy", "chance of one's own", "clock"])
+def test_what_gives_something_else_each_time_is_read_each_time(kind: str) -> None:
+    count, made, own = itertools.count(), (i for i in range(10)), random.Random(1)
+    reads: dict[str, Read] = {
+        "iterator": lambda: next(count),
+        "generator": lambda: next(made),
+        "chance": lambda: random.randint(0, 10**9),
+        "chance of NumPy": lambda: np.random.randint(0, 10**9),
+        "chance of one's own": lambda: own.randint(0, 10**9),
+        "clock": lambda: time.perf_counter_ns() % 10**9,
+    }
+    function = reading(reads[kind])
+    assert len({int(function(ZERO)[0]) for _ in range(4)}) == 4
+
+
+def test_force_compile_traces_and_compiles_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces: list[int] = []
+    function = reading(lambda: (traces.append(1), 5)[1], "cpu", force_compile=True)
+    assert [int(function(ZERO)[0]) for _ in range(3)] == [5, 5, 5]
+    assert len(traces) == 3
+    kernels = {id(kernel): kernel for kernel in (function.compile(ZERO) for _ in range(2))}
+    assert len({id(kernel._default.compiled) for kernel in kernels.values()}) == 2
+
+
+def test_a_kernel_of_names_and_numbers_is_found_by_looking_at_places() -> None:
+    half = T.float16
+
+    @zl.jit(target="interp")
+    def plain(A):  # type: ignore[no-untyped-def]
+        A: T.Tensor((1,), "int32")
+        B = T.empty((1,), "int32")
+        with T.Kernel(1):
+            for _ in range(1):
+                B[0] = T.max(A[0], 0) + int(half == T.float16) + len("a")
+        return B
+
+    plain(ZERO)
+    plain(ZERO)
+    assert Dependencies.of(plain.function).is_settled
+
+
+# ---- arguments
+
+
+class Equal:
+    def __init__(self, level: int) -> None:
+        self.level = level
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Kind(enum.IntEnum):
+    ONE = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    level: int
+
+
+@zl.jit(target="interp", out_idx=-1)
+def lazily(read):  # type: ignore[no-untyped-def]
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "int32"), B: T.Tensor((1,), "int32")):  # type: ignore[valid-type]
+        with T.Kernel(1):
+            B[0] = A[0] + (read() if callable(read) else read[0] if isinstance(read, collections.deque) else read.level)
+
+    return kernel
+
+
+def test_arguments_are_told_apart_by_content_and_not_by_what_they_say() -> None:
+    assert [int(lazily(Equal(level))(ZERO)[0]) for level in (1, 2, 1)] == [1, 2, 1]
+
+
+def test_equal_configurations_share_a_kernel() -> None:
+    assert lazily(Config(3)) is lazily(Config(3))
+    assert lazily(Config(3)) is not lazily(Config(4))
+
+
+def test_changes_inside_an_argument_are_seen() -> None:
+    change(1)
+    held = collections.deque([1])
+    assert [int(lazily(read)(ZERO)[0]) for read in (callee, slotted, held)] == [1, 1, 1]
+    change(9)
+    held[0] = 9
+    assert [int(lazily(read)(ZERO)[0]) for read in (callee, slotted, held)] == [9, 9, 9]
+    assert lazily(callee) is lazily(callee)
