@@ -1,7 +1,7 @@
 """Builds typed expressions from operands as a Python author writes them: promotion, casts, constant folding of literals.
 
 In: :class:`~zellige.frontend.values.Scalar`, Python numbers. Out: IR expressions whose operands agree in dtype.
-The rules: a Python int is an int32 (wider where it does not fit) but takes a float's dtype, a Python float is a float32 but takes
+The rules: a Python int is an int32 (wider where it does not fit) but takes a float's dtype that holds it, a Python float is a float32 but takes
 float64 (so float16 * 0.5 is float32: the value is rounded once, where it is stored); bool promotes to the other side; of two
 integers the wider wins, unsigned where the widths are equal; a float wins over an integer; of two floats the wider, float32 for
 float16 with bfloat16 and for two different floats of 8 bits or fewer. A number written where it is stored must fit there.
@@ -90,9 +90,11 @@ def literal_dtype(value: bool | int | float, span: Span | None = None) -> DType:
 
 
 def literal(value: bool | int | float, target: DType, span: Span | None = None) -> Expr:
-    """A Python number as a constant of ``target`` (of its own dtype where it does not fit an integer target, so that it promotes)."""
+    """A Python number as a constant of ``target``, or of its own dtype where it does not fit, so that it promotes: an integer beside
+    float16 that float16 cannot hold is a float32, as a Python float beside it is."""
     if target.is_float:
-        return const(float(value), target, span)
+        is_too_large = math.isfinite(value) and target.scalar.bits < FLOAT32.bits and not _holds(target.scalar, value)
+        return const(float(value), FLOAT32.with_lanes(target.lanes) if is_too_large else target, span)
     if target.is_bool:
         return (
             const(bool(value), target, span)
@@ -110,13 +112,13 @@ def literal(value: bool | int | float, target: DType, span: Span | None = None) 
     return const(whole, target, span)
 
 
-def stored(value: Any, target: DType, span: Span | None = None) -> Expr:
+def stored(value: Any, target: DType, span: Span | None = None, *, is_cast: bool = False) -> Expr:
     """What a place of dtype ``target`` takes: the value cast to it. E254 for a Python number that the dtype cannot hold.
 
-    A Python float that goes into an integer is cut toward zero, as a run-time float is.
+    A Python number with a fraction is no integer, but is cut toward zero, as a run-time float is, where the author casts it.
     """
     number = python_number(value)
-    if number is not None and not target.is_bool and not _holds(target.scalar, number):
+    if number is not None and not target.is_bool and not (_holds(target.scalar, number) and (is_cast or _is_kept(target, number))):
         low, high = target.scalar.min, target.scalar.max
         fault = "exceeds maximum of" if number > high else "is below minimum of" if number < low else "is not a value of"
         raise catalogue.E254.error(span, value=number, fault=fault, dtype=target.scalar, least=_short(low), greatest=_short(high))
@@ -143,6 +145,11 @@ def _holds(target: DType, number: float) -> bool:
         return False
     ulp = 2.0 ** (math.frexp(target.max)[1] - 1 - target.mantissa)
     return abs(number) < target.max + ulp / 2  # a number just above the largest one rounds down to it
+
+
+def _is_kept(target: DType, number: float) -> bool:
+    """Whether an integer keeps all of a number that it holds."""
+    return not target.is_integer or number == int(number)
 
 
 def as_expr(value: Any, span: Span | None = None, hint: DType | None = None) -> Expr:

@@ -189,10 +189,11 @@ def _annotated(frame: Frame, node: ast.AnnAssign) -> Signal:
         return Signal.NEXT
     wanted = target.id if isinstance(target, ast.Name) else None
     value = evaluate_call(frame, node.value, wanted) if isinstance(node.value, ast.Call) else evaluate(frame, node.value)
-    dtype = _annotated_dtype(frame, node.annotation) if is_number(value) and not isinstance(value, Variable) else None
+    is_typed = (is_number(value) or isinstance(value, str)) and not isinstance(value, Variable)
+    dtype = _annotated_dtype(frame, node.annotation) if is_typed else None
     frame.here(node)
     if dtype is not None:
-        value = Scalar(arithmetic.cast(arithmetic.as_expr(value, frame.builder.span, dtype), dtype, frame.builder.span))
+        value = Scalar(arithmetic.stored(value, dtype, frame.builder.span))
     assign(frame, target, value, node.value)
     return Signal.NEXT
 

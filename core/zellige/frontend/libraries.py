@@ -13,10 +13,11 @@ from zellige.frontend.dependencies import Unclear
 
 _PURE: Final = frozenset(
     (
-        "__future__", "_abc", "_bisect", "_collections", "_collections_abc", "_functools", "_heapq", "_operator", "_statistics", "_struct",
-        "_thread.get_ident", "_warnings", "abc", "ast", "bisect", "builtins", "cmath", "collections", "contextlib", "copy", "copyreg",
-        "dataclasses", "enum", "fractions", "functools", "heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy", "operator",
-        "re", "reprlib", "statistics", "string", "struct", "textwrap", "torch", "types", "typing", "warnings",
+        "__future__", "_abc", "_bisect", "_collections", "_collections_abc", "_functools", "_heapq", "_operator", "_statistics",
+        "_struct", "_thread.get_ident", "_warnings", "abc", "ast", "bisect", "builtins", "cmath", "collections", "contextlib",
+        "copy", "copyreg", "dataclasses", "enum", "fractions", "functools", "heapq", "itertools", "json", "keyword", "logging",
+        "math", "ml_dtypes", "numbers", "numpy", "operator", "re", "reprlib", "statistics", "string", "struct", "textwrap",
+        "torch", "types", "typing", "warnings",
     )
 )  # fmt: skip
 """Modules, with those inside of them, whose functions follow from their arguments but for those below."""

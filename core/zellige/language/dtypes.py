@@ -28,16 +28,16 @@ class TypeName(DType):
             given = lanes_of(values[0], target.lanes) if len(values) == 1 else list(values) or [0] * target.lanes
             if len(given) != target.lanes:
                 raise catalogue.E203.error(span, left=f"{len(given)} values", right=f"the {target.lanes} lanes of {target}")
-            return Vector.of([Scalar(arithmetic.stored(value, target.scalar, span)) for value in given])
+            return Vector.of([Scalar(arithmetic.stored(value, target.scalar, span, is_cast=True)) for value in given])
         if len(values) > 1:
             raise catalogue.E203.error(span, left=f"{len(values)} values", right=f"the single value of {target}")
         if values and is_vector(values[0]):
-            return Vector.of([Scalar(arithmetic.stored(lane, target, span)) for lane in lanes_of(values[0])])
+            return Vector.of([Scalar(arithmetic.stored(lane, target, span, is_cast=True)) for lane in lanes_of(values[0])])
         if not values:
             builder = tracing()
             is_running = builder is not None and builder.is_inside_launch
             return declare(target.name, target, 0) if is_running else Scalar(arithmetic.stored(0, target, span))
-        return Scalar(arithmetic.stored(values[0], target, span))
+        return Scalar(arithmetic.stored(values[0], target, span, is_cast=True))
 
 
 def type_name(dtype: Any) -> TypeName:
