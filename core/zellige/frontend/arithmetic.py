@@ -1,9 +1,9 @@
 """Builds typed expressions from operands as a Python author writes them: promotion, casts, constant folding of literals.
 
 In: :class:`~zellige.frontend.values.Scalar`, Python numbers. Out: IR expressions whose operands agree in dtype.
-The rules: a Python int is an int32 (wider where it does not fit) but takes a float's dtype that holds it, a Python float is a float32 but takes
-float64 (so float16 * 0.5 is float32: the value is rounded once, where it is stored); bool promotes to the other side; of two
-integers the wider wins, unsigned where the widths are equal; a float wins over an integer; of two floats the wider, float32 for
+The rules: a Python int is an int32 (wider where it does not fit) but takes the dtype of a float that holds it, a Python float is a
+float32 but takes float64 (so float16 * 0.5 is float32: the value is rounded once, where it is stored); bool promotes to the other side;
+of two integers the wider wins, unsigned where the widths are equal; a float wins over an integer; of two floats the wider, float32 for
 float16 with bfloat16 and for two different floats of 8 bits or fewer. A number written where it is stored must fit there.
 """
 
