@@ -46,7 +46,7 @@ def test_every_form_of_alloc_var(run):
             c = T.alloc_var("float32", "local.var")
             d = T.alloc_var("float32", 2.5, "local.var")
             e = T.alloc_var("float32", init=b)
-            f = T.alloc_var("int32", 2.9)
+            f = T.alloc_var("int32", T.int32(2.9))
             b = 7.0
             c = e + 1
             A[0] = a

@@ -22,7 +22,7 @@ def test_elements_and_previous_values(run):
             B[3] = T.atomic_or(A[3], 6, return_prev=True)
             T.atomic_add(A[0], 100)
             B[4] = T.atomic_load(A[0])
-            T.atomic_store(A[1], 11.9)
+            T.atomic_store(A[1], T.int32(11.9))
             B[5] = A[1]
             previous = T.atomic_add(A[2], 1, return_prev=True)
             B[6] = previous + previous

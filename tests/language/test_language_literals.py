@@ -58,7 +58,7 @@ def test_what_is_stored_has_the_place_s_type(run):
     ):
         with T.Kernel(1):
             A[0] = True
-            A[1] = -1.75
+            A[1] = T.int8(-1.75)
             A[2] = -128
             B[0] = 1
             B[1] = 0.1
