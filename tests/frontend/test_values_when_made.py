@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import functools
 import linecache
+import random
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,180 @@ PROGRAMS = {
 @pytest.mark.parametrize("label", PROGRAMS)
 def test_as_in_python(label: str, target: str) -> None:
     check(PROGRAMS[label], f"{label} {target}", target)
+
+
+def statements(body: str) -> str:
+    """What a kernel with this body does, in the text of the tile IR."""
+    head = "@T.prim_func\ndef kernel(A: T.Tensor((8,), 'int32'), D: T.Tensor((8,), 'int32'), n: T.int32):\n    with T.Kernel(1):\n"
+    kernel = define(head + indented(body, 8), "kernel", f"<text {hash(body)}>")
+    return str(kernel.script())
+
+
+def test_nothing_is_bound_that_nothing_changes() -> None:
+    """A program without a change between making and use is the same as the one that reads where it uses."""
+    plain = statements("for i in T.Parallel(8):\n    D[i] = T.max(A[i], n) + A[i] * A[i]")
+    define_helper = "square = partial(lambda x: x * x)\n"
+    loop = "for i in T.Parallel(8):\n    r = Record([A[i] for _ in (0,)])\n    D[i] = T.max(A[i], n) + square(A[i])"
+    kept = statements(define_helper + loop)
+    assert kept == plain
+    assert statements("for i in T.serial(A[0]):\n    D[i] = 1") == statements("for i in range(A[0]):\n    D[i] = 1")
+    assert "value" not in statements("for i in T.serial(A[0]):\n    D[i] = sum(A[k] for k in (1, 2))")
+
+
+def test_one_name_for_what_is_changed() -> None:
+    text = statements("r = [A[i] for i in (0, 1)]\nA[0] = r[0] + r[1]\nD[0] = r[1]")
+    assert text.count("A[0]") == 2, text  # read once, where it is used, and stored once
+    assert text.count("A[1]") == 1, text
+
+
+PLACES = {
+    "v[0] = 9": 9,
+    "v[0] = v + v[0]": 10,
+    "T.fill(v, 4)": 4,
+}
+
+
+@pytest.mark.parametrize("line", PLACES)
+def test_a_place_stays_known_in_a_function_that_python_runs(line: str) -> None:
+    helper = define(f"def helper(v, A):\n    {line}\n    return v\n", "helper", f"<helper {line}>")
+    kernel = define(
+        "@T.prim_func\ndef kernel(A: T.Tensor((8,), 'int32'), D: T.Tensor((8,), 'int32')):\n    with T.Kernel(1):\n"
+        "        v = T.alloc_var('int32', 5)\n        D[1] = helper(v, A)\n        D[0] = v\n",
+        "kernel", f"<places {line}>", helper=helper,
+    )
+    d = np.zeros(8, np.int32)
+    zl.compile(kernel, target="interp")(np.zeros(8, np.int32), d)
+    assert d.tolist()[:2] == [PLACES[line], 5]
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_elements_are_places_in_functions_that_python_runs(target: str) -> None:
+    helper = define(
+        "def helper(place, start, tile):\n    T.atomic_add(place, 10)\n    T.copy(start, tile)\n    return place\n", "helper", "<elements>"
+    )
+    kernel = define(
+        "@T.prim_func\ndef kernel(A: T.Tensor((8,), 'int32'), D: T.Tensor((8,), 'int32')):\n    with T.Kernel(1):\n"
+        "        tile = T.alloc_shared((4,), 'int32')\n        D[0] = helper(A[0], A[A[1]], tile)\n        T.copy(tile, D[4])\n",
+        "kernel", "<elements kernel>", helper=helper,
+    )
+    a, d = np.array([5, 3, 9, 2, 7, 1, 4, 6], np.int32), np.zeros(8, np.int32)
+    zl.compile(kernel, target=target)(a, d)
+    assert (a[0], d.tolist()) == (15, [5, 0, 0, 0, 2, 7, 1, 4])
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_the_bounds_of_inner_loops_are_read_once(target: str) -> None:
+    kernel = define(
+        "@T.prim_func\ndef kernel(A: T.Tensor((2,), 'int32'), D: T.Tensor((2,), 'int32')):\n    with T.Kernel(1):\n"
+        "        for i, j in T.grid(3, A[0]):\n            A[0] = 1\n            D[0] += 1\n"
+        "        v = T.alloc_var('int32', 4)\n        r = T.serial(v)\n        v = 1\n        for i in r:\n            D[1] += 1\n",
+        "kernel", "<bounds>",
+    )
+    a, d = np.array([2, 0], np.int32), np.zeros(2, np.int32)
+    zl.compile(kernel, target=target)(a, d)
+    assert d.tolist() == [6, 4]
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_variables_that_are_made_for_a_container_stay_variables(target: str) -> None:
+    kernel = define(
+        "@T.prim_func\ndef kernel(D: T.Tensor((4,), 'int32')):\n    with T.Kernel(1):\n"
+        "        vs = [T.alloc_var('int32', 1) for _ in range(3)]\n        h = Record(T.alloc_var('int32', 7))\n"
+        "        for i in T.serial(3):\n            vs[1] += i\n            h.value += 1\n"
+        "        v = T.alloc_var('int32', 3)\n        h.other = v\n        h.other += 1\n"
+        "        D[0], D[1], D[2], D[3] = vs[1], h.value, v, h.other\n",
+        "kernel", "<containers of variables>",
+    )
+    d = np.zeros(4, np.int32)
+    zl.compile(kernel, target=target)(d)
+    assert d.tolist() == [4, 10, 3, 4]
+
+
+# ---- random programs
+
+
+class Author:
+    """Writes straight-line programs that keep values in Python's objects, change what they were read from, and use them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.lines: list[str] = []
+        self.held: list[str] = []  # expressions that give kept values
+        self.names = 0
+        for _ in range(self.random.randint(8, 14)):
+            self.random.choice([self.keep, self.keep, self.change, self.use])()
+        for place in range(4):
+            self.lines.append(f"D[{place}] = {self.kept()}")
+
+    def name(self) -> str:
+        self.names += 1
+        return f"x{self.names}"
+
+    def element(self) -> str:
+        return f"A[{self.random.randint(0, 4)}]"
+
+    def kept(self) -> str:
+        return self.random.choice([*self.held, *self.held, self.element(), "n"])
+
+    def value(self) -> str:
+        """An expression that reads; some of its operands store."""
+        position = self.random.randint(0, 4)
+        return self.random.choice([
+            self.element(),
+            f"({self.element()} - {self.kept()})",
+            f"changing(A, {position}, {self.element()})",
+            f"reading(A, {position})",
+            f"({self.element()} + changing(A, {position}, {self.kept()}))",
+            f"max({self.element()}, changing(A, {position}, {self.kept()}), {self.element()})",
+            f"(({self.element()} - {self.random.randint(1, 9)}) or {self.kept()})",
+            f"({self.element()} and {self.kept()})",
+            f"({self.element()} if {self.kept()} > {self.kept()} else {self.kept()})",
+            f"(lambda x, y={self.element()}: x - changing(A, {position}, y))({self.kept()})",
+            f"sum({self.element()} + i for i in (1, 2))",
+        ])  # fmt: skip
+
+    def keep(self) -> None:
+        """A statement that keeps values; later ones may use them."""
+        name, first, second = self.name(), self.value(), self.value()
+        made, uses = self.random.choice([
+            ([f"{name} = [{first}, {second}]"], ["{}[0]", "{}[1]"]),
+            ([f"{name} = [A[i] + {self.kept()} for i in (0, 3)]"], ["{}[0]", "{}[1]"]),
+            ([f"{name} = tuple(A[i] for i in (2, 1))"], ["{}[0]", "{}[1]"]),
+            ([f"{name} = {{'k': {first}, 'm': {second}}}"], ["{}['k']", "{}['m']"]),
+            ([f"{name} = dict(k={first}, m={second})"], ["{}['k']", "{}['m']"]),
+            ([f"{name} = {{i: A[i] for i in (0, 4)}}"], ["{}[0]", "{}[4]"]),
+            ([f"{name} = []", f"{name}.append({first})", f"{name}.insert(0, {second})"], ["{}[0]", "{}[1]"]),
+            ([f"{name} = [0, 0]", f"{name}[1] = {first}", f"{name}[0] = {second}"], ["{}[0]", "{}[1]"]),
+            ([f"{name} = Pair({first}, {second})"], ["{}.first", "{}.second"]),
+            ([f"{name} = Record({first}, other={second})"], ["{}.value", "{}.other"]),
+            ([f"{name} = Record()", f"{name}.value = {first}", f"{name}.value += {second}"], ["{}.value"]),
+            ([f"{name} = partial(lambda a, b: a - b, {first}, b={second})"], ["{}()"]),
+            ([f"{name} = lambda a={first}: a + {self.element()}"], ["{}()"]),
+            ([f"{name} = list(map(lambda i: A[i], (1, 2)))"], ["{}[0]", "{}[1]"]),
+            ([f"{name} = pair_of(A, {self.random.randint(0, 4)})"], ["{}.first", "{}.second"]),
+            ([f"{name} = {first}"], ["{}"]),
+            ([f"{name}, {name}b = {first}, {second}"], ["{}", "{}b"]),
+        ])  # fmt: skip
+        self.lines += made
+        self.held += [use.format(name) for use in uses]
+
+    def change(self) -> None:
+        """A statement that stores, decided at run time or not."""
+        first, second = self.element(), self.element()
+        self.lines += self.random.choice([
+            [f"{first} = {self.value()}"],
+            [f"{first} += {self.value()}"],
+            [f"{first} = {second} = {self.value()}"],
+            [f"{first}, {second} = {second}, {first}"],
+            ["A[0], A[1], A[2] = (A[i] for i in (2, 0, 1))"],
+            [f"if {self.kept()} > {self.kept()}:", f"    {first} = {self.kept()}"],
+            ["for i in range(n):", f"    A[i] = {self.kept()} + i"],
+        ])  # fmt: skip
+
+    def use(self) -> None:
+        self.lines.append(f"D[{self.random.randint(4, 7)}] = {self.value()}")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_keep_values(seed: int) -> None:
+    check("\n".join(Author(seed).lines), f"random {seed}", "interp")
