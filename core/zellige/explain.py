@@ -33,8 +33,13 @@ class Explanation:
 
     @property
     def planned(self) -> PlannedKernel:
-        """The plan as it is compiled."""
-        return self.fitted.planned
+        """The plan as it is compiled, with what the program of lanes that was made of it says of where tiles live."""
+        functions = getattr(self.fitted.program, "functions", ())
+        if not any(getattr(function, "elsewhere", ()) for function in functions):
+            return self.fitted.planned
+        from zellige.simt.residence import as_made
+
+        return as_made(self.fitted.planned, functions)
 
     def __str__(self) -> str:
         return report(self.planned)

@@ -82,24 +82,30 @@ def _checked(api: Any, answer: tuple[Any, ...]) -> tuple[Any, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What the compiler says of one kernel: registers a lane, bytes that a lane stores and loads by spills, bytes of its stack (where
-    registers are kept over calls, and arrays that cannot be in registers)."""
+    registers are kept over calls, and arrays that cannot be in registers), and of the spills those that are stored."""
 
     registers: int
     spilled_bytes: int
     stack_bytes: int = 0
+    stored_bytes: int = 0
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of the stack beside those that spills need."""
+        return max(0, self.stack_bytes - self.stored_bytes)
 
 
 def usage_of(log: str) -> dict[str, Usage]:
     """The compiler's report on each kernel, by name."""
     found: dict[str, Usage] = {}
-    name, spilled, stack = "", 0, 0
+    name, spilled, stack, stored = "", 0, 0, 0
     for line in log.splitlines():
         if match := re.search(r"Compiling entry function '(\w+)'", line):
-            name, spilled, stack = match[1], 0, 0
+            name, spilled, stack, stored = match[1], 0, 0, 0
         elif match := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            stack, spilled = int(match[1]), int(match[2]) + int(match[3])
+            stack, stored, spilled = int(match[1]), int(match[2]), int(match[2]) + int(match[3])
         elif match := re.search(r"Used (\d+) registers", line):
-            found[name] = Usage(registers=int(match[1]), spilled_bytes=spilled, stack_bytes=stack)
+            found[name] = Usage(registers=int(match[1]), spilled_bytes=spilled, stack_bytes=stack, stored_bytes=stored)
     return found
 
 

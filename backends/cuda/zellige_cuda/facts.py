@@ -9,12 +9,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from zellige.ir.expr import Buffer
+from zellige.ir.expr import Buffer, constant_value
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Emitted
 from zellige.simt.alignment import preferred, required
-from zellige.simt.ir import BoxMap, Module, Pointer, TensorBox
+from zellige.simt.ir import BoxMap, Function, Module, Pointer, TensorBox
+from zellige.simt.residence import indexed_by_numbers
 from zellige_cuda.records import Site, uses_records
 from zellige_cuda.variants import WITHOUT_BOXES
 
@@ -68,7 +69,7 @@ def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, f
         functions.append(
             {
                 "name": f.name, "threads": f.threads, "shared": f.shared_bytes, "params": params, "records": uses_records(f),
-                "workers": f.workers,
+                "workers": f.workers, "arrays": _arrays(f),
             }
         )  # fmt: skip
     places = [[*site.facts(), number] for number, site in enumerate(sites)]
@@ -78,3 +79,10 @@ def facts_of(module: Module, kernel: Kernel, sites: Sequence[Site], arch: str, f
             "flags": list(flags), "maps": maps, "otherwise": otherwise,
         }
     )  # fmt: skip
+
+
+def _arrays(function: Function) -> list[list[Any]]:
+    """The tiles of a lane that are in registers only where the compiler writes out the loops around them: name and bytes a lane."""
+    found = indexed_by_numbers(function.body, at_run_time=False)
+    memories = [(tile.buffer.name, tile.home.memory.root) for tile in function.tiles]
+    return [[name, int(constant_value(m.shape[0]) or 0) * max(1, m.dtype.bytes)] for name, m in memories if m in found]

@@ -19,13 +19,15 @@ SPILLED_BYTES: Final = 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceUsage:
     """What one launch takes: ``registers`` a lane, ``spill_bytes`` that a lane stores to local memory and loads from it for want of
-    registers, ``shared_bytes`` a block."""
+    registers, ``local_bytes`` of local memory that a lane has (spills, arrays whose elements cannot be registers, what calls keep),
+    ``shared_bytes`` a block."""
 
     name: str
     registers: int
     spill_bytes: int
     shared_bytes: int
     threads: int
+    local_bytes: int = 0
 
 
 def resource_usage(kernel: CudaKernel) -> tuple[ResourceUsage, ...]:
@@ -37,7 +39,7 @@ def resource_usage(kernel: CudaKernel) -> tuple[ResourceUsage, ...]:
         entries.append(
             ResourceUsage(
                 name=function["name"], registers=used.registers, spill_bytes=used.spilled_bytes, shared_bytes=function["shared"],
-                threads=function["threads"],
+                threads=function["threads"], local_bytes=used.stack_bytes,
             )
         )  # fmt: skip
     return tuple(entries)

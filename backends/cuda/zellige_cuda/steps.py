@@ -5,7 +5,7 @@ In: what the hooks of the same names are asked (:data:`zellige_cuda.backend`). O
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -92,15 +92,20 @@ def compiled(emitted: Emitted, ctx: CompileContext) -> Binary:
         cubin, log = compile_for_occupancy(emitted.text, "kernel", arch, first["threads"], first["shared"], flags)
     else:
         cubin, log = compile_cubin(emitted.text, "kernel", arch.name, flags)
-    _report_spills(log)
+    _report_memory(log, {f["name"]: f["arrays"] for f in functions})
     return Binary(data=cubin, format="cubin", log=log)
 
 
-def _report_spills(log: str) -> None:
-    """Warn of registers that the compiler keeps in memory."""
+def _report_memory(log: str, arrays: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+    """Warn of registers that the compiler keeps in memory, and of the lanes' own arrays that it does: ``arrays`` of each kernel, by name
+    and size, are those that it may."""
     for name, used in usage_of(log).items():
         if used.spilled_bytes:
             warn(catalogue.E503.diagnose(kernel=name, bytes=used.spilled_bytes, registers=used.registers, severity="warning"))
+        kept = arrays.get(name, ())
+        if kept and used.array_bytes >= min(size for _, size in kept):
+            names = ", ".join(array for array, _ in kept)
+            warn(catalogue.E505.diagnose(kernel=name, bytes=used.array_bytes, arrays=names, severity="warning"))
 
 
 def _without_roles(options: CompileOptions) -> str | None:

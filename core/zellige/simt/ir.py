@@ -476,7 +476,8 @@ class Function(Node):
     place; ``threads`` lanes a block; ``shared_bytes`` of shared memory; ``header`` lines that open the printed source (the plan); ``tiles``
     what became of the author's tiles; ``exchange`` how engines have tiles there (None: the target has no engines). ``meeting`` are the
     places of stores that the author wrote for lanes: there lanes may meet at an element, with one value. ``workers``: the blocks stay, so
-    many at most, and take the tiles of the kernel's grid in turn (None: a block for each)."""
+    many at most, and take the tiles of the kernel's grid in turn (None: a block for each). ``elsewhere`` are tiles that live elsewhere than
+    the plan has them: name, place, reason."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -494,6 +495,7 @@ class Function(Node):
     tiles: tuple[Tile, ...] = ()
     exchange: Exchange | None = None
     meeting: frozenset[Span] = frozenset()
+    elsewhere: tuple[tuple[str, str, str], ...] = ()
     span: Span | None = field(default=None, repr=False)
     CHILDREN: ClassVar[tuple[str, ...]] = ("grid", "grid_vars")
     BODIES: ClassVar[tuple[str, ...]] = ("body",)

@@ -46,6 +46,7 @@ from zellige.simt.machine import LaneMachine
 from zellige.simt.packing import Room, aligned, packed, resources_that_meet
 from zellige.simt.products import sizes
 from zellige.simt.raster import raster_of, why_not
+from zellige.simt.residence import OWN_MEMORY, indexed_by_numbers, settled
 from zellige.simt.roles import lower_roles
 from zellige.simt.solve import Solution, Solver
 from zellige.simt.spelling import MATH32, WIDE
@@ -154,13 +155,14 @@ class LaunchLowering:
         """The function with its body and the memory that the context has given out."""
         launch, engines = self._launch, self.machine.engines
         memories, total = self._memories(context)
-        tiles = self.planned.order.tiles
+        tiles, made = self.planned.order.tiles, self._tiles(context)
+        elsewhere = _elsewhere(solution, made, body)
         return Function(
             name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=context.threads,
             lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=self._cluster(), min_blocks=min_blocks,
-            workers=None if tiles is None else tiles.workers, header=self._header(context, solution), tiles=self._tiles(context),
+            workers=None if tiles is None else tiles.workers, header=self._header(context, elsewhere), tiles=made,
             exchange=None if engines is None else Exchange(piece_bytes=engines.piece_bytes, rows=engines.rows),
-            meeting=_own_stores(launch), span=launch.span,
+            meeting=_own_stores(launch), elsewhere=elsewhere, span=launch.span,
         )  # fmt: skip
 
     def _cluster(self) -> tuple[int, ...] | None:
@@ -474,12 +476,21 @@ class LaunchLowering:
         homes = ((buffer, context.homes.get(buffer)) for buffer in made)
         return tuple(Tile(buffer=b, home=h) for b, h in homes if isinstance(h, (SharedHome, RegisterHome, LaneHome)))
 
-    def _header(self, context: Context, solution: Solution) -> tuple[str, ...]:
+    def _header(self, context: Context, elsewhere: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
         lines = [f"{self._name}: {context.threads} lanes, {context.shared_bytes} bytes of shared memory"]
-        lines += [f"{d.question} {d.chosen}" for d in self.planned.decisions]
-        lines += [f"{buffer.name} lives in shared memory: {reason}" for buffer, reason in solution.shared.items()]
+        decided = settled(self.planned.decisions, elsewhere)
+        lines += [f"{d.question} {d.chosen}" for d in decided[: len(decided) - len(elsewhere)]]
+        lines += [f"{name} lives in {place}: {reason}" for name, place, reason in elsewhere]
         lines += context.notes
         return tuple(lines)
+
+
+def _elsewhere(solution: Solution, tiles: Sequence[Tile], body: Sequence[Stmt]) -> tuple[tuple[str, str, str], ...]:
+    """The tiles that are not in the registers that the plan has them in."""
+    found = [(buffer.name, "shared memory", reason) for buffer, reason in solution.shared.items()]
+    unfixed = indexed_by_numbers(body, at_run_time=True)
+    why = "an index of it is known at run time only, and registers have no numbers then"
+    return (*found, *((tile.buffer.name, OWN_MEMORY, why) for tile in tiles if tile.home.memory.root in unfixed))
 
 
 def _registers(solution: Solution) -> int:

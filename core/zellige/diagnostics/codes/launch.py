@@ -212,7 +212,7 @@ E658 = code(
 )
 E652 = code(
     "E652", "race between lanes", "{lanes}: byte {byte} of {buffer}: {what} {other} ({place}), with nothing between that orders them",
-    hint="put a barrier between the two accesses, or make them atomic",
+    hint="give each iteration of a T.Parallel elements of its own; put a barrier between two accesses of lanes, or make them atomic",
 )
 E653 = code(
     "E653", "misaligned access", "{lanes}: an access of {size} bytes to {buffer} at address {address}",

@@ -21,3 +21,7 @@ E504 = _code(
     "E504", "the driver is older than the compiler", "what {tool} makes cannot be loaded: {reason}",
     hint="or install a compiler of the driver's version; `zellige doctor` shows both",
 )  # fmt: skip
+E505 = _code(
+    "E505", "arrays of lanes are in memory", "{kernel} keeps {bytes} bytes a lane in memory, which is slow: {arrays}",
+    hint="index arrays of a lane by constants and by variables of T.unroll, or make them shared memory",
+)  # fmt: skip

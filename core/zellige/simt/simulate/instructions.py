@@ -18,11 +18,13 @@ from zellige.simt import ir
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.engines import engine_statement
 from zellige.simt.simulate.memory import Access, check_read, check_write
+from zellige.simt.simulate.order import merged
 from zellige.simt.simulate.products import operand_of, product
 
 if TYPE_CHECKING:
     from zellige.simt.simulate.compile import Compiled, Compiler
-    from zellige.simt.simulate.warp import Warp
+    from zellige.simt.simulate.memory import Memory
+    from zellige.simt.simulate.warp import Block, Warp
 
 Array = Any
 
@@ -117,8 +119,13 @@ def _fence(statement: ir.Fence) -> Compiled:
     to = statement.to
 
     def run(warp: Warp, mask: Any) -> Any:
+        block = warp.block
         if to == "engines":
-            warp.block.engines.fence(warp.chosen(mask))
+            block.engines.fence(warp.chosen(mask))
+        elif to == "grid":
+            for thread in warp.chosen(mask).tolist():
+                block.clocks.take(thread, block.seen.pop(thread, {}))
+                block.fenced[thread] = block.clocks.snapshot(thread)
         return mask
 
     return 0, run
@@ -229,8 +236,9 @@ def _atomic(compiler: Compiler, statement: Atomic) -> Compiled:
             old[picked] = before
             if op != "load":
                 elements[places[picked]] = atomic_combine(op, before, operands[picked], dtype)
-        if acquires or releases:
-            _synchronise(warp, memory, places, threads, acquires=acquires, releases=releases)
+        if acquires or releases or block.grid.has_fences or op == "store":
+            for which in order:
+                _synchronise(block, (memory, int(places[which])), int(threads[which]), op, acquires=acquires, releases=releases)
         if slot is not None:
             spread = np.zeros((warp.lanes, *old.shape[1:]), old.dtype)
             spread[threads - warp.threads[0]] = old
@@ -240,17 +248,24 @@ def _atomic(compiler: Compiler, statement: Atomic) -> Compiled:
     return 1, run
 
 
-def _synchronise(warp: Warp, memory: Any, places: Array, threads: Array, *, acquires: bool, releases: bool) -> None:
-    """What was done before a release of an element is known after an acquire of it, within the block."""
-    block = warp.block
-    for place, thread in zip(places.tolist(), threads):
-        key = memory, int(place)
-        one = np.array([thread])
-        if acquires and key in block.released:
-            block.clocks.learn(one, block.released[key])
-        if releases:
-            known = block.clocks.released(one)
-            block.released[key] = np.maximum(block.released[key], known) if key in block.released else known
+def _synchronise(block: Block, key: tuple[Memory, int], thread: int, op: str, *, acquires: bool, releases: bool) -> None:
+    """What was done before a release of an element is known after an acquire that reads it, also through changes of others between; what a
+    store leaves there is its own lane's alone. A fence before or behind a relaxed change releases or acquires with it."""
+    released, clocks = block.grid.released, block.clocks
+    found = released.get(key)
+    if found is not None and op != "store":
+        if acquires:
+            clocks.take(thread, found)
+        elif block.grid.has_fences:
+            block.seen[thread] = merged(block.seen.get(thread), found)
+    if op == "load":
+        return
+    given = clocks.snapshot(thread) if releases else block.fenced.get(thread)
+    kept = None if op == "store" else found
+    if given is not None:
+        released[key] = merged(kept, given)
+    elif op == "store":
+        released.pop(key, None)
 
 
 # ---- matrices ----

@@ -87,7 +87,12 @@ class Shadow:
         local = before - block * self._stride
         is_here = (local >= 0) & (local < self._stride)
         known = clocks.known[threads, np.where(is_here, local, 0)]
-        unordered = suspect & np.where(is_here, known < slot.epoch[cells], not self._are_blocks_ordered)
+        unordered = suspect & is_here & (known < slot.epoch[cells])
+        apart = np.flatnonzero(suspect & ~is_here)
+        if apart.size and not self._are_blocks_ordered:
+            number = before[apart]
+            is_known = clocks.know_apart(threads[apart], number // self._stride, number % self._stride, slot.epoch[cells[apart]])
+            unordered[apart] = ~is_known
         if not unordered.any():
             return None
         return int(np.argmax(unordered))

@@ -63,7 +63,8 @@ class _Launch:
         self._chance = random.Random(seed)
         self._report = report
         self._program: Program = compile_function(function, np.random.default_rng(seed))
-        self._are_blocks_ordered = _orders_blocks(function)
+        self._run_all_together = _orders_blocks(function)
+        self._has_fences = any(isinstance(node, Fence) and node.to == "grid" for node in walk(function))
         self._globals = {p.buffer: self._tensor(p, tensors[p.tensor]) for p in function.params if isinstance(p, Pointer)}
 
     def run(self, sample: int | None) -> None:
@@ -73,7 +74,7 @@ class _Launch:
         numbers: Sequence[int] = range(int(np.prod(grid, dtype=np.int64)))
         if sample is not None and sample < len(numbers):
             numbers = sorted(self._chance.sample(numbers, sample))
-        if self._are_blocks_ordered:
+        if self._run_all_together:
             self._run_together(numbers, grid)
         else:
             for together in self._clusters(numbers, grid):
@@ -101,14 +102,14 @@ class _Launch:
         shadow = None
         if pointer.is_written:
             stride = self._function.threads + 1
-            shadow = Shadow(-(-used // cell), stride, is_defined=True, are_blocks_ordered=self._are_blocks_ordered)
+            shadow = Shadow(-(-used // cell), stride, is_defined=True, are_blocks_ordered=False)
         data = data[:used]
         return Memory(pointer.buffer.name, data, address=data.ctypes.data if used else 0, cell_bytes=cell, shadow=shadow, is_shared=False)
 
     # ---- blocks ----
 
     def _run_together(self, numbers: Sequence[int], extents: Sequence[int]) -> None:
-        grid = Grid(self._numbers)
+        grid = Grid(self._numbers, has_fences=self._has_fences)
         for number in numbers:
             grid.blocks.append(self._block(number, extents, grid))
         if self._function.cluster is not None:

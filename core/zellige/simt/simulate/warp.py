@@ -22,7 +22,7 @@ from zellige.simt.simulate import faults
 from zellige.simt.simulate.copies import Copies
 from zellige.simt.simulate.engines import Engines
 from zellige.simt.simulate.memory import Access, Memory, check_atomic, check_read, check_write, without_repeats
-from zellige.simt.simulate.order import Clocks
+from zellige.simt.simulate.order import Clocks, Known
 from zellige.simt.simulate.report import Report
 from zellige.simt.simulate.transactions import Transactions
 
@@ -209,11 +209,15 @@ class _Gathering:
 
 
 class Grid:
-    """What blocks share that run together: the launch's integers, a barrier of all their warps."""
+    """What blocks share that run together: the launch's integers, a barrier of all their warps, what was released at elements.
+    ``has_fences``: the program orders relaxed changes by fences of the grid."""
 
-    def __init__(self, numbers: Mapping[Var, int]) -> None:
+    def __init__(self, numbers: Mapping[Var, int], *, has_fences: bool = False) -> None:
         self.numbers = numbers
+        self.has_fences = has_fences
         self.blocks: list[Block] = []
+        self.floors: Known = {}
+        self.released: dict[tuple[Memory, int], Known] = {}
         self._arrived = 0
         self._generation = 0
 
@@ -229,10 +233,13 @@ class Grid:
         if self._arrived and self._arrived == sum(bool(w.alive.any()) for b in self.blocks for w in b.warps):
             self._arrived = 0
             self._generation += 1
+            for block in self.blocks:
+                block.clocks.settle()
 
 
 class Block:
-    """One block. ``places`` are the spans that memories' records name by number."""
+    """One block. ``places`` are the spans that memories' records name by number. ``fenced`` is what a lane knew at its last fence of the
+    grid, ``seen`` what it read since from others' changes: fences make of the relaxed changes behind and before them an order."""
 
     def __init__(
         self, number: int, threads: int, memories: dict[Buffer, Memory], places: list[Span | None], chance: random.Random,
@@ -244,7 +251,7 @@ class Block:
         self.places = places
         self.chance = chance
         self.report = report
-        self.clocks = Clocks(threads)
+        self.clocks = Clocks(threads, number, grid.floors)
         self.warps: list[Warp] = []
         self.transactions = Transactions(self)
         self.engines = Engines(self)
@@ -252,7 +259,8 @@ class Block:
         self.ballot: list[tuple[Array, Array]] = []
         self._barrier = _Gathering()
         self._named: dict[int, _Gathering] = {}
-        self.released: dict[tuple[Memory, int], Array] = {}
+        self.fenced: dict[int, Known] = {}
+        self.seen: dict[int, Known] = {}
         self.peers: list[Block] = [self]
         self._of_peers: dict[int, Clocks] = {}
 
