@@ -13,7 +13,7 @@ import zellige as zl
 from zellige.diagnostics import CompileError
 
 PROGRAM = '''
-import collections, functools, itertools, operator
+import collections, fractions, functools, itertools, operator, types
 import numpy as np
 import zellige.language as T
 
@@ -52,6 +52,12 @@ def count_in_class():
     Plain.v += 1
 def first(values):
     return values[0]
+fraction = fractions.Fraction(5)
+def hash_of(number):
+    return hash(number)
+@functools.cache
+def lookup(n):
+    return n
 def set_slot(holder):
     holder.v = 2
 
@@ -64,7 +70,7 @@ def make():
         with T.Kernel(1):
             h = Plain(); values = [1, 2]; nested = [[1]]; array = np.zeros(3, int); queue = collections.deque([5, 6])
             it = itertools.count(); listed = iter([1, 2]); d = {"a": 1}; ordered = collections.OrderedDict(a=1, b=2)
-            c = Counter(); slotted = Slotted(); slotted.v = 1; byte = bytearray(2)
+            c = Counter(); slotted = Slotted(); slotted.v = 1; byte = bytearray(2); space = types.SimpleNamespace(v=1)
             HEAD
                 BODY
     return kernel
@@ -88,6 +94,7 @@ CHANGES = [
     "set_slot(slotted)", "nested[0] += [1]", "c.items += [1]", "a, b = listed", "z = [x for x in listed]", "z = sum(listed)",
     "z = max(listed)", "z = list(zip(listed, [1]))", "print(*listed)", "byte.extend(b'x')",
     "functools.partial(push, values)()", "z = c.next; z()",
+    "set_slot(space)",
 ]  # fmt: skip
 
 
@@ -114,6 +121,7 @@ def test_attribute_of_a_class_through_setattr(tmp_path: Path) -> None:
 
 
 FINE = [
+    ("D[j] += hash_of(fraction) + lookup(3)", 8),
     ("z = Counter(); z.push(4); z.n = 4; D[j] += z.n + z.next() + z.items[0]", 13),
     ("D[j] += first(values) + c.sized()", 4),
     ("z = itertools.count(); D[j] += 10 * next(z) + next(z)", 1),

@@ -5,8 +5,8 @@ what a call does out of sight, :class:`Observed` notes the state of what the cal
 arguments, the object of a method, the names that a function of the user's takes from around it, and what these hold. Objects made inside
 of the same construct may change (:meth:`Trace.may_change`). In: the trace and the call's parts. Out: E119, or nothing.
 
-Not seen: what library code keeps to itself (a cache, a generator of random numbers), what operators and properties of the user's classes
-do, and what lies more than ``_LIMIT`` objects deep.
+Not seen: what objects and functions of libraries keep to themselves (a cache, a generator of random numbers), what operators and
+properties of the user's classes do, and what lies more than ``_LIMIT`` objects deep.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _LIMIT: Final = 4096  # objects that are looked at for one call
 _SUMMED: Final = 1 << 26  # bytes of an array that are compared
 
 _VALUES: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, np.generic)
+_PLAIN: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
 _COMPARED: Final = (bool, int, float, complex, str, bytes)
 
 _READERS: Final = frozenset(
@@ -87,7 +88,9 @@ def _function_state(function: types.FunctionType) -> list[Any]:
 
 def _instance_state(value: Any) -> list[Any]:
     kind = type(value)
-    found: list[Any] = [getattr(value, "_version", None)]
+    if not _is_users_class(kind) and kind is not types.SimpleNamespace:  # a library's objects keep caches of their own
+        return [value._version] if hasattr(kind, "_version") else []  # tensors count their changes there
+    found: list[Any] = []
     for name, held in getattr(value, "__dict__", {}).items():
         if not isinstance(getattr(kind, name, None), functools.cached_property):
             found += (name, held)
@@ -130,6 +133,8 @@ def _state(value: Any) -> list[Any] | None:
 def _is_same(before: list[Any], after: list[Any] | None) -> bool:
     if after is None or len(before) != len(after):
         return False
+    if all(map(operator.is_, before, after)):
+        return True
     return all(a is b or (type(a) is type(b) and isinstance(a, _COMPARED) and a == b) for a, b in zip(before, after))
 
 
@@ -146,7 +151,7 @@ class Observed:
             state = _state(value)
             if state is not None:
                 self.states[id(value)] = (value, state)
-                pending.extend(state)
+                pending.extend(part for part in state if type(part) not in _PLAIN)
 
     def changed(self, trace: Trace) -> Any:
         """The first object that has changed and must not; None where all are as they were."""
