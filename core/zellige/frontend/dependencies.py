@@ -254,9 +254,13 @@ class Look:
             if not isinstance(value, types.ModuleType) or not is_own(value.__name__):
                 self._words.add(word)
         for name in reads.names:
-            self.name(function.__globals__, name)
-            if name not in function.__globals__:
+            if name in function.__globals__:
+                self.name(function.__globals__, name)
+            elif name in vars(builtins):
+                self.name(function.__globals__, name)
                 self.name(vars(builtins), name)
+            else:
+                self.parts.append(None)  # a word of an annotation's text, or a name that no trace could read
         if reads.imports:
             self.is_settled = False
             for name in reads.imports:
@@ -324,7 +328,9 @@ class Dependencies:
         if self.cells:
             held += [_content(cell) for cell in self.cells]
         held += [function.__code__ for function in self.codes]
-        for function in self.codes[1:]:  # what calls the first gives its defaults
+        if len(self.codes) == 1:  # what calls the first gives its defaults
+            return held
+        for function in self.codes[1:]:
             held += [function.__defaults__, function.__kwdefaults__, bool(vars(function))]
         return held
 
