@@ -42,7 +42,18 @@ from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
 from zellige.passes.stages import USER, Change, PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
-from zellige.plugin.choices import PLAN_PASS, PLAN_STAGES, TILE_STAGES, Insert, PassStage, StagePass, changes_parameters
+from zellige.plugin.choices import (
+    PLAN_PASS,
+    PLAN_STAGES,
+    TILE_STAGES,
+    Insert,
+    PassChange,
+    PassStage,
+    Replace,
+    StagePass,
+    Veto,
+    changes_parameters,
+)
 from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
 from zellige.plugin.fields import said
 from zellige.plugin.interruption import is_blameless
@@ -181,12 +192,23 @@ def shown(kernel: Kernel, handle: BackendHandle, options: CompileOptions) -> Ker
 def legalise(kernel: Kernel, target: Target) -> Kernel:
     """The kernel after core's own passes; each result is checked, and a wrong one is the compiler's fault."""
     with internal_errors(kernel, target):
-        return run_passes(kernel, PIPELINE)
+        handle = registry().backend(target)
+        return run_passes(_for_lanes(kernel, handle.context(target, CompileOptions())), PIPELINE)
+
+
+def _for_lanes(kernel: Kernel, ctx: CompileContext) -> Kernel:
+    """The kernel with the target's number of lanes of a warp in it, where it asks."""
+    from zellige.ir.warp_width import with_warps_of  # a warm start does without
+
+    if not any(launch.lane_vars for launch in kernel.launches):
+        return kernel
+    return with_warps_of(kernel, ctx.capabilities.lanes, str(ctx.target))
 
 
 def legal_for(kernel: Kernel, handle: BackendHandle, ctx: CompileContext) -> Kernel:
     """The kernel after the stages that work on tile IR: core's passes, with what the backend and the user change about them."""
     with internal_errors(kernel, ctx.target):
+        kernel = _for_lanes(kernel, ctx)
         for stage in TILE_STAGES:
             kernel = run_on_tiles(_steps(stage, handle, ctx), kernel)
         return kernel
@@ -237,17 +259,24 @@ def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tupl
     """The passes of a stage in order: core's, changed by the backend, then by the user."""
     own: tuple[StagePass, ...] = PIPELINE if stage == "legalise" else (PlanPass(),) if stage == "allocate" else ()
     changes = [Change(change=c, backend=handle.name) for c in handle.pass_changes(stage, ctx)]
-    steps = [_named(step) for at, step in ctx.options.passes if at == stage]
+    asked: list[PassChange] = [_asked(step) for at, step in ctx.options.passes if at == stage]
     if stage == "pipeline" and ctx.options.schedule is not None:
-        steps.append(_schedule(ctx.options.schedule, handle, ctx))
-    for step in steps:
+        asked.append(Insert(step=_schedule(ctx.options.schedule, handle, ctx)))
+    for step in (change.step for change in asked if not isinstance(change, Veto)):
         if changes_parameters(step):
             reason = "it gives the kernel other parameters, for which calls are laid out already: give it as jit(schedule=...) or"
             reason += " compile(schedule=...), where nobody has read them"
             what = f"insert the pass {step.name!r}"
             raise catalogue.E712.error(who=USER, what=what, stage=stage, reason=reason, known="no place for it")
-    changes += [Change(change=Insert(step=step)) for step in steps]
+    changes += [Change(change=change) for change in asked]
     return arrange(stage, own, changes, str(ctx.target))
+
+
+def _asked(step: Callable[[Any], Any] | PassChange) -> PassChange:
+    """What a user asks for: a pass by itself stands at the end of its stage."""
+    if isinstance(step, Veto):
+        return step
+    return replace(step, step=_named(step.step)) if isinstance(step, (Insert, Replace)) else Insert(step=_named(step))
 
 
 def _named(step: Callable[[Any], Any]) -> StagePass:

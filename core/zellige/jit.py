@@ -517,10 +517,10 @@ def jit(func: Any = None, **options: Any) -> Any:
     ``out_idx``: the parameters, one number or several, that calls return instead of taking them. ``target``: a text such as "cpu" (unless
     given, that of ``ZELLIGE_TARGET`` or by the arguments). ``pass_configs``: keys of ``zl.PassConfigKey`` and their values.
     ``compile_flags``: for the target's own compiler. ``verbose`` tells what is done; ``debug_root_path`` is a folder for the text of every
-    stage. ``passes``: own passes over the tile IR, as functions or pairs of a stage and a function; ``schedule``: one for the stage
-    "pipeline", or :class:`zellige.SplitSums`. With ``force_compile`` every call traces and compiles anew, and nothing that was kept is
-    asked. Of other programs ``execution_backend``, ``target_host`` and ``cached`` have no effect. E129: not a function; E159: an option
-    that does not exist or has a wrong value.
+    stage. ``passes``: own passes over the tile IR, as functions, or Insert, Replace and Veto of :mod:`zellige.plugin.contract` for the
+    passes that are there, alone or in pairs with a stage; ``schedule``: one for the stage "pipeline", or :class:`zellige.SplitSums`. With
+    ``force_compile`` every call traces and compiles anew, and nothing that was kept is asked. Of other programs ``execution_backend``,
+    ``target_host`` and ``cached`` have no effect. E129: not a function; E159: an option that does not exist or has a wrong value.
     """
     chosen = options_of(options, "jit")
 

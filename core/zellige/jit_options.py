@@ -18,7 +18,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import Settings
 from zellige.options import CompileOptions, options as process_options
 from zellige.pass_configs import flags, option_fields, report_inert
-from zellige.plugin.choices import PASS_STAGES
+from zellige.plugin.choices import PASS_STAGES, Insert, PassChange, Replace, Veto
 from zellige.plugin.registry import registry
 from zellige.target import AUTO, Target, parse_target, surrounding_target
 
@@ -77,23 +77,42 @@ class JITOptions:
         return chosen
 
 
-def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """Each pass with its stage: written as ``(stage, pass)``, said by the pass's attribute ``stage``, else "legalise". E159: none."""
+def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any] | PassChange], ...]:
+    """Each pass, or change to the passes, with its stage: written as ``(stage, pass)``, said by the pass's attribute ``stage``, else
+    "legalise". E159: none."""
     if passes == ():
         return ()
     if callable(passes) or isinstance(passes, str) or not isinstance(passes, Iterable):
         raise catalogue.E159.error(option="passes", reason=f"expected a list of passes, not {arithmetic.describe(passes)}")
-    found: list[tuple[str, Callable[[Any], Any]]] = []
+    found: list[tuple[str, Callable[[Any], Any] | PassChange]] = []
     for entry in passes:
         is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
-        stage, step = entry if is_pair else (getattr(entry, "stage", "legalise"), entry)
+        stage, step = entry if is_pair else (getattr(getattr(entry, "step", entry), "stage", "legalise"), entry)
         if stage not in PASS_STAGES:
             meant = closest(stage, PASS_STAGES) or ";"
             raise catalogue.E159.error(option="passes", reason=f"{stage!r} is no stage{meant} stages are {', '.join(PASS_STAGES)}")
-        if not callable(step):
+        if isinstance(step, (Insert, Replace, Veto)):
+            _check_change(step)
+        elif not callable(step):
             raise catalogue.E159.error(option="passes", reason=f"{arithmetic.describe(step)} is no pass: expected a function of a kernel")
         found.append((stage, step))
     return tuple(found)
+
+
+def _check_change(change: PassChange) -> None:
+    """E159 for a change that holds what it cannot be made with; whether the stage has such passes is seen where it runs."""
+    reason = ""
+    if not isinstance(change, Veto) and not callable(change.step):
+        reason = f"its step {arithmetic.describe(change.step)} is no pass: expected a function"
+    elif isinstance(change, Insert):
+        for field in ("before", "after"):
+            names = getattr(change, field)
+            if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+                reason = f"its {field} is {names!r}, expected a tuple of names of passes"
+    elif not isinstance(change.name, str):
+        reason = f"its name is {change.name!r}, expected the name of a pass"
+    if reason:
+        raise catalogue.E159.error(option="passes", reason=f"{type(change).__name__}: {reason}")
 
 
 def _user_schedule(schedule: Any) -> str | Callable[[Any], Any] | None:

@@ -207,7 +207,8 @@ class Program:
         value = None if op == "load" else self.expr(buffer.dtype)
         if result is not None:
             self.vars.append(result)
-        return s.Atomic(op=op, buffer=buffer, indices=indices, value=value, order=self.some(get_args(s.MemoryOrder)), result=result)
+        return s.Atomic(op=op, buffer=buffer, indices=indices, value=value, order=self.some(get_args(s.MemoryOrder)), result=result,
+                        hints=self.hints())  # fmt: skip
 
     def say(self, depth: int) -> s.Stmt:
         text = self.some(TEXTS)
@@ -244,6 +245,7 @@ class Program:
         kind = self.some([
             s.Serial(), s.Unrolled(), s.Unrolled(factor=4), s.Vectorised(), s.Persistent(), s.Pipelined(),
             s.Pipelined(stages=3), s.Pipelined(stages=2, order=(0, 1), stage=(0,)), s.Pipelined(order=(1,)),
+            s.Pipelined(stages=2, hints=(("acme_depth", 2),)),
         ])  # fmt: skip
         if isinstance(kind, s.Pipelined) and kind.stage:
             kind = s.Pipelined(stages=2, order=(0, 1), stage=(0, 1))
@@ -290,7 +292,7 @@ class Program:
             self.vars.remove(axis)
         self.in_map, self.in_loop = was
         extents = tuple(Const(value=count, dtype=of) for count in counts)
-        return s.Map(axes=axes, extents=extents, body=body, vector_width=self.some([None, 4]))
+        return s.Map(axes=axes, extents=extents, body=body, vector_width=self.some([None, 4]), hints=self.hints())
 
     def tile(self, depth: int) -> s.Stmt | None:
         if self.has_lanes:
@@ -301,7 +303,7 @@ class Program:
             if src is None or dst is None:
                 return None
             return s.Copy(src=src, dst=dst, swizzle=self.some([None, "bank"]), vector_width=self.some([None, 8]),
-                          eviction=self.some([None, "first"]), is_async=self.chance(2))  # fmt: skip
+                          eviction=self.some([None, "first"]), is_async=self.chance(2), hints=self.hints())  # fmt: skip
         if choice == 1:
             dst = self.region(None, self.some([(), (4,), (4, 8), (1, 4, 2)]))
             return None if dst is None else s.Fill(dst=dst, value=self.expr(dst.buffer.dtype))
@@ -318,13 +320,18 @@ class Program:
             dst = self.region(None, ((8,), (4,))[axis]) or self.region(None, ((1, 8), (4, 1))[axis])
             op = self.some(["sum", "prod", "max", "min", "absmax", "abssum", "any", "all"])
             clear, propagate = self.chance(2), self.chance(2)
-            return None if dst is None else s.Reduce(src=src, dst=dst, axis=axis, op=op, clear=clear, nan_propagate=propagate)
+            if dst is None:
+                return None
+            return s.Reduce(src=src, dst=dst, axis=axis, op=op, clear=clear, nan_propagate=propagate, hints=self.hints())
         dst = self.region(None, (4, 8))
         if dst is None:
             return None
         if dst.buffer.dtype.storage_bits >= 8 and not dst.buffer.dtype.is_bool and self.chance(2):
-            return s.AtomicTile(op="add", src=src, dst=dst, order=self.some(get_args(s.MemoryOrder)))
+            return s.AtomicTile(op="add", src=src, dst=dst, order=self.some(get_args(s.MemoryOrder)), hints=self.hints())
         return s.Scan(src=src, dst=dst, axis=self.rng.randrange(2), op=self.some(get_args(s.ScanOp)), reverse=self.chance(2))
+
+    def hints(self) -> s.Hints:
+        return self.some([(), (), (("acme_priority", 3), ("acme_word", 'a"b')), (("acme_ratio", 0.5), ("is_acme", True))])
 
     def gemm(self) -> s.Stmt | None:
         flip_a, flip_b, is_sparse = self.chance(2), self.chance(2), self.chance(4)
@@ -341,6 +348,7 @@ class Program:
             a=a, b=b, c=c, transpose_a=flip_a, transpose_b=flip_b, clear=self.expr(BOOL), policy=self.some(get_args(s.GemmPolicy)),
             k_pack=self.some([1, 2]), scale_a=self.region(f32, (1, 1)) if self.chance(2) else None,
             scale_b=self.region(f32, (1, 1)) if self.chance(2) else None, metadata=metadata,
+            hints=self.hints(),
         )  # fmt: skip
 
     def reducer(self, depth: int) -> s.Stmt | None:
@@ -376,7 +384,7 @@ class Program:
             result = self.var(self.some(["value", "mutable"]), of)
             self.vars.append(result)
             mode = self.some(["xor", "up", "down", "index"])
-            return s.Shuffle(result=result, mode=mode, value=value, operand=operand, width=self.some([8, 32]))
+            return s.Shuffle(result=result, mode=mode, value=value, operand=operand, width=self.some([0, 8, 32]))
         mode = self.some(["any", "all", "count", "ballot"])
         predicate = self.expr(BOOL)
         result = self.var(self.some(["value", "mutable"]), BOOL if mode in ("any", "all") else INT64)
@@ -421,8 +429,9 @@ class Program:
         threads = self.extents([32, 4][: self.rng.randrange(1, 3)]) if self.has_lanes or self.chance(2) else None
         grid_vars = tuple(self.var("grid", self.some([INT32, INT32, INT64])) for _ in grid)
         lane_vars = tuple(self.var("lane") for _ in threads or ()) if self.has_lanes else ()
+        warp = self.var("lane") if lane_vars and self.chance(2) else None
         known = len(self.vars), len(self.buffers)
-        self.vars += [*grid_vars, *lane_vars]
+        self.vars += [*grid_vars, *lane_vars, *(() if warp is None else (warp,))]
         buffers = list(self.buffers)
         body = self.body(3, least=2)
         allocated = [n.buffer for n in body if isinstance(n, s.Alloc)]
@@ -431,8 +440,8 @@ class Program:
         del self.vars[known[0] :], self.buffers[known[1] :]
         cluster = self.some([None, (2, 1, 1)])
         self.has_lanes = False
-        return s.Launch(grid_vars=grid_vars, grid=grid, threads=threads, lane_vars=lane_vars, cluster=cluster, safe_values=tuple(safe),
-                        hints=hints, body=body)  # fmt: skip
+        return s.Launch(grid_vars=grid_vars, grid=grid, threads=threads, lane_vars=lane_vars, warp=warp, cluster=cluster,
+                        safe_values=tuple(safe), hints=hints, body=body)  # fmt: skip
 
     def hint(self, buffers: Sequence[Buffer]) -> s.Hint:
         choice = self.rng.randrange(4)

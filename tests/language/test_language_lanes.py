@@ -304,7 +304,7 @@ def test_one_lane_of_each_group(run, extent):
     np.testing.assert_array_equal(run(k, np.zeros(128, np.int32)), lanes == 0 if extent == 0 else lanes % extent == 0)
 
 
-@pytest.mark.parametrize("width", [0, 3, 128])
+@pytest.mark.parametrize("width", [0, 3, 256, True])
 def test_a_wrong_width(refused, width):
     def k(A: T.Tensor((4,), "int32")):
         with T.Kernel(1, threads=32):

@@ -14,6 +14,7 @@ import secrets
 from pathlib import Path
 from typing import Any, Final
 
+from zellige.plugin.choices import Insert, Replace, Veto
 from zellige.version import LOADED_NS, changed_ns
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -31,6 +32,15 @@ def identity_of(step: Any) -> str:
         kept = _own.setdefault(id(step), (step, secrets.token_hex(16)))
         return f"of this process {kept[1]}"
     return f"{code.__module__}.{code.__qualname__} {source} {values} {getattr(step, 'name', '')}"
+
+
+def identity_of_change(change: Any) -> str:
+    """The same of a pass or of a change to the passes of a stage: what it does to which, and the pass that it brings."""
+    if isinstance(change, Insert):
+        return f"insert {identity_of(change.step)} before {change.before} after {change.after}"
+    if isinstance(change, Replace):
+        return f"replace {change.name!r} by {identity_of(change.step)}"
+    return f"leave out {change.name!r}" if isinstance(change, Veto) else identity_of(change)
 
 
 def _values(function: Any) -> str:

@@ -15,7 +15,7 @@ from dataclasses import fields
 from typing import Final
 
 from zellige.cache.disk import DiskStore
-from zellige.cache.identity import identity_of
+from zellige.cache.identity import identity_of, identity_of_change
 from zellige.cache.sources import CORE, source_digest
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Assert, Kernel
@@ -64,7 +64,7 @@ def start_key(question: str, requested: Target, options: CompileOptions) -> str:
 def options_text(options: CompileOptions) -> str:
     """The options that change the result."""
     plain = [(name, getattr(options, name)) for name in _PLAIN]
-    passes = [(stage, identity_of(step)) for stage, step in options.passes]
+    passes = [(stage, identity_of_change(step)) for stage, step in options.passes]
     schedule = options.schedule if options.schedule is None or isinstance(options.schedule, str) else identity_of(options.schedule)
     return repr([*plain, ("passes", passes), ("schedule", schedule)])
 

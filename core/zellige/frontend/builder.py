@@ -75,6 +75,7 @@ class LaunchDraft:
     threads: tuple[Expr, ...] | None
     cluster: tuple[int, ...] | None = None
     lane_vars: tuple[Var, ...] = ()
+    warp: Var | None = None
     safe_values: list[SafeValue] = field(default_factory=list)
     hints: list[Hint] = field(default_factory=list)
     span: Span | None = None
@@ -91,6 +92,13 @@ class LaunchDraft:
             names = ("tx", "ty", "tz")
             self.lane_vars = tuple(Var(name=names[axis], dtype=INT32, kind="lane") for axis in range(len(extents)))
         return self.lane_vars
+
+    def warp_width(self) -> Var:
+        """How many lanes a warp has, which the target says: made on the first question."""
+        self.lanes()
+        if self.warp is None:
+            self.warp = Var(name="warp", dtype=INT32, kind="lane")
+        return self.warp
 
     def claim_blocks(self, dim: int, extent: Expr) -> None:
         """In a kernel without T.Kernel, blocks along ``dim`` of the grid where nothing gave it an extent yet."""
@@ -116,6 +124,7 @@ class LaunchDraft:
             grid=self.grid,
             threads=self.threads,
             lane_vars=self.lane_vars,
+            warp=self.warp,
             cluster=self.cluster,
             safe_values=tuple(self.safe_values),
             hints=tuple(self.hints),

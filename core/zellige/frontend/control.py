@@ -432,7 +432,8 @@ def _map(frame: Frame, node: ast.For, spec: MapSpec, span: Span) -> Signal:
     ends = [end() for end in points.at_end]
     for ahead, _ in ends:
         splice(frame, ahead)
-    statement = Map(axes=tuple(variables), extents=spec.extents, body=tuple(body), vector_width=spec.vector_width, span=span)
+    axes, width = tuple(variables), spec.vector_width
+    statement = Map(axes=axes, extents=spec.extents, body=tuple(body), vector_width=width, hints=spec.hints, span=span)
     builder.emit(statement)
     for _, behind in ends:
         splice(frame, behind)

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from zellige.diagnostics import Span, catalogue
 from zellige.ir.expr import Expr
-from zellige.ir.stmt import LoopKind
+from zellige.ir.stmt import Hints, LoopKind
 
 
 class _KernelLoop:
@@ -52,6 +52,7 @@ class MapSpec(_KernelLoop):
 
     extents: tuple[Expr, ...]
     vector_width: int | None = None
+    hints: Hints = ()
     span: Span | None = None
 
 

@@ -19,7 +19,7 @@ from zellige.elements.conversion import FLOAT64, INT64, Array, cast
 from zellige.interp.blocks import BlockWatch
 from zellige.interp.expressions import evaluate, integer, layout_of
 from zellige.interp.frame import Frame, Observer, Place, Run
-from zellige.interp.lanes import Turns, lane_values
+from zellige.interp.lanes import TARGET, Turns, lane_values
 from zellige.interp.memory import Layout, Memory, memory_at, storage_bytes
 from zellige.interp.report import Report
 from zellige.interp.statements import run_body
@@ -28,6 +28,7 @@ from zellige.ir.lanes import lane_dependence
 from zellige.ir.sizes import SizeSystem
 from zellige.ir.stmt import Barrier, Kernel, Launch, ScalarParam, TensorParam
 from zellige.ir.traverse import walk
+from zellige.ir.warp_width import with_warps_of
 from zellige.records import dataclass
 
 NO_REPORT = Report(races=False, undefined=False, bounds=False)
@@ -80,6 +81,7 @@ def run_kernel(
     observer: Observer | None = None,
 ) -> tuple[Diagnostic, ...]:
     """Run every launch in order. ``values`` are those of sizes and scalar parameters, ``memories`` one a tensor parameter."""
+    kernel = with_warps_of(kernel, lanes, TARGET)
     run = Run(report=report or NO_REPORT, warp=lanes, random=np.random.default_rng(0 if seed is None else seed), observer=observer)
     tensors = [param for param in kernel.params if isinstance(param, TensorParam)]
     places = {param.buffer: Place(memory=memory) for param, memory in zip(tensors, memories)}

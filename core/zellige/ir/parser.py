@@ -194,12 +194,15 @@ class _KernelParser:
         self._scopes.open()
         grid_vars = self._targets(head, "grid", given)
         lane_vars: tuple[Var, ...] = ()
+        warp: Var | None = None
         if len(node.items) == 2:
             word, call = source.call(node.items[1].context_expr, "lanes(...)")
             if word != "lanes":
                 raise source.error(node.items[1].context_expr, "lanes(...) is needed here")
             source.positional(call, 0)
-            lane_vars = self._targets(node.items[1], "lane", source.keywords(call, "dtypes"))
+            of_lanes = source.keywords(call, "dtypes", "warp")
+            lane_vars = self._targets(node.items[1], "lane", of_lanes)
+            warp = self._warp(of_lanes["warp"]) if "warp" in of_lanes else None
         self._buffers = {}
         hints: list[Callable[[], SafeValue | Hint]] = []
         statements = list(node.body)
@@ -220,12 +223,20 @@ class _KernelParser:
             grid=grid,
             threads=threads,
             lane_vars=lane_vars,
+            warp=warp,
             cluster=cluster,
             safe_values=tuple(hint for hint in parsed if isinstance(hint, SafeValue)),
             hints=tuple(hint for hint in parsed if not isinstance(hint, SafeValue)),
             body=body,
             span=source.span(head.context_expr),
         )
+
+    def _warp(self, node: ast.expr) -> Var:
+        """The name of how many lanes a warp has."""
+        name = self._source.typed(node, "str")
+        var = Var(name=name, dtype=INT32, kind="lane", span=self._source.span(node))
+        self._scopes.declare(name, var, node)
+        return var
 
     def _targets(self, item: ast.withitem, kind: VarKind, given: dict[str, ast.expr]) -> tuple[Var, ...]:
         source = self._source

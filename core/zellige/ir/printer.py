@@ -178,7 +178,8 @@ class Printer:
         head = f"with launch({', '.join(arguments)}) as {_targets([names.declare(v) for v in launch.grid_vars])}"
         if launch.lane_vars:
             lanes = _targets([names.declare(v) for v in launch.lane_vars])
-            head += f", lanes({', '.join(_dtypes(launch.lane_vars))}) as {lanes}"
+            width = () if launch.warp is None else (f"warp={quoted(names.declare(launch.warp))}",)
+            head += f", lanes({', '.join((*_dtypes(launch.lane_vars), *width))}) as {lanes}"
         self._line(head + ":")
         self._depth += 1
         before = len(self._lines)
@@ -305,7 +306,7 @@ class Printer:
         for slot in LOOPS[word][1]:
             value = getattr(loop.kind, slot.field)
             if value != loop_default(type(loop.kind), slot.field):
-                arguments.append(f"{slot.field}={literal(value)}")
+                arguments.append(f"{slot.field}={_pairs(value) if slot.kind == 'pairs' else literal(value)}")
         self._names.open()
         self._line(f"for {self._names.declare(loop.var)} in {word}({', '.join(arguments)}):")
         self._nested(loop, "body", loop.body)
@@ -316,6 +317,8 @@ class Printer:
         arguments = [texts.text(extent) for extent in region.extents]
         if region.vector_width is not None:
             arguments.append(f"vector_width={region.vector_width}")
+        if region.hints:
+            arguments.append(f"hints={_pairs(region.hints)}")
         self._names.open()
         axes = [self._names.declare(axis) for axis in region.axes]
         target = ", ".join(axes) or "()"
@@ -402,7 +405,7 @@ class Printer:
             case "value":
                 return texts.region(value) if isinstance(value, Region) else texts.text(value)
             case "pairs":
-                return "{" + ", ".join(f"{quoted(key)}: {literal(item)}" for key, item in value) + "}"
+                return _pairs(value)
             case _:
                 return literal(value)
 
@@ -426,6 +429,10 @@ def _form_expressions(form: Form, statement: Any) -> Iterator[Expr]:
                     yield value
             case _:
                 pass
+
+
+def _pairs(items: Sequence[tuple[str, Any]]) -> str:
+    return "{" + ", ".join(f"{quoted(key)}: {literal(item)}" for key, item in items) + "}"
 
 
 def _declared_dtype(var: Var) -> str:

@@ -158,18 +158,23 @@ class StatementParser:
         names = [node.target] if isinstance(node.target, ast.Name) else source.items(node.target)
         labels = [source.name(name, "a loop variable") for name in names]
         if word == "parallel":
-            given = source.keywords(call, "vector_width")
-            width = source.typed(given["vector_width"], "int") if given else None
+            given = source.keywords(call, "vector_width", "hints")
+            width = source.typed(given["vector_width"], "int") if "vector_width" in given else None
+            hints = self._pairs(given["hints"]) if "hints" in given else ()
             extents = tuple(self._expressions.expression(e) for e in source.positional(call, 0, len(call.args)))
             if len(labels) != len(extents):
                 raise source.error(node.target, f"{len(labels)} variables for {len(extents)} extents")
             axes = tuple(self._loop_variable(label, extent.dtype, place) for label, extent, place in zip(labels, extents, names))
-            return Map(axes=axes, extents=extents, body=self._loop(axes, names, node.body), vector_width=width, span=source.span(node.iter))
+            body = self._loop(axes, names, node.body)
+            return Map(axes=axes, extents=extents, body=body, vector_width=width, hints=hints, span=source.span(node.iter))
         if word not in LOOPS or len(names) != 1 or not isinstance(node.target, ast.Name):
             raise source.error(node.iter, f"a loop has one variable and is one of {', '.join(LOOPS)}, or it is parallel")
         kind, slots = LOOPS[word]
         given = source.keywords(call, *(slot.field for slot in slots))
-        values = {slot.field: source.typed(given[slot.field], slot.kind) for slot in slots if slot.field in given}
+        values: dict[str, Any] = {}
+        for slot in slots:
+            if slot.field in given:
+                values.update(self._slot(slot, given[slot.field]))
         bounds = [self._expressions.expression(bound) for bound in source.positional(call, 1, 3)]
         stop = bounds[min(1, len(bounds) - 1)]
         span = source.span(node.iter)

@@ -4,7 +4,7 @@ Grammar::
 
     Kernel = Kernel(name, params, launches, results)
     Param  = TensorParam(buffer, role) | ScalarParam(var)
-    Launch = Launch(grid_vars, grid, threads, lane_vars, cluster, hints, body)
+    Launch = Launch(grid_vars, grid, threads, lane_vars, warp, cluster, hints, body)
     Stmt   = Alloc | Copy | Fill | Gemm | Reduce | Scan | Transpose | Atomic | AtomicTile
            | Map | For | While | If | Break | Continue | Return
            | Bind | Assign | Store | Print | Assert | Assume
@@ -34,6 +34,9 @@ MemoryOrder = Literal["relaxed", "acquire", "release", "acq_rel", "seq_cst"]
 GemmPolicy = Literal["square", "full_row", "full_col"]
 Scope = Literal["warp", "block", "cluster", "grid"]
 ParamRole = Literal["argument", "output", "workspace"]
+Hints: TypeAlias = tuple[tuple[str, bool | int | float | str], ...]
+"""Wishes with names of a backend (``Manifest.hints``), for its lowering to read; no other backend has a meaning for them, and none changes
+what the statement does. Copy, Gemm, Reduce, Atomic, AtomicTile, Map and Pipelined have them."""
 
 _ONE = Const(value=1, dtype=INT32)
 
@@ -108,6 +111,7 @@ class Copy(StmtNode):
     vector_width: int | None = None
     eviction: str | None = None
     is_async: bool = False
+    hints: Hints = ()
     CHILDREN: ClassVar[tuple[str, ...]] = ("src", "dst")
     READS: ClassVar[tuple[str, ...]] = ("src",)
     WRITES: ClassVar[tuple[str, ...]] = ("dst",)
@@ -147,6 +151,7 @@ class Gemm(StmtNode):
     scale_a: Region | None = None
     scale_b: Region | None = None
     metadata: Region | None = None
+    hints: Hints = ()
     CHILDREN: ClassVar[tuple[str, ...]] = ("a", "b", "c", "clear", "scale_a", "scale_b", "metadata")
     READS: ClassVar[tuple[str, ...]] = ("a", "b", "c", "scale_a", "scale_b", "metadata")
     WRITES: ClassVar[tuple[str, ...]] = ("c",)
@@ -173,6 +178,7 @@ class Reduce(StmtNode):
     op: ReduceOp
     clear: bool = True
     nan_propagate: bool = False
+    hints: Hints = ()
     CHILDREN: ClassVar[tuple[str, ...]] = ("src", "dst")
     WRITES: ClassVar[tuple[str, ...]] = ("dst",)
 
@@ -222,6 +228,7 @@ class Atomic(StmtNode):
     value: Expr | None
     order: MemoryOrder = "relaxed"
     result: Var | None = None
+    hints: Hints = ()
     CHILDREN: ClassVar[tuple[str, ...]] = ("indices", "value", "result")
 
     def reads(self) -> tuple[Region, ...]:
@@ -240,6 +247,7 @@ class AtomicTile(StmtNode):
     src: Region
     dst: Region
     order: MemoryOrder = "relaxed"
+    hints: Hints = ()
     CHILDREN: ClassVar[tuple[str, ...]] = ("src", "dst")
     READS: ClassVar[tuple[str, ...]] = ("src", "dst")
     WRITES: ClassVar[tuple[str, ...]] = ("dst",)
@@ -260,6 +268,7 @@ class Map(StmtNode):
     extents: tuple[Expr, ...]
     body: tuple[Stmt, ...]
     vector_width: int | None = None
+    hints: Hints = ()
     CHILDREN: ClassVar[tuple[str, ...]] = ("axes", "extents")
     BODIES: ClassVar[tuple[str, ...]] = ("body",)
 
@@ -288,6 +297,7 @@ class Pipelined:
     stages: int = 0
     order: tuple[int, ...] = ()
     stage: tuple[int, ...] = ()
+    hints: Hints = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,9 +477,13 @@ class Barrier(_Control):
     scope: Scope
 
 
+LARGEST_WARP = 128
+"""The most lanes that values are exchanged among."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shuffle(_Control):
-    """``result`` of a lane is ``value`` of another lane of its group of ``width`` lanes (a power of two, at most the warp).
+    """``result`` of a lane is ``value`` of another lane of its group of ``width`` lanes (a power of two, at most the warp; 0: the warp).
 
     The other lane: lane ^ operand (xor), lane - operand (up), lane + operand (down), operand (index), counted in the group; outside
     the group, or of the block's lanes: own value. What a lane that does not take part would give is undefined.
@@ -597,19 +611,21 @@ class Launch(Node):
     """One T.Kernel block: ``body`` once for each point of ``grid`` (extents), blocks independent, in any order.
 
     ``threads`` is a hint while ``lane_vars`` is empty; with lane variables there are exactly that many lanes, and lane variable i
-    counts along threads[i] (the first fastest).
+    counts along threads[i] (the first fastest). ``warp``, where the program asks for it, is how many lanes a warp of the target has:
+    a number that is known once the target is (:mod:`zellige.ir.warp_width` puts it there).
     """
 
     grid_vars: tuple[Var, ...]
     grid: tuple[Expr, ...]
     threads: tuple[Expr, ...] | None = None
     lane_vars: tuple[Var, ...] = ()
+    warp: Var | None = None
     cluster: tuple[int, ...] | None = None
     safe_values: tuple[SafeValue, ...] = ()
     hints: tuple[Hint, ...] = ()
     body: tuple[Stmt, ...] = ()
     span: Span | None = field(default=None, repr=False)
-    CHILDREN: ClassVar[tuple[str, ...]] = ("grid_vars", "grid", "threads", "lane_vars", "safe_values", "hints")
+    CHILDREN: ClassVar[tuple[str, ...]] = ("grid_vars", "grid", "threads", "lane_vars", "warp", "safe_values", "hints")
     BODIES: ClassVar[tuple[str, ...]] = ("body",)
 
 

@@ -101,21 +101,21 @@ def _slots(text: str) -> tuple[Slot, ...]:
 
 
 FORMS: Final[tuple[Form, ...]] = (
-    Form("copy", Copy, _slots("src:region dst:region"), _slots("swizzle:str vector_width:int eviction:str is_async:bool")),
+    Form("copy", Copy, _slots("src:region dst:region"), _slots("swizzle:str vector_width:int eviction:str is_async:bool hints:pairs")),
     Form("fill", Fill, _slots("dst:region value:expr")),
     Form(
         "gemm",
         Gemm,
         _slots("a:region b:region c:region"),
         _slots(
-            "clear:expr transpose_a:bool transpose_b:bool policy:str k_pack:int scale_a:region scale_b:region metadata:region",
+            "clear:expr transpose_a:bool transpose_b:bool policy:str k_pack:int scale_a:region scale_b:region metadata:region hints:pairs",
         ),
     ),
-    Form("reduce", Reduce, _slots("op:str src:region dst:region"), _slots("axis:int clear:bool nan_propagate:bool")),
+    Form("reduce", Reduce, _slots("op:str src:region dst:region"), _slots("axis:int clear:bool nan_propagate:bool hints:pairs")),
     Form("scan", Scan, _slots("op:str src:region dst:region"), _slots("axis:int reverse:bool")),
     Form("transpose", Transpose, _slots("src:region dst:region")),
-    Form("atomic", Atomic, _slots("op:str buffer:element value:optional"), _slots("order:str"), has_result=True),
-    Form("atomic_tile", AtomicTile, _slots("op:str src:region dst:region"), _slots("order:str")),
+    Form("atomic", Atomic, _slots("op:str buffer:element value:optional"), _slots("order:str hints:pairs"), has_result=True),
+    Form("atomic_tile", AtomicTile, _slots("op:str src:region dst:region"), _slots("order:str hints:pairs")),
     Form("print", Print, _slots("message:str"), _slots("value:value")),
     Form("assume", Assume, _slots("condition:expr")),
     Form("reducer_init", ReducerInit, _slots("op:str buffer:buffer"), _slots("replication:str")),
@@ -143,7 +143,7 @@ LOOPS: Final[dict[str, tuple[type, tuple[Slot, ...]]]] = {
     "serial": (Serial, ()),
     "unrolled": (Unrolled, _slots("factor:int")),
     "vectorised": (Vectorised, ()),
-    "pipelined": (Pipelined, _slots("stages:int order:ints stage:ints")),
+    "pipelined": (Pipelined, _slots("stages:int order:ints stage:ints hints:pairs")),
     "persistent": (Persistent, ()),
 }
 """Kinds of For by the word after ``in``, and the keywords that stand after the bounds."""

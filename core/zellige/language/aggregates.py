@@ -72,7 +72,7 @@ def im2col(
     ``img`` is (N, H, W, C); row r of ``col`` is output pixel ``nhw_step * rows + r``, column c the input value at flattened (kernel row,
     kernel column, channel) ``c_step * columns + c``; padding reads 0. E258 for other ranks, E245 for counts below 1.
     """
-    accept("T.im2col", hints, ("img", "col", "nhw_step", "c_step", "kernel", "stride", "dilation", "pad", "eviction_policy"))
+    wishes = accept("T.im2col", hints, ("img", "col", "nhw_step", "c_step", "kernel", "stride", "dilation", "pad", "eviction_policy"))
     pending = getattr(img, "tile", None)
     img = pending() if callable(pending) else img
     if not isinstance(img, Tile) or not isinstance(col, Tile) or img.ndim != 4 or col.ndim != 2:
@@ -96,7 +96,7 @@ def im2col(
         inside = _all(row >= 0, row < height, column >= 0, column < width, offset < kernel * kernel * channels)
         col[Scalar(axes[0]), Scalar(axes[1])] = elementwise.if_then_else(inside, value, 0)
     extents = tuple(arithmetic.index(e) for e in (rows, columns))
-    builder.emit(Map(axes=axes, extents=extents, body=tuple(body), span=builder.span))
+    builder.emit(Map(axes=axes, extents=extents, body=tuple(body), hints=wishes, span=builder.span))
 
 
 def _all(*conditions: Any) -> Any:

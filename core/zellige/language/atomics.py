@@ -13,7 +13,7 @@ from zellige.frontend.regions import constant_extents, paired_regions, place_of,
 from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, here
 from zellige.frontend.vectors import Vector, is_vector, lanes_of
 from zellige.ir.expr import INT32, Buffer, Expr, Load, Region, Var, const
-from zellige.ir.stmt import Atomic, AtomicOp, AtomicTile, Map, MemoryOrder
+from zellige.ir.stmt import Atomic, AtomicOp, AtomicTile, Hints, Map, MemoryOrder
 from zellige.language.keywords import accept, flag
 
 _ORDERS: Final[dict[str, MemoryOrder]] = {
@@ -57,23 +57,24 @@ def _at(buffer: Buffer, indices: tuple[Expr, ...]) -> Element:
     return Element(Load(buffer=buffer, indices=indices, span=here()))
 
 
-def _emit(op: AtomicOp, place: Element, value: Any, order: MemoryOrder, *, wants_result: bool) -> Scalar | None:
+def _emit(op: AtomicOp, place: Element, value: Any, order: MemoryOrder, *, wants_result: bool, hints: Hints = ()) -> Scalar | None:
     builder = current_builder(f"T.atomic_{op}")
     _check_dtype(op, place.dtype)
     expr = None if value is None else arithmetic.stored(value, place.dtype, builder.span)
     result = builder.var("previous", place.dtype, "value") if wants_result else None
-    builder.emit(Atomic(op=op, buffer=place.buffer, indices=place.indices, value=expr, order=order, result=result, span=builder.span))
+    where, indices = place.buffer, place.indices
+    builder.emit(Atomic(op=op, buffer=where, indices=indices, value=expr, order=order, result=result, hints=hints, span=builder.span))
     return Scalar(result) if result is not None else None
 
 
-def _atomic(op: AtomicOp, dst: Any, value: Any, order: Any, return_prev: Any) -> Scalar | None:
+def _atomic(op: AtomicOp, dst: Any, value: Any, order: Any, return_prev: Any, hints: Hints = ()) -> Scalar | None:
     operation = f"T.atomic_{op}"
     dst, source = place_of(dst), place_of(value)
     wants_result = flag(return_prev, f"return_prev of {operation}")
     memory_order = order_of(order, operation)
     is_tile = isinstance(source, (Tile, TileRegion))
     if isinstance(dst, Element) and not is_tile:
-        return _emit(op, dst, value, memory_order, wants_result=wants_result)
+        return _emit(op, dst, value, memory_order, wants_result=wants_result, hints=hints)
     target = region_of(dst, operation)
     _check_dtype(op, target.buffer.dtype)
     if wants_result:
@@ -81,22 +82,22 @@ def _atomic(op: AtomicOp, dst: Any, value: Any, order: Any, return_prev: Any) ->
     if is_tile or isinstance(source, Element):
         paired, target = paired_regions(source, dst, operation)
         builder = current_builder(operation)
-        builder.emit(AtomicTile(op=op, src=paired, dst=target, order=memory_order, span=builder.span))
+        builder.emit(AtomicTile(op=op, src=paired, dst=target, order=memory_order, hints=hints, span=builder.span))
     elif arithmetic.python_number(value) is not None or isinstance(value, Scalar):
-        _spread(op, target, value, memory_order)
+        _spread(op, target, value, memory_order, hints)
     else:
         raise catalogue.E239.error(here(), operation=operation, given=arithmetic.describe(value))
     return None
 
 
-def _spread(op: AtomicOp, target: Region, value: Any, order: MemoryOrder) -> None:
+def _spread(op: AtomicOp, target: Region, value: Any, order: MemoryOrder, hints: Hints) -> None:
     """One number into every element of a region, as independent points."""
     builder = current_builder(f"T.atomic_{op}")
     span = builder.span
     fitted = bind("value", Scalar(arithmetic.stored(value, target.buffer.dtype, span))).expr
     axes: tuple[Var, ...] = tuple(builder.var("i", extent.dtype, "loop") for extent in target.extents)
     indices: tuple[Expr, ...] = tuple(arithmetic.binary("add", offset, axis, span) for offset, axis in zip(target.offsets, axes))
-    update = Atomic(op=op, buffer=target.buffer, indices=indices, value=fitted, order=order, span=span)
+    update = Atomic(op=op, buffer=target.buffer, indices=indices, value=fitted, order=order, hints=hints, span=span)
     builder.emit(Map(axes=axes, extents=target.extents, body=(update,), span=span))
 
 
@@ -106,20 +107,20 @@ def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_pre
     A number as value of a tile goes to every element. E238: order; E204: dtype; E223: shapes; E239, E240: wrong value, previous value of
     a tile.
     """
-    accept("T.atomic_add", hints, _KEYWORDS)
-    return _atomic("add", dst, value, memory_order, return_prev)
+    wishes = accept("T.atomic_add", hints, _KEYWORDS)
+    return _atomic("add", dst, value, memory_order, return_prev, wishes)
 
 
 def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, **hints: Any) -> Scalar | None:
     """``dst = max(dst, value)`` indivisibly. Errors as :func:`atomic_add`."""
-    accept("T.atomic_max", hints, _KEYWORDS)
-    return _atomic("max", dst, value, memory_order, return_prev)
+    wishes = accept("T.atomic_max", hints, _KEYWORDS)
+    return _atomic("max", dst, value, memory_order, return_prev, wishes)
 
 
 def atomic_min(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, **hints: Any) -> Scalar | None:
     """``dst = min(dst, value)`` indivisibly. Errors as :func:`atomic_add`."""
-    accept("T.atomic_min", hints, _KEYWORDS)
-    return _atomic("min", dst, value, memory_order, return_prev)
+    wishes = accept("T.atomic_min", hints, _KEYWORDS)
+    return _atomic("min", dst, value, memory_order, return_prev, wishes)
 
 
 def atomic_or(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False) -> Scalar | None:

@@ -82,7 +82,7 @@ def Kernel(
     """
     builder = current_builder("T.Kernel")
     span = builder.span
-    accept("T.Kernel", hints, ("threads", "prelude", "cluster_dims", "is_cpu"))
+    wishes = accept("T.Kernel", hints, ("threads", "prelude", "cluster_dims", "is_cpu"))
     if len(blocks) == 1 and isinstance(blocks[0], GridSpec):
         extents: tuple[Expr, ...] = blocks[0].extents
     elif len(blocks) == 1 and isinstance(blocks[0], (tuple, list)):
@@ -103,9 +103,7 @@ def Kernel(
         cluster=_cluster(cluster_dims),
         span=span,
     )
-    for name, value in hints.items():
-        if isinstance(value, (bool, int, float, str)):
-            draft.hints.append(NamedHint(name=name, value=value))
+    draft.hints.extend(NamedHint(name=name, value=value) for name, value in wishes)
     builder.unopened.append(draft)
     return KernelBlock(draft, count)
 

@@ -1,7 +1,8 @@
 """Keyword arguments: hints with names that belong to a target, and flags that are decided while compiling.
 
 A hint never changes what an operation means. :data:`HINTS` lists those that programs written for TileLang pass and that are no parameters
-here; the hints of a target stand in its backend's manifest. Any other keyword is a mistake.
+here; the hints of a target stand in its backend's manifest and go with the statement, where that backend's lowering finds them. Any other
+keyword is a mistake.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any, Final, TypeVar
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.suggest import closest_argument
+from zellige.frontend import arithmetic
 from zellige.frontend.values import here
+from zellige.ir.stmt import Hints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,12 +38,13 @@ HINTS: Final[Mapping[str, frozenset[str]]] = {
 """Keywords without effect here that an operation takes beside its parameters, by operation; ``T.reduce`` stands for all reductions."""
 
 
-def accept(operation: str, given: Mapping[str, Any], known: Iterable[str], *, hints_of: str = "") -> None:
-    """E259 for a keyword that is neither a hint of the operation nor of any target; ``known`` are its parameters, for the message."""
+def accept(operation: str, given: Mapping[str, Any], known: Iterable[str], *, hints_of: str = "") -> Hints:
+    """The hints of targets among the keywords of an operation. E259 for a keyword that is neither a hint of the operation nor of any
+    target, and for a target's that is no number, string or bool; ``known`` are its parameters, for the message."""
     hints = HINTS[hints_of or operation]
     unknown = [name for name in given if name not in hints]
     if not unknown:
-        return
+        return ()
     from zellige.plugin.registry import registry
 
     for name in unknown:
@@ -51,6 +55,24 @@ def accept(operation: str, given: Mapping[str, Any], known: Iterable[str], *, hi
                 reason=f"has no argument {name!r}{closest_argument(name, (*known, *hints))}",
                 signature=", ".join(known),
             )
+    return tuple((name, _told(operation, name, given[name], known)) for name in unknown)
+
+
+def _told(operation: str, name: str, value: Any, known: Iterable[str]) -> bool | int | float | str:
+    """What a hint of a target says, which its backend reads while compiling. E259 for what a program's text cannot hold."""
+    constant = getattr(value, "constant", value)
+    if isinstance(constant, (bool, int, float, str)):
+        kind = next(kind for kind in (bool, int, float, str) if isinstance(constant, kind))
+        return kind(constant)
+    given = f"takes a bool, a number or a string as the hint {name!r}, not {arithmetic.describe(value)}"
+    raise catalogue.E259.error(here(), operation=operation, reason=given, signature=", ".join(known))
+
+
+def refuse_hints(operation: str, hints: Hints, why: str) -> None:
+    """E259 for hints of a target in a place where no statement would carry them."""
+    for name, _ in hints:
+        reason = f"has no place for the hint {name!r}: {why}"
+        raise catalogue.E259.error(here(), operation=operation, reason=reason, signature="no hints of targets")
 
 
 def without(*ignored: str) -> Callable[[F], F]:

@@ -1,4 +1,8 @@
-"""The lane extension: thread queries, barriers, shuffles, votes. A launch that uses one has exactly ``threads`` lanes."""
+"""The lane extension: thread queries, barriers, shuffles, votes. A launch that uses one has exactly ``threads`` lanes.
+
+A warp is the lanes that the target executes together: 32 on one, 64 or 16 on another (``Capabilities.lanes``). A kernel is traced before
+its target is known, so what asks for that number gets a variable of the launch, which :mod:`zellige.ir.warp_width` replaces.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import LaunchDraft, current_builder
 from zellige.frontend.values import Scalar, bind, from_expr, here
 from zellige.ir.expr import BOOL, INT32, Var, const
-from zellige.ir.stmt import Barrier, Scope, Shuffle, Vote
+from zellige.ir.stmt import LARGEST_WARP, Barrier, Scope, Shuffle, Vote
 from zellige.language import elementwise
 
-WARP: Final = 32
-"""The lanes of a warp in the language: shuffles, votes and warp reductions work on groups of this many unless told otherwise."""
+WHOLE_WARP: Final = 0
+"""The width of a shuffle among all lanes of a warp, however many the target has."""
 
 _DIMENSIONS: Final = 3
 _WARPS_OF_A_GROUP: Final = 4
@@ -147,14 +151,24 @@ def linear_lane() -> Scalar:
     return result
 
 
+def warp_lanes() -> Var:
+    """How many lanes a warp of the target has."""
+    return _launch("a lane operation").warp_width()
+
+
+def _width(warp_size: Any) -> Any:
+    """The lanes of a warp: as many as given, else as the target has."""
+    return Scalar(warp_lanes()) if warp_size is None else warp_size
+
+
 def get_lane_idx(warp_size: Any = None) -> Scalar:
-    """The lane's number in its warp."""
-    return Scalar(arithmetic.binary("floormod", linear_lane(), WARP if warp_size is None else warp_size, here()))
+    """The lane's number in its warp: of the target's, or of one of ``warp_size`` lanes."""
+    return Scalar(arithmetic.binary("floormod", linear_lane(), _width(warp_size), here()))
 
 
 def get_warp_idx(warp_size: Any = None) -> Scalar:
-    """The number of the lane's warp in the block."""
-    return Scalar(arithmetic.binary("floordiv", linear_lane(), WARP if warp_size is None else warp_size, here()))
+    """The number of the lane's warp in the block, of the target's warps, or of those of ``warp_size`` lanes."""
+    return Scalar(arithmetic.binary("floordiv", linear_lane(), _width(warp_size), here()))
 
 
 get_warp_idx_sync = get_warp_idx
@@ -231,9 +245,10 @@ def _check_mask(mask: Any) -> None:
 
 
 def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: Any, width: Any) -> Scalar:
-    """``value`` of another lane of the group of ``width`` lanes. E243: a width that is not a power of two up to 64."""
-    size = getattr(width, "constant", width)
-    if not isinstance(size, int) or size < 1 or size & (size - 1) or size > 64:
+    """``value`` of another lane of the group of ``width`` lanes, None: of the warp. E243: a width that is not a power of two up to 128."""
+    size = WHOLE_WARP if width is None else getattr(width, "constant", width)
+    is_count = isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= LARGEST_WARP and not size & (size - 1)
+    if width is not None and not is_count:
         raise catalogue.E243.error(here(), given=f"{arithmetic.describe(width)} as the width")
     _launch("a shuffle").lanes()
     builder = current_builder("a shuffle")
@@ -244,25 +259,25 @@ def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: An
     return Scalar(result)
 
 
-def shfl_xor(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
+def shfl_xor(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``lane ^ delta``. E243: width or mask."""
     _check_mask(mask)
     return shuffle("xor", value, delta, width)
 
 
-def shfl_up(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
+def shfl_up(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``lane - delta``, the own value where there is none. E243: width or mask."""
     _check_mask(mask)
     return shuffle("up", value, delta, width)
 
 
-def shfl_down(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Scalar:
+def shfl_down(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``lane + delta``, the own value where there is none. E243: width or mask."""
     _check_mask(mask)
     return shuffle("down", value, delta, width)
 
 
-def shfl_sync(value: Any, srcLane: Any, width: int = WARP, mask: Any = None) -> Scalar:
+def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``srcLane`` of the group. E243: width or mask."""
     _check_mask(mask)
     return shuffle("index", value, srcLane, width)
@@ -332,16 +347,26 @@ _COMBINE: Final = {
 def warp_reduce(op: Literal["sum", "max", "min", "bitand", "bitor"], value: Any) -> Scalar:
     """The reduction of ``value`` over the warp, in every lane, as a butterfly of exchanges. E204: a bitwise one of floats."""
     result = bind("partial", value)
+    warp = Scalar(warp_lanes())
     lanes = [getattr(extent, "constant", extent) for extent in get_thread_extents()]
-    is_whole = all(isinstance(n, int) for n in lanes) and math.prod(lanes) % WARP == 0
-    block = linear_lane() if is_whole else bind("lane", linear_lane())
-    for delta in (16, 8, 4, 2, 1):
+    count = math.prod(lanes) if all(isinstance(n, int) for n in lanes) else None
+    is_full = count is not None and count % LARGEST_WARP == 0  # every warp, whatever its width
+    whole = None if is_full or count is None else Scalar(arithmetic.compare("eq", Scalar(const(count, INT32)) % warp, 0, here()))
+    block = linear_lane() if is_full else bind("lane", linear_lane())
+    delta = LARGEST_WARP // 2
+    while delta:  # steps that reach beyond the warp are left out when its width is known
         combined = _COMBINE[op](result, shfl_xor(result, delta))
-        if not is_whole:  # the last warp has fewer lanes: its first one meets them all
-            partner = arithmetic.binary("bitxor", block, delta, here())
-            combined = Scalar(arithmetic.select(Scalar(partner) < math.prod(lanes), combined, result, here()))
-        result = bind("partial", combined)
-    return result if is_whole else shfl_sync(result, 0)
+        reaches = warp > delta
+        if not is_full:  # the last warp may have fewer lanes: its first one meets them all
+            is_there = Scalar(arithmetic.binary("bitxor", block, delta, here())) < math.prod(lanes)
+            meets = is_there if whole is None else Scalar(arithmetic.binary("or", whole, is_there, here()))
+            reaches = Scalar(arithmetic.binary("and", reaches, meets, here()))
+        result = bind("partial", Scalar(arithmetic.select(reaches, combined, result, here())))
+        delta //= 2
+    if is_full:
+        return result
+    first = shfl_sync(result, 0)
+    return first if whole is None else bind("partial", Scalar(arithmetic.select(whole, result, first, here())))
 
 
 def warp_reduce_sum(value: Any) -> Scalar:

@@ -82,13 +82,13 @@ def Pipelined(
     ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body. E212: no count, or a schedule that is none. E292 warns
     of a loop that begins behind its end.
     """
-    accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations"))
+    wishes = accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations"))
     if not isinstance(num_stages, int) or isinstance(num_stages, bool) or num_stages < 0:
         raise catalogue.E212.error(here(), what="num_stages", given=arithmetic.describe(num_stages))
     entries = [_schedule(name, value) for name, value in (("order", order), ("stage", stage))]
     if all(entries) and len(entries[0]) != len(entries[1]):
         raise catalogue.E212.error(here(), what="the length of stage", given=f"{len(entries[1])} beside {len(entries[0])} entries of order")
-    made = _range(PipelinedKind(stages=num_stages, order=entries[0], stage=entries[1]), start, stop, None)
+    made = _range(PipelinedKind(stages=num_stages, order=entries[0], stage=entries[1], hints=wishes), start, stop, None)
     first, last = made.start, made.stop
     if not num_stages and isinstance(first, Const) and isinstance(last, Const) and first.value > last.value > 0:
         warn(catalogue.E292.diagnose(here(), start=first.value, stop=last.value, severity="warning"))
@@ -115,13 +115,12 @@ def Parallel(
 
     E213: no extents; E205: no integers; E245: no width.
     """
-    accept("T.Parallel", hints, ("coalesced_width", "loop_layout", "prefer_async", "annotations"))
+    wishes = accept("T.Parallel", hints, ("coalesced_width", "loop_layout", "prefer_async", "annotations"))
     span = here()
     if not extents:
         raise catalogue.E213.error(span, loop="T.Parallel")
-    return MapSpec(
-        extents=tuple(_now(arithmetic.index(e, span)) for e in extents), vector_width=_count(coalesced_width, "coalesced_width"), span=span
-    )
+    points = tuple(_now(arithmetic.index(e, span)) for e in extents)
+    return MapSpec(extents=points, vector_width=_count(coalesced_width, "coalesced_width"), hints=wishes, span=span)
 
 
 def grid(*extents: Any) -> GridSpec:

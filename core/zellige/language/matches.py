@@ -1,4 +1,7 @@
-"""Lanes that agree: T.match_any_sync, match_all_sync, and T.__fns, which finds lanes in a mask. Built from shuffles and votes."""
+"""Lanes that agree: T.match_any_sync, match_all_sync, and T.__fns, which finds lanes in a mask. Built from shuffles and votes.
+
+Masks of a warp have 64 bits, one for each lane that a warp may have here.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from zellige.dtypes import dtype as as_dtype
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.values import Scalar, Variable, bind, declare, here
-from zellige.ir.expr import INT32, const
+from zellige.ir.expr import INT32, Expr, const
 from zellige.ir.stmt import For, If, Serial
 from zellige.language import lanes
 from zellige.language.integers import ffs
 
 _U32: Final = as_dtype("uint32")
+_U64: Final = as_dtype("uint64")
 _FULL: Final = 0xFFFF_FFFF
 
 
@@ -21,20 +25,24 @@ def _u32(value: Any) -> Scalar:
     return Scalar(arithmetic.cast(arithmetic.as_expr(value, here(), _U32), _U32, here()))
 
 
+def _u64(value: Any) -> Scalar:
+    return Scalar(arithmetic.cast(arithmetic.as_expr(value, here(), _U64), _U64, here()))
+
+
 def _participants(mask: Any) -> Scalar:
     """The lanes that run this statement and are in ``mask``, as bits."""
-    active = _u32(lanes.activemask())
-    return bind("active", active if mask is None else active & _u32(mask))
+    active = lanes.activemask()
+    return bind("active", active if mask is None else active & _u64(mask))
 
 
-def _each_lane(update: Any) -> None:
-    """A loop over the lanes of a warp around ``update(number)``."""
+def _each(count: Expr, update: Any) -> None:
+    """A loop from 0 to ``count`` around ``update(number)``."""
     builder = current_builder("a match")
     number = builder.var("other", INT32, "loop")
     with builder.body() as body:
         update(Scalar(number))
-    first, last, step = const(0, INT32), const(lanes.WARP, INT32), const(1, INT32)
-    builder.emit(For(var=number, start=first, stop=last, step=step, kind=Serial(), body=tuple(body), span=builder.span))
+    first, step = const(0, INT32), const(1, INT32)
+    builder.emit(For(var=number, start=first, stop=count, step=step, kind=Serial(), body=tuple(body), span=builder.span))
 
 
 def _when(condition: Any, variable: Variable, value: Any) -> None:
@@ -45,30 +53,30 @@ def _when(condition: Any, variable: Variable, value: Any) -> None:
 
 
 def match_any_sync(value: Any, mask: Any = None) -> Scalar:
-    """The mask of the warp's lanes whose ``value`` is the same as this lane's (uint32)."""
+    """The mask of the warp's lanes whose ``value`` is the same as this lane's (uint64)."""
     own = bind("value", value)
     active = _participants(mask)
-    peers = declare("peers", _U32, 0)
+    peers = declare("peers", _U64, 0)
 
     def update(number: Scalar) -> None:
-        bit = bind("bit", _u32(1) << _u32(number))
+        bit = bind("bit", _u64(1) << _u64(number))
         is_there = bind("there", (active & bit) != 0)
         source = Scalar(arithmetic.select(is_there, number, lanes.get_lane_idx(), here()))
-        other = lanes.shuffle("index", own, source, lanes.WARP)
+        other = lanes.shuffle("index", own, source, None)
         is_peer = arithmetic.binary("and", other == own, is_there, here())
         _when(Scalar(is_peer), peers, peers | bit)
 
-    _each_lane(update)
+    _each(lanes.warp_lanes(), update)
     return peers.value()
 
 
 def match_all_sync(value: Any, mask: Any = None) -> Scalar:
-    """The mask of the warp's lanes that take part where all of them have the same ``value``, else 0 (uint32)."""
+    """The mask of the warp's lanes that take part where all of them have the same ``value``, else 0 (uint64)."""
     own = bind("value", value)
     active = _participants(mask)
-    first = lanes.shuffle("index", own, ffs(active) - 1, lanes.WARP)
+    first = lanes.shuffle("index", own, ffs(active) - 1, None)
     agree = lanes.all_sync(own == first)
-    return bind("agreement", Scalar(arithmetic.select(agree != 0, active, _u32(0), here())))
+    return bind("agreement", Scalar(arithmetic.select(agree != 0, active, _u64(0), here())))
 
 
 def fns(mask: Any, base: Any, offset: Any) -> Scalar:
@@ -96,5 +104,5 @@ def fns(mask: Any, base: Any, offset: Any) -> Scalar:
         is_last = arithmetic.binary("and", hit, count == number, here())
         _when(Scalar(is_last), found, _u32(position))
 
-    _each_lane(update)
+    _each(const(_U32.bits, INT32), update)
     return found.value()

@@ -14,7 +14,7 @@ from zellige.frontend.values import Element, Scalar, Tile, Variable, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
-from zellige.language.keywords import accept
+from zellige.language.keywords import accept, refuse_hints
 
 _EVICTIONS = ("evict_normal", "evict_first", "evict_last")
 _KEYWORDS = ("src", "dst", "coalesced_width", "swizzle", "eviction_policy")
@@ -28,8 +28,9 @@ def copy(
     What lies outside src reads as its safe value, what lies outside dst is not written. Two elements are one store. The keyword
     arguments are hints. E222: not a tile; E223: extents other than 1 differ; E258: no eviction policy.
     """
-    accept("T.copy", hints, _KEYWORDS)
+    wishes = accept("T.copy", hints, _KEYWORDS)
     if _is_scalar_copy(src, dst):
+        refuse_hints("T.copy", wishes, "a copy of one element is an assignment")
         _assign(dst, src, "T.copy")
         return
     source, target = paired_regions(src, dst, "T.copy")
@@ -39,15 +40,16 @@ def copy(
         wanted = f"one of {', '.join(_EVICTIONS)} as eviction_policy"
         given = f"{eviction_policy!r}{closest(eviction_policy, _EVICTIONS)}"
         raise catalogue.E258.error(builder.span, operation="T.copy", wanted=wanted, given=given)
-    builder.emit(Copy(src=source, dst=target, swizzle=swizzle, vector_width=width, eviction=eviction_policy, span=builder.span))
+    own: dict[str, Any] = {"swizzle": swizzle, "vector_width": width, "eviction": eviction_policy, "hints": wishes}
+    builder.emit(Copy(src=source, dst=target, span=builder.span, **own))
 
 
 def async_copy(src: Any, dst: Any, *, coalesced_width: int | None = None, **hints: Any) -> None:
     """As :func:`copy`; it may complete late and is waited for before the first use of its elements."""
-    accept("T.async_copy", hints, _KEYWORDS[:3])
+    wishes = accept("T.async_copy", hints, _KEYWORDS[:3])
     source, target = paired_regions(src, dst, "T.async_copy")
     builder = current_builder("T.async_copy")
-    builder.emit(Copy(src=source, dst=target, vector_width=_width(coalesced_width), is_async=True, span=builder.span))
+    builder.emit(Copy(src=source, dst=target, vector_width=_width(coalesced_width), is_async=True, hints=wishes, span=builder.span))
 
 
 def _width(value: Any) -> int | None:

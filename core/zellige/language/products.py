@@ -137,11 +137,11 @@ def gemm(
     floats or both integers: every element counts with its own value. Few units take such a pair; ``zl.explain`` says what does. ``policy``,
     ``k_pack``, ``wg_wait`` and ``mbar`` are hints. E225, E226: shapes; E105: a size known only at run time; E204: dtypes; E227: policy.
     """
-    accept("T.gemm", hints, _KEYWORDS)
+    wishes = accept("T.gemm", hints, _KEYWORDS)
     if not isinstance(k_pack, int) or isinstance(k_pack, bool) or k_pack not in (1, 2):
         hint = f"T.gemm k_pack must be an int equal to 1 or 2, got {k_pack!r}"
         raise catalogue.E245.error(here(), given=f"{arithmetic.describe(k_pack)} as k_pack", hint=hint)
-    _product("T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack=k_pack)
+    _product("T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack=k_pack, hints=wishes)
 
 
 def gemm_sp(
@@ -163,7 +163,7 @@ def gemm_sp(
     elements wider than 16 bits every two keep one, which has four bits: 0b0100 for the first and 0b1110 for the second, that is, the
     places of its two halves. ``transpose_E``: it is a column instead, which is made a row first. E204: types; E226: sizes.
     """
-    accept("T.gemm_sp", hints, ("A_sparse", "E", *_KEYWORDS[1:5], "transpose_E", *_KEYWORDS[5:7], "wg_wait"))
+    wishes = accept("T.gemm_sp", hints, ("A_sparse", "E", *_KEYWORDS[1:5], "transpose_E", *_KEYWORDS[5:7], "wg_wait"))
     metadata = matrix(E, "T.gemm_sp", "E")
     if not metadata.buffer.dtype.is_integer:
         raise catalogue.E204.error(here(), operation="the metadata of T.gemm_sp", dtype=metadata.buffer.dtype)
@@ -172,9 +172,10 @@ def gemm_sp(
     if region_of(A_sparse, "T.gemm_sp").buffer.dtype.bits > 16:
         sparse = matrix(A_sparse, "T.gemm_sp", "A_sparse")
         dense = Tile(_with_zeros(sparse, metadata, flag(transpose_A, "transpose_A")))
-        _product("T.gemm_sp", dense, B, C, transpose_A, transpose_B, policy, clear_accum)
+        _product("T.gemm_sp", dense, B, C, transpose_A, transpose_B, policy, clear_accum, hints=wishes)
     else:
-        _product("T.gemm_sp", A_sparse, B, C, transpose_A, transpose_B, policy, clear_accum, kept=2, metadata=metadata)
+        own: dict[str, Any] = {"kept": 2, "metadata": metadata, "hints": wishes}
+        _product("T.gemm_sp", A_sparse, B, C, transpose_A, transpose_B, policy, clear_accum, **own)
 
 
 def _with_zeros(sparse: Region, metadata: Region, is_transposed: bool) -> Buffer:
@@ -238,7 +239,7 @@ def gemm_blockscaled(
     transpositions, scales packed into integers; E226: sizes that the blocks do not divide.
     """
     own = ("SFA", "SFB", *_KEYWORDS[3:7], "k_start", "sf_a_granularity_k", "sf_b_granularity_k")
-    accept("T.gemm_blockscaled", hints, (*_KEYWORDS[:3], *own))
+    wishes = accept("T.gemm_blockscaled", hints, (*_KEYWORDS[:3], *own))
     operation = "T.gemm_blockscaled"
     if flag(transpose_A, "transpose_A") or not flag(transpose_B, "transpose_B"):
         raise catalogue.E402.error(
@@ -249,7 +250,8 @@ def gemm_blockscaled(
         if not isinstance(block, int) or isinstance(block, bool) or block < 1:
             raise catalogue.E245.error(here(), given=f"{arithmetic.describe(block)} as granularity of {name}")
         scales.append(_scales(operation, name, matrix(operand, operation, name[-1]), region_of(factors, operation), k_start, block))
-    _product(operation, A, B, C, False, True, policy, clear_accum, scale_a=scales[0], scale_b=scales[1])
+    parts: dict[str, Any] = {"scale_a": scales[0], "scale_b": scales[1], "hints": wishes}
+    _product(operation, A, B, C, False, True, policy, clear_accum, **parts)
 
 
 def _scales(operation: str, name: str, operand: Region, factors: Region, k_start: Any, block: int) -> Region:

@@ -16,7 +16,7 @@ from zellige.frontend.values import Element, Scalar, Variable, here
 from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Reduce, ReduceOp, Scan, ScanOp
 from zellige.language.folds import fold
-from zellige.language.keywords import accept, flag
+from zellige.language.keywords import accept, flag, refuse_hints
 
 _BITWISE: Final = ("bitand", "bitor", "bitxor")
 _KEYWORDS: Final = ("buffer", "out", "dim", "clear", "batch", "nan_propagate")
@@ -58,7 +58,7 @@ def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any
     E222: not a tile; E228: dimension; E229: shape of ``out``; E204: dtype; E245, E291: batch; E105: a flag known only at run time.
     """
     name = f"T.reduce_{op}"
-    accept(name, hints, _KEYWORDS, hints_of="T.reduce")
+    wishes = accept(name, hints, _KEYWORDS, hints_of="T.reduce")
     src = region_of(buffer, name)
     is_cleared, propagates = flag(clear, f"clear of {name}"), flag(nan_propagate, f"nan_propagate of {name}")
     axis = axis_of(dim, len(src.extents), name)
@@ -66,6 +66,7 @@ def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any
     out = place_of(out)
     if isinstance(out, Variable) and not isinstance(out, Element):
         check_batch(batch, (), name)
+        refuse_hints(name, wishes, "the reduction into a variable is a loop")
         _into_variable(name, op, src, axis, out, is_cleared, propagates)
         return
     dst = region_of(out, name)
@@ -76,7 +77,7 @@ def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any
     if not agree(kept, significant(dst.extents)):
         raise catalogue.E229.error(here(), operation=name, src=shape_text(src.extents), dst=shape_text(dst.extents), axis=axis)
     builder = current_builder(name)
-    builder.emit(Reduce(src=src, dst=dst, axis=axis, op=op, clear=is_cleared, nan_propagate=propagates, span=builder.span))
+    builder.emit(Reduce(src=src, dst=dst, axis=axis, op=op, clear=is_cleared, nan_propagate=propagates, hints=wishes, span=builder.span))
 
 
 def _into_variable(name: str, op: ReduceOp, src: Region, axis: int, out: Variable, is_cleared: bool, propagates: bool) -> None:

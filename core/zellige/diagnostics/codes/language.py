@@ -150,7 +150,7 @@ E242 = code(
 )
 E243 = code(
     "E243", "wrong group of lanes", "{given} names no group of lanes of a warp",
-    hint="a width is a power of two up to the warp (2, 4, 8, 16, 32); a mask is an integer with a bit for each lane, and comes last",
+    hint="a width is a power of two up to 128, at most a warp of the target; a mask is an integer with a bit for each lane, and comes last",
 )
 E244 = code("E244", "unknown launch order", "{given} is not an order of T.use_swizzle{suggestion}", hint='"row" or "column"')
 E245 = code(

@@ -83,7 +83,10 @@ def check_launch_head(context: Context, launch: Launch) -> None:
         context.report(16, launch.span, counts)
     if launch.cluster is not None and (len(launch.cluster) > max(3, len(launch.grid)) or any(size < 1 for size in launch.cluster)):
         context.report(16, launch.span, f"a cluster of {launch.cluster}")
-    for kind, variables in (("grid", launch.grid_vars), ("lane", launch.lane_vars)):
+    warp = () if launch.warp is None else (launch.warp,)
+    if warp and not launch.lane_vars:
+        context.report(16, launch.span, "the width of a warp in a launch without lanes")
+    for kind, variables in (("grid", launch.grid_vars), ("lane", (*launch.lane_vars, *warp))):
         for var in variables:
             context.declare(var, f"{kind} variable")
             if var.kind != kind:

@@ -63,6 +63,16 @@ _VOTES: Final = frozenset(("any", "all", "count", "ballot"))
 _LOOP_KINDS: Final = (Serial, Unrolled, Vectorised, Pipelined, Persistent)
 
 
+def _named_once(context: Context, s: Stmt, pairs: Sequence[tuple[str, object]], what: str) -> None:
+    """Invariant 31: ``pairs`` are names, each once, with values that a text has."""
+    names = [name for name, _ in pairs]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        context.report(31, s.span, f"{what} {name} of {word(s)} is given twice")
+    for name, value in pairs:
+        if type(value) not in (bool, int, float, str):
+            context.report(31, s.span, f"{what} {name} of {word(s)} is {value!r}, not a bool, number or string")
+
+
 def check_statement(context: Context, statement: Stmt) -> None:
     """Checks one statement, apart from the statements nested in it, and declares what it declares."""
     rule = _RULES.get(type(statement))
@@ -73,6 +83,9 @@ def check_statement(context: Context, statement: Stmt) -> None:
         context.report(26, statement.span, f"{word(statement)} stands inside T.Parallel")
     if context.reducers:
         _untouched_reducers(context, statement)
+    pairs = getattr(statement.kind if isinstance(statement, For) else statement, "hints", ())
+    if pairs:
+        _named_once(context, statement, pairs, "the hint")
     rule(context, statement)
 
 
@@ -262,8 +275,8 @@ def _shuffle(context: Context, s: Shuffle) -> None:
     _needs_lanes(context, s)
     check(context, s.value, s.operand)
     check_word(context, s, s.mode, _SHUFFLES, "a mode of shuffle")
-    if s.width < 1 or s.width & (s.width - 1):
-        context.report(22, s.span, f"the width of a shuffle is {s.width}, not a power of two")
+    if s.width < 0 or s.width & (s.width - 1):
+        context.report(22, s.span, f"the width of a shuffle is {s.width}, not a power of two (or 0, the warp)")
     if isinstance(s.operand, ExprNode) and not s.operand.dtype.is_integer:
         context.report(18, s.span, f"the operand of a shuffle is {s.operand.dtype}, not an integer")
     check_result(context, s.result, s.value.dtype, "result")

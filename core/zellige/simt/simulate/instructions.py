@@ -181,7 +181,7 @@ def _vote(compiler: Compiler, statement: Vote) -> Compiled:
                 found = int((holds & takes_part).sum())
             case "ballot":
                 found = sum(1 << int(lane) for lane in np.flatnonzero(holds & takes_part))
-        return np.asarray(cast(np.array(found, np.int64), INT64, result))
+        return np.asarray(cast(np.array(found, np.uint64).astype(np.int64), INT64, result))  # 64 lanes fill all bits
 
     def of_warp(warp: Warp, mask: Any) -> Any:
         holds = np.broadcast_to(np.asarray(predicate(warp, mask)), (warp.lanes,))
