@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -29,7 +30,7 @@ from zellige.cache import memo, program_key
 from zellige.cache.bundle import write_bundle
 from zellige.cache.keys import text_key
 from zellige.cache.recall import build, entries_of, recall, recalled_together
-from zellige.diagnostics import CompileError, InternalError, Note, ZelligeError, catalogue
+from zellige.diagnostics import InternalError, Note, ZelligeError, catalogue
 from zellige.diagnostics.error import says_something
 from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
@@ -54,7 +55,7 @@ from zellige.plugin.choices import (
     Veto,
     changes_parameters,
 )
-from zellige.plugin.contract import CompileContext, CompiledKernel, Emitted, FittedKernel
+from zellige.plugin.contract import Capabilities, CompileContext, CompiledKernel, Emitted, FittedKernel
 from zellige.plugin.fields import said
 from zellige.plugin.interruption import is_blameless
 from zellige.plugin.registry import BackendHandle, registry
@@ -189,26 +190,27 @@ def shown(kernel: Kernel, handle: BackendHandle, options: CompileOptions) -> Ker
     return kernel if is_core_alone else deepcopy(kernel)
 
 
-def legalise(kernel: Kernel, target: Target) -> Kernel:
-    """The kernel after core's own passes; each result is checked, and a wrong one is the compiler's fault."""
+def legalise(kernel: Kernel, target: Target, capabilities: Capabilities | None = None) -> Kernel:
+    """The kernel after core's own passes; each result is checked, and a wrong one is the compiler's fault. ``capabilities`` are those of
+    the target where no backend has it."""
     with internal_errors(kernel, target):
-        handle = registry().backend(target)
-        return run_passes(_for_lanes(kernel, handle.context(target, CompileOptions())), PIPELINE)
+        known = partial(registry().backend(target).describe, target) if capabilities is None else lambda: capabilities
+        return run_passes(_for_lanes(kernel, target, known), PIPELINE)
 
 
-def _for_lanes(kernel: Kernel, ctx: CompileContext) -> Kernel:
+def _for_lanes(kernel: Kernel, target: Target, capabilities: Callable[[], Capabilities]) -> Kernel:
     """The kernel with the target's number of lanes of a warp in it, where it asks."""
     from zellige.ir.warp_width import with_warps_of  # a warm start does without
 
     if not any(launch.lane_vars for launch in kernel.launches):
         return kernel
-    return with_warps_of(kernel, ctx.capabilities.lanes, str(ctx.target))
+    return with_warps_of(kernel, capabilities().lanes, str(target))
 
 
 def legal_for(kernel: Kernel, handle: BackendHandle, ctx: CompileContext) -> Kernel:
     """The kernel after the stages that work on tile IR: core's passes, with what the backend and the user change about them."""
     with internal_errors(kernel, ctx.target):
-        kernel = _for_lanes(kernel, ctx)
+        kernel = _for_lanes(kernel, ctx.target, lambda: ctx.capabilities)
         for stage in TILE_STAGES:
             kernel = run_on_tiles(_steps(stage, handle, ctx), kernel)
         return kernel
@@ -365,7 +367,7 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
             raise _repeatable(blamed, kernel, target) from error
         raise InternalError(error.message, replay=_replay(kernel, target)) from error
     except Exception as error:
-        if is_blameless(error):
+        if is_blameless(error) and not (isinstance(error, MemoryError) and _blamed(error, target) is not None):
             raise
         known = _diagnosed(error, target)
         if known is not None:
@@ -386,7 +388,8 @@ def _repeatable(error: ZelligeError, kernel: Kernel | Callable[[], Kernel], targ
     if error.code != catalogue.E709.id or any(note.kind == "replay" for note in error.diagnostics[0].notes):
         return error  # what a compilation inside of a hook says is passed on by the one around it
     note = Note(f"replay: {_replay(kernel, target)}", kind="replay")
-    return CompileError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
+    error.tell_note(note)
+    return error
 
 
 def _blamed(error: BaseException, target: Target, *, is_raised: bool = False) -> ZelligeError | None:

@@ -88,7 +88,7 @@ def explain(kernel: Any, target: str | Target | None = None) -> Explanation:
         return Explanation(fitted=driver.fit_kernel(program, resolved, getattr(kernel, "options", None)))
     with driver.internal_errors(program, resolved):
         check(program)
-    legal = driver.legalise(program, resolved)
+    legal = driver.legalise(program, resolved, capabilities)
     with driver.internal_errors(program, resolved):
         return Explanation(fitted=FittedKernel(planned=plan(legal, capabilities)))
 

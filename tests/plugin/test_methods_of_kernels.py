@@ -72,11 +72,24 @@ SHORT = {
 }
 
 
-def test_too_little_memory_is_nobodys_failure(install: Install) -> None:
+def test_too_little_memory_is_told_of_the_backend_and_caught_as_that(install: Install) -> None:
     install({name: source.format("MemoryError('full')") for name, source in SHORT.items()})
     for name in SHORT:
-        with pytest.raises(MemoryError, match="full"):
+        with pytest.raises(MemoryError, match="MemoryError: full") as caught:
             called(name)
+        assert isinstance(caught.value, ZelligeError)
+        assert caught.value.code == "E709"
+        place = {"launch": "hook runtime", "packed": "hook runtime", "pass": "method __call__"}.get(name, f"hook {name}")
+        assert f"the backend {name!r} raised in its {place}: " in str(caught.value)
+
+
+def test_what_core_finds_in_a_backend_s_numbers_is_the_backend_s(install: Install) -> None:
+    body = "from zellige.simt.distribution import Digit, Distribution\n    Distribution(shape=(8, 2), digits=())"
+    install({"wrong": backend(f"@hookimpl\ndef describe(self, target):\n    {body}")})
+    with pytest.raises(ZelligeError, match=r"the backend 'wrong' raised in its hook describe: .* cover 1 of 8") as caught:
+        called("wrong")
+    assert caught.value.code == "E709"
+    assert "bug in zellige" not in str(caught.value)
 
 
 def test_too_little_memory_refutes_no_claim(install: Install) -> None:

@@ -203,3 +203,36 @@ def test_warps_of_no_power_of_two_exchange_nothing() -> None:
         with_warps_of(exchanged.kernel, 24, "odd")
     assert caught.value.code == "E446"
     with_warps_of(places.kernel, 24, "odd")  # numbers of lanes are no exchange
+
+
+# ---- the numbers of the starting point
+
+
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **numbers: str) -> Any:
+    """The template's numbers, some of them changed as a vendor does, as a module."""
+    import zellige_template_simt.machine as template
+
+    text = Path(template.__file__).read_text(encoding="utf-8")
+    for name, value in numbers.items():
+        before = next(line for line in text.splitlines() if line.startswith(f"{name}: Final = "))
+        text = text.replace(before, f"{name}: Final = {value}")
+    (tmp_path / "changed_machine.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "changed_machine", raising=False)
+    importlib.invalidate_caches()
+    return importlib.import_module("changed_machine")
+
+
+@pytest.mark.parametrize("product", ["(8, 8, 8)", "(8, 8, 4)", "(16, 16, 2)", "(32, 32, 16)", "(32, 1, 32)"])
+def test_products_that_the_comment_allows_are_described(product: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = _machine(tmp_path, monkeypatch, PRODUCT=product)
+    assert len(machine.capabilities("some").matmul) == len(machine.PRODUCT_TYPES)
+
+
+@pytest.mark.parametrize("product, operand", [("(8, 8, 2)", "8 x 2"), ("(12, 8, 8)", "12 x 8"), ("(8, 24, 4)", "4 x 24")])
+def test_products_that_do_not_fill_the_lanes_are_told_by_number(
+    product: str, operand: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = _machine(tmp_path, monkeypatch, PRODUCT=product)
+    with pytest.raises(ValueError, match=f"an operand of {operand} elements does not fill 32 lanes: change LANES or PRODUCT"):
+        machine.capabilities("some")

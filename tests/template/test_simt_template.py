@@ -264,3 +264,11 @@ def test_a_layout_that_lanes_cannot_hold_is_no_bug_of_zellige() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             distribution_of(given, ("i", "j"))
+
+
+def test_the_alignment_of_shared_memory_stands_once(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("machine", "spelling"):
+        monkeypatch.setattr(importlib.import_module(f"zellige_lanes.{module}"), "SHARED_ALIGNMENT", 256)
+    stated = registry().backend(registry().resolve(target)).describe(registry().resolve(target))
+    assert next(space.alignment for space in stated.spaces if space.name == "shared") == 256
+    assert "alignas(256) block_memory" in zl.compile(gemm, target=target).get_kernel_source()

@@ -15,7 +15,7 @@ from zellige.simt.ir import ProductForm
 from zellige.simt.machine import LaneMachine
 
 LANES: Final = 32
-"""Lanes of a warp. The layouts below want a number that m and n of PRODUCT divide."""
+"""Lanes of a warp. The layouts below want a number that m and n of PRODUCT divide, and that divides m * k, k * n and m * n."""
 
 PRODUCT: Final = (16, 16, 16)
 """m, n and k of the product that a warp executes. Change it, and ``zellige explain`` shows it."""
@@ -24,6 +24,9 @@ PRODUCT_TYPES: Final = (("float16", "float32"), ("bfloat16", "float32"), ("int8"
 """What the product multiplies, and what it adds up in."""
 
 SHARED_BYTES: Final = 64 * 1024
+SHARED_ALIGNMENT: Final = 128
+"""Where tiles in shared memory may begin, in bytes."""
+
 BLOCK_LANES: Final = 1024
 COPY_BYTES: Final = (4, 8, 16)
 """How much one lane copies at once to shared memory without waiting."""
@@ -32,6 +35,8 @@ COPY_BYTES: Final = (4, 8, 16)
 def _operand(shape: tuple[int, int], across: int) -> Distribution:
     """Neighbouring lanes hold neighbours along dimension ``across``; a lane's registers, then groups of lanes, go along the other one."""
     count, along = shape[across], 1 - across
+    if LANES % count or shape[0] * shape[1] % LANES:
+        raise ValueError(f"an operand of {shape[0]} x {shape[1]} elements does not fill {LANES} lanes: change LANES or PRODUCT")
     groups = LANES // count
     registers = shape[along] // groups
     digits = (
@@ -65,7 +70,7 @@ def capabilities(target: str) -> Capabilities:
         cache_line_bytes=128,
         spaces=(
             Space(name="global", role="global", alignment=16),
-            Space(name="shared", role="shared", bytes=SHARED_BYTES, alignment=128),
+            Space(name="shared", role="shared", bytes=SHARED_BYTES, alignment=SHARED_ALIGNMENT),
             Space(name="registers", role="register", bytes=256 * 1024, alignment=4),
         ),
         dtypes=tuple(t.name for t in all_dtypes()),

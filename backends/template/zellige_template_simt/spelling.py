@@ -17,6 +17,7 @@ from zellige.simt.ir import LANE, THREAD, WARP, AsyncCopy, CommitCopies, Functio
 from zellige.simt.printer import Printer
 from zellige.simt.spelling import PlainSpelling
 from zellige.simt.words import type_of
+from zellige_template_simt.machine import SHARED_ALIGNMENT
 
 PLACES = {THREAD: "thread_in_block()", LANE: "lane_in_warp()", WARP: "warp_in_block()"}
 
@@ -32,7 +33,7 @@ class TemplateSpelling(PlainSpelling):
         return f'extern "C" kernel_of({function.threads}) void {function.name}({", ".join(params)})'
 
     def shared(self, printer: Printer, function: Function) -> str:
-        return f"alignas(128) block_memory unsigned char shared[{function.shared_bytes}];"
+        return f"alignas({SHARED_ALIGNMENT}) block_memory unsigned char shared[{function.shared_bytes}];"
 
     def special(self, var: Var, function: Function) -> str:
         return PLACES.get(var) or f"block_index({function.grid_vars.index(var)})"

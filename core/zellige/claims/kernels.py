@@ -87,12 +87,17 @@ def multiplied(m: int, n: int, k: int, a_type: str, b_type: str, c_type: str, th
 
 
 def numbered(lanes: int) -> Kernel:
-    """Each lane of a block writes its number in its warp."""
+    """Each lane of a block writes its number in its warp, counted from the first lane that it hears there: a wider warp than the
+    machine's hears nobody. A vote that reaches lanes of two warps, since the machine's are wider, makes it negative."""
 
     @T.prim_func
     def probe_lanes(C: T.Tensor((lanes,), "int32")):
         with T.Kernel(1, threads=lanes):
-            C[T.get_thread_binding()] = T.get_lane_idx()
+            tx = T.get_thread_binding()
+            first = T.shfl_sync(tx, 0)
+            is_odd = T.get_warp_idx() % 2
+            alike = T.all_sync(is_odd == 0) + T.all_sync(is_odd == 1)
+            C[tx] = T.if_then_else(alike != 0, tx - first, -1 - tx)
 
     return _kernel(probe_lanes)
 

@@ -16,6 +16,7 @@ import numpy as np
 from zellige.claims import kernels
 from zellige.claims.accuracy import largest_error, sample
 from zellige.claims.machine import Array, NotChecked, Subject
+from zellige.diagnostics import ZelligeError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.stmt import Copy, Gemm
 from zellige.options import CompileOptions
@@ -94,7 +95,12 @@ def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
         raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} are too large to try")
     caps = replace(subject.capabilities, matmul=(unit,))
     kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, 2 * (subject.capabilities.lanes or 1))
-    fitted, _ = subject.fitted(kernel, caps)
+    try:
+        fitted, _ = subject.fitted(kernel, caps)
+    except ZelligeError as error:
+        if error.code != catalogue.E301.id:
+            raise
+        raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} each way do not fit: {error.diagnostics[0].message}") from error
     choice = next(c for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Gemm))
     if choice.unit != unit.name or choice.is_native is not unit.is_native:
         raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")

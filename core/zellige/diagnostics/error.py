@@ -186,6 +186,11 @@ def _both(kind: type[ZelligeError], also: type[Exception]) -> type[ZelligeError]
     return _made[kind, also]
 
 
+def caught_too(error: ZelligeError, also: type[Exception]) -> ZelligeError:
+    """The same error, caught as ``also`` too."""
+    return _both(type(error), also)(*error.diagnostics)
+
+
 def _made_again(kind: type[ZelligeError], also: type[Exception] | None, *diagnostics: Diagnostic) -> ZelligeError:
     return (kind if also is None else _both(kind, also))(*diagnostics)
 

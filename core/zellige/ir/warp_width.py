@@ -87,10 +87,14 @@ def _without_unheard(launch: Launch) -> Launch:
         for node in walk(launch):
             own = node.result if isinstance(node, Shuffle) else node.var if isinstance(node, Bind) else None
             used.update(id(child) for child in children(node, bodies=False) if isinstance(child, Var) and child is not own)
-        shuffles = {id(n) for n in walk(launch) if isinstance(n, Shuffle) and id(n.result) not in used}
-        if not shuffles:
+        unheard = {id(n.result) for n in walk(launch) if isinstance(n, Shuffle) and id(n.result) not in used}
+        if not unheard:
             return launch
-        launch = rewrite(launch, lambda node, out=shuffles: () if id(node) in out else node)
+        launch = _without(launch, unheard)
+
+
+def _without(launch: Launch, results: set[int]) -> Launch:
+    return rewrite(launch, lambda node: () if isinstance(node, Shuffle) and id(node.result) in results else node)
 
 
 def _check(launch: Launch, exchanges: list[Shuffle], lanes: int, target: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
-from zellige.diagnostics import Span
+from zellige.diagnostics import InternalError, Span
 from zellige.plugin.fit import Revision
 from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.limits import EXPECTED, LARGEST, LINE, LONGEST_LINE, NAME, keywords
@@ -195,7 +195,7 @@ def cut(text: str) -> str:
 def said(error: BaseException) -> str:
     """A stranger's exception as text: its type and what it says, where it can say it."""
     try:
-        text = str(error)
+        text = f"internal error: {error.message}" if isinstance(error, InternalError) else str(error)  # whose it is, the teller knows
     except BaseException as other:  # a stranger's __str__ may raise anything; the type is still worth saying
         if is_from_outside(other):
             raise

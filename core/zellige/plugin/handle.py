@@ -18,7 +18,7 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 
 from zellige.diagnostics import InternalError, Note, ZelligeError, catalogue
-from zellige.diagnostics.error import raised_at, says_something
+from zellige.diagnostics.error import caught_too, raised_at, says_something
 from zellige.diagnostics.span import place_in, place_outside
 from zellige.options import options
 from zellige.plugin.calling import Hooks
@@ -100,6 +100,12 @@ _ended: Final = threading.Condition()
 
 _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"})
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
+
+_WITHOUT_THE_COMPILER: Final = frozenset(
+    f"hook {name}"
+    for name in ("manifest", "probe", "tools", "describe", "describe_key", "dialect", "cache_key", "conformance", "schedules")
+)
+"""Hooks in which nothing of core's runs but what the backend calls: what goes wrong there is what the backend gave it."""
 
 _TRACEBACK: Final[Any] = vars(BaseException)["__traceback__"]
 
@@ -586,11 +592,11 @@ class BackendHandle:
                 self._sign(error, place)
             raise
         except InternalError as error:
-            if not self.raised(error):
+            if not self.raised(error) and (self.origin.is_own or place not in _WITHOUT_THE_COMPILER):
                 raise
             raise self.blamed(error, place) from error
         except BaseException as error:
-            if is_blameless(error):
+            if is_blameless(error) and not (isinstance(error, MemoryError) and not self.origin.is_own):
                 raise
             raise self.blamed(error, place) from error
 
@@ -620,9 +626,10 @@ class BackendHandle:
         if known is not None:
             return known
         line = place_in(error, self._is_mine) or place_outside(error)
-        return catalogue.E709.error(
+        made = catalogue.E709.error(
             name=self.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=raised_at(line)
         )  # fmt: skip
+        return caught_too(made, MemoryError) if isinstance(error, MemoryError) else made
 
     @property
     def _vendor(self) -> str:
