@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Source,
         Synchronisation,
     )
-    from zellige_intrinsics.tables import add, changed, product_rows, remove
+    from zellige_intrinsics.tables import add, changed, product_refusals, product_rows, remove
 
 _HOMES: Final = {
     "execution": ("Pointers", "gather", "run", "scatter"),
@@ -35,7 +35,7 @@ _HOMES: Final = {
     "lookup": ("Candidates", "Request", "all_intrinsics", "family", "find", "intrinsic"),
     "rows": ("ProductRow",),
     "specification": ("Completion", "Copy", "Function", "Intrinsic", "Operand", "Product", "Source", "Synchronisation"),
-    "tables": ("add", "changed", "product_rows", "remove"),
+    "tables": ("add", "changed", "product_refusals", "product_rows", "remove"),
 }
 """The names of this package by the module they are from, loaded when one is asked for: a warm start reads rows only."""
 
@@ -76,6 +76,7 @@ __all__ = [
     "find",
     "gather",
     "intrinsic",
+    "product_refusals",
     "product_rows",
     "remove",
     "run",

@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
@@ -132,6 +132,24 @@ def copy_row_of(value: Copy) -> CopyRow:
 def taken_out(family: str) -> tuple[ProductRow, ...]:
     """The products that the family has by itself and that were taken out of it."""
     return tuple(row for row in _own_rows(family) if row.name in removed(family))
+
+
+def product_refusals(family: str, a: str, b: str, words: Collection[str] = ()) -> tuple[tuple[str, str, str], ...]:
+    """The products of elements of the types ``a`` and ``b`` that the family has and a device cannot use now: the name, why, and what
+    would help ("" where nothing does). Those that were taken out of the table, and those that need words which the device, whose ``words``
+    are given, does not have. For a backend's hook ``candidates``, by :func:`zellige.plan.products.offers`. E330 for an unknown family."""
+    found = []
+    gone = taken_out(family)
+    for row in (*product_rows(family), *gone):
+        if not any((left, right) == (a, b) for left, right, _ in row.types):
+            continue
+        missing = [word for word in row.requires if word not in words]
+        if missing:
+            found.append((row.name, f"needs {', '.join(missing)}", ""))
+        elif row in gone:
+            back = f"putting {row.name} back into the table of instructions"
+            found.append((row.name, "it was taken out of the table of instructions", back))
+    return tuple(found)
 
 
 def copies_taken_out(family: str) -> tuple[CopyRow, ...]:

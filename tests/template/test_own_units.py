@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -157,7 +159,7 @@ def test_a_family_of_instructions_of_its_own_is_as_the_manual_says(write: Write)
             ("    @hookimpl\n    def probe(", f"{hook}\n    @hookimpl\n    def probe("),
         ),
     }
-    write("acme", "vector", edits)
+    folder = write("acme", "vector", edits)
     try:
         registry().named("acme").manifest  # noqa: B018 - loads it
         assert "acme" in families() and homes.home_of("acme") == "zellige_acme.dots" not in sys.modules
@@ -172,10 +174,15 @@ def test_a_family_of_instructions_of_its_own_is_as_the_manual_says(write: Write)
             held[operand.name] = registers if operand.is_result else scatter(operand, whole[operand.name], registers)
         assert (gather(dot.operand("d"), run(dot, held)["d"]) == whole["a"].astype("f4") @ whole["b"].astype("f4") + whole["c"]).all()
         assert is_exact("acme")
+        own = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+        done = subprocess.run(own, env={**os.environ, "PYTHONPATH": str(folder)}, cwd=folder, capture_output=True, text=True, check=False)
+        assert "5 passed" in done.stdout, done.stdout + done.stderr
         first = zl.compile(gemm, target="acme").get_kernel_source()
         assert "product.float16.float16.float32.nn 8x8x8 " in first
         with changed("acme", without=(dot.name,)):
             assert "emulated" in executes("acme").because
+            assert f"avoided by putting {dot.name} back into the table of instructions" in executes("acme").because
+            assert (dot.name, "it was taken out of the table of instructions") in executes("acme").rejected
             assert "product." not in zl.compile(gemm, target="acme").get_kernel_source(), "made for other tables"
             assert is_exact("acme")
         assert zl.compile(gemm, target="acme").get_kernel_source() == first
