@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -202,6 +202,30 @@ def cast(expr: Expr, target: DType, span: Span | None = None) -> Expr:
         if folded is not None:
             return const(folded, target, span or expr.span)
     return Cast(value=expr, dtype=target, span=span or expr.span)
+
+
+def widened(expr: Expr) -> Expr:
+    """An expression of int32 whose sums, products, quotients and ends are computed in int64, so that none of them wraps."""
+    if expr.dtype != INT32:
+        return expr
+    order: list[Expr] = []
+    pending: list[Expr] = [expr]
+    while pending:
+        node = pending.pop()
+        order.append(node)
+        if _is_widened_by_parts(node):
+            pending += (node.left, node.right)
+    wide: dict[int, Expr] = {}
+    for node in reversed(order):
+        if _is_widened_by_parts(node):
+            wide[id(node)] = binary(node.op, wide[id(node.left)], wide[id(node.right)], node.span)
+        else:
+            wide[id(node)] = cast(node, INT64)
+    return wide[id(expr)]
+
+
+def _is_widened_by_parts(node: Expr) -> TypeGuard[Binary]:
+    return isinstance(node, Binary) and node.dtype == INT32 and node.op in ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
 
 
 def _cast_constant(value: bool | int | float, target: DType) -> bool | int | float | None:

@@ -14,7 +14,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder, tracing
 from zellige.frontend.operators import Operators
 from zellige.frontend.slices import from_end, shape_text, slice_extent
-from zellige.ir.expr import INT32, BinaryOp, Buffer, CompareOp, Const, Expr, Load, Region, Var, const
+from zellige.ir.expr import INT32, INT64, BinaryOp, Buffer, CompareOp, Const, Expr, Load, Region, Var, const
 from zellige.ir.stmt import Assign, Bind, Stmt
 from zellige.ir.traverse import walk
 
@@ -511,6 +511,11 @@ def _positions_of_lanes(position: Any) -> list[tuple[Any, ...]] | None:
     return list(zip(*columns))
 
 
+def _is_long(extent: Expr) -> bool:
+    """Whether a dimension may have elements that a number of 32 bits does not reach."""
+    return extent.value > INT32.max if isinstance(extent, Const) else extent.dtype == INT64
+
+
 def locate(tile: Tile, position: Any) -> Element | TileRegion:
     """What ``tile[position]`` names: an element when every dimension has an index, else a region.
 
@@ -534,7 +539,7 @@ def locate(tile: Tile, position: Any) -> Element | TileRegion:
             offset, extent = slice_extent(item, size, buffer, span)
         else:
             offset, extent = from_end(item, size, span), const(1, INT32, span)
-        offsets.append(offset)
+        offsets.append(arithmetic.widened(offset) if _is_long(size) else offset)
         extents.append(extent)
         kept.append(isinstance(item, slice))
     if not any(kept):
