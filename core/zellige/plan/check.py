@@ -4,7 +4,8 @@ In: a :class:`PlannedKernel`. Out: every problem found, none where the plan is r
 the plan), never of the kernel's author. The checks, by their numbers:
 
 1. Structure: names are unique; a role acquires and puts only where it is a producer, gets and releases only where it is a consumer; a token
-   belongs to one role; a buffer is in one channel at most; turns name their roles; lags stay within the depth.
+   belongs to one role; a buffer is in one channel at most; turns name their roles; lags stay within the depth; what a role
+   allocates it allocates before it uses it, and a channel's buffers outside of all loops.
 2. Counts: when all roles have ended, every slot acquired was put, every slot put was got by each consumer, every slot got was released;
    over prologue, steady state and drain, for every trip count and on every path.
 3. No deadlock: the roles reach their ends; the depth of every channel allows the largest skew.

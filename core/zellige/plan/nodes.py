@@ -69,6 +69,7 @@ class Channel:
     ``buffers`` have ``depth`` versions. ``arrivals`` is how many puts complete a slot (one a producer), ``releases`` how many releases
     free it (one a consumer). ``is_transaction``: the slot is complete when the copies issued on ``token`` have landed, counted in
     ``bytes`` a slot. ``orders`` are buffers of one version whose use the channel hands over; a channel has either buffers or those.
+    Slots are there from the start: what allocates a channel's buffers stands before what uses them and in no loop.
     ``mechanism`` is the target's own word for what implements it.
 
     In scope "cluster" it joins the roles of all blocks of a cluster, which are neighbours along one axis of the grid: each has slots of its

@@ -7,8 +7,8 @@ not understood.
 The order of passes for a launch, each a module::
 
     separate (operands) -> lane_points (each lane's own) -> legalise (products) -> spaces -> choices -> roles -> streams
-        -> channels (depths that fit: place) -> weave -> overlap -> in flight -> spread (clusters) -> stores -> classes -> split
-        -> launch order;
+        -> channels (depths that fit: place) -> weave -> overlap -> in flight -> spread (clusters) -> stores -> allocations -> classes
+        -> split -> launch order;
     once more as a loop over tiles where blocks may stay (persistent)
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the
@@ -25,6 +25,7 @@ from zellige.ir.expr import constant_value
 from zellige.ir.stmt import For, Kernel, Launch, Stmt
 from zellige.passes.guarded_returns import with_structured_returns
 from zellige.plan.ahead import tell
+from zellige.plan.allocations import with_allocations_first
 from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Ask, Machine
 from zellige.plan.choices import choose, with_edge
@@ -90,6 +91,8 @@ def _planned(kernel: Kernel, launch: Launch, machine: Machine, tiles: Tiles | No
     programs = _programs(context, choices) or _in_one_role(context)
     programs, cluster = with_clusters(context, programs) if tiles is None else (programs, None)
     roles = with_deferred_stores(context.facts, programs.roles, programs.channels, context.stores)
+    if context.machine.style != "ordered" and not context.facts.is_lane_code:  # else it is the launch's own body
+        roles = with_allocations_first(roles, programs.channels)
     roles, resolved, choices = _by_classes(context, roles, choices)
     roles, full, choices = _split(context, roles, choices)
     order = plan_order(context.facts, context.legal.products, choices, context.machine, context.decisions, tiles, cluster)

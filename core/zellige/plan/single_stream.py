@@ -4,8 +4,9 @@ In: a planned launch. Out: the launch whose channels have become buffers with sl
 of the slot, an ordinary expression. What is left of a software pipeline are its copies in flight (Issue and Wait) and these numbers.
 
 Acquire and Get count in variables of the block, Put and Release vanish: in one stream whatever they would wait for has happened, since
-the checks of a plan (:mod:`zellige.plan.check`) hold. Which slot an operation means by a channel's buffer is as :mod:`zellige.plan.nodes`
-says: the one acquired last, or the one got ``lag`` gets before the last where it is Slotted.
+the checks of a plan (:mod:`zellige.plan.check`) hold. What allocates a channel's buffer stands before all that uses it, once. Which slot an
+operation means by a channel's buffer is as :mod:`zellige.plan.nodes` says: the one acquired last, or the one got ``lag`` gets before the
+last where it is Slotted.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from dataclasses import field
 from zellige.ir.expr import Buffer, Node
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Dialect, Gemm, Stmt, StmtNode
 from zellige.ir.traverse import walk
+from zellige.plan.allocations import carried_by, misplaced
 from zellige.plan.checks.problem import Problems
 from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
@@ -82,6 +83,9 @@ def check_structure(planned: PlannedLaunch, problems: Problems) -> None:
     tokens: dict[Token, str] = {}
     for role in planned.roles:
         _check_role(planned, role, tokens, problems)
+        if role.body is not planned.launch.body:  # which the verifier has looked at
+            for buffer, what in misplaced(role, carried_by(planned.channels)).items():
+                problems.add(STRUCTURE, f"{buffer.name} {what}, in role {role.name}", span=buffer.span)
     _check_ends(planned, problems)
 
 

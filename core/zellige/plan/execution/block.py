@@ -296,6 +296,9 @@ class RoleRun:
 
     def _allocate(self, buffer: Buffer) -> None:
         root = buffer.root
+        channel = self.block.of_buffer.get(root)
+        if channel is not None and any(self._state(channel).acquired.values()):
+            raise PlanFault("placement", f"role {self.name} allocates {root.name} when channel {channel.name} has slots of it in use")
         if root in self.block.carried or buffer.alias is not None:
             return
         frame = Frame(kind="block", count=1, values=self.values, places={})
