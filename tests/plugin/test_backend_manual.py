@@ -37,7 +37,7 @@ def blocks(section: str) -> list[str]:
 @pytest.fixture
 def found(install: Callable[..., Registry]) -> Registry:
     """The manual's backend, with capabilities and the last steps of the machine of the tests."""
-    (whole,), (chosen, _), (words,) = blocks("2."), blocks("5."), blocks("7.")
+    (whole,), (chosen, _), (words, _) = blocks("2."), blocks("5."), blocks("7.")
     function, method = words.split("    # Manifest(")
     entry = re.findall(r"Manifest\(\.\.\., (dialect=.*)\)\n", words)[0]
     object_, made = whole.split("backend = AcmeBackend()")
@@ -81,7 +81,7 @@ RUN_BY = {
     ("1. Announce it", "console"): 1,  # tests/plugin/test_claims.py
     ("2. Say who it is", "python"): 1,  # here, as the rest
     ("5. Choose instructions", "python"): 2,
-    ("7. Your own words", "python"): 1,
+    ("7. Your own words", "python"): 2,
 }
 """How many blocks of which kind each section has, and where they are run."""
 
@@ -174,6 +174,36 @@ def moved(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32")):
         tile = T.alloc_shared((16,), "float32")
         T.copy(A, tile)
         T.copy(tile, B)
+
+
+def test_wishes_reach_the_lowering(install: Callable[..., Registry]) -> None:
+    imports, method = blocks("7.")[1].split("    # Manifest(")
+    (entries,) = re.findall(r"^\.\.\., (.*)\)$", method.split("\n")[0])
+    source = "\n".join([
+        "from acme_machine import *",
+        imports,
+        "FOUND = []",
+        "def lowered(planned, ctx, is_deep, priorities):\n    FOUND.append((is_deep, priorities))",
+        "    return AcmeBackend('wishing').emit(planned, ctx)",
+        "class Wishing(AcmeBackend):",
+        f"    @hookimpl\n    def manifest(self): return replace(AcmeBackend.manifest(self), {entries})",
+        method.split("\n", 1)[1],
+        "backend = Wishing('wishing')",
+    ])  # fmt: skip
+    install({"wishing": source})
+
+    @T.prim_func
+    def main(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32")):
+        with T.Kernel(1) as _:
+            tile = T.alloc_shared((16,), "float32")
+            T.copy(A, tile, acme_priority=3)
+            T.copy(tile, B)
+
+    a, b = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    zl.compile(main, target="wishing", pass_configs={"acme.deep": True})(a, b)
+    np.testing.assert_array_equal(a, b)
+    (found,) = sys.modules["plug_wishing"].FOUND
+    assert found[0] is True and sorted(found[1]) == [0, 3]
 
 
 def test_without_it_its_words_are_refused(install: Callable[..., Registry]) -> None:
