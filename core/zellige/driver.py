@@ -42,7 +42,7 @@ from zellige.log import debug, told
 from zellige.options import CompileOptions, options as process_options
 from zellige.passes.runner import Pass, run_passes
 from zellige.passes.simplify import Simplify
-from zellige.passes.stages import USER, Change, PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
+from zellige.passes.stages import Change, PlanPass, Step, UserPass, arrange, run_on_text, run_on_tiles
 from zellige.plugin.choices import (
     PLAN_PASS,
     PLAN_STAGES,
@@ -261,17 +261,19 @@ def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tupl
     """The passes of a stage in order: core's, changed by the backend, then by the user."""
     own: tuple[StagePass, ...] = PIPELINE if stage == "legalise" else (PlanPass(),) if stage == "allocate" else ()
     changes = [Change(change=c, backend=handle.name) for c in handle.pass_changes(stage, ctx)]
-    asked: list[PassChange] = [_asked(step) for at, step in ctx.options.passes if at == stage]
+    asked = [Change(change=_asked(step)) for at, step in ctx.options.passes if at == stage]
     if stage == "pipeline" and ctx.options.schedule is not None:
-        asked.append(Insert(step=_schedule(ctx.options.schedule, handle, ctx)))
-    for step in (change.step for change in asked if not isinstance(change, Veto)):
+        asked.append(_schedule(ctx.options.schedule, handle, ctx))
+    for change in asked:
+        if isinstance(change.change, Veto):
+            continue
+        step = change.change.step
         if changes_parameters(step):
             reason = "it gives the kernel other parameters, for which calls are laid out already: give it as jit(schedule=...) or"
             reason += " compile(schedule=...), where nobody has read them"
             what = f"insert the pass {step.name!r}"
-            raise catalogue.E712.error(who=USER, what=what, stage=stage, reason=reason, known="no place for it")
-    changes += [Change(change=change) for change in asked]
-    return arrange(stage, own, changes, str(ctx.target))
+            raise catalogue.E712.error(who=change.owner, what=what, stage=stage, reason=reason, known="no place for it")
+    return arrange(stage, own, [*changes, *asked], str(ctx.target))
 
 
 def _asked(step: Callable[[Any], Any] | PassChange) -> PassChange:
@@ -286,15 +288,15 @@ def _named(step: Callable[[Any], Any]) -> StagePass:
     return step if isinstance(name, str) else UserPass(name=getattr(step, "__name__", type(step).__name__), function=step)  # type: ignore[return-value]
 
 
-def _schedule(schedule: str | Callable[[Any], Any], handle: BackendHandle, ctx: CompileContext) -> StagePass:
+def _schedule(schedule: str | Callable[[Any], Any], handle: BackendHandle, ctx: CompileContext) -> Change:
     """The user's scheduling strategy, or the backend's of that name. E716: it has none."""
     if not isinstance(schedule, str):
-        return _named(schedule)
+        return Change(change=Insert(step=_named(schedule)))
     found = handle.schedules()
     if schedule not in found:
         known = f"it has {', '.join(sorted(found))}" if found else "it has none; a function from tile IR to tile IR can be passed instead"
         raise catalogue.E716.error(target=str(ctx.target), name=schedule, known=known, suggestion=closest(schedule, found))
-    return _named(found[schedule])
+    return Change(change=Insert(step=_named(found[schedule])), backend=handle.name, hook="schedules")
 
 
 def _refuse_text_passes(handle: BackendHandle, ctx: CompileContext) -> None:

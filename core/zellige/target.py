@@ -22,6 +22,9 @@ SIMULATE: Final = "simulate"
 UNSIMULATED: Final = f"the same target without the flag {SIMULATE!r} has it"
 """What is said to whoever asks a simulated target for something that only a compiler knows."""
 
+LONGEST: Final = 1000
+"""Characters of a target's text. It stands in messages, keys and the names of hooks' answers."""
+
 AUTO: Final = "auto"
 """The name that stands for a choice by the arguments' device and by what works on this machine."""
 
@@ -84,6 +87,10 @@ def parse_target(text: str | Target) -> Target:
     if not isinstance(text, str):
         raise catalogue.E707.error(text=text, reason=f"expected text, got {type(text).__name__}")
     stripped = text.strip()
+    if len(stripped) > LONGEST:
+        raise catalogue.E707.error(text=_short(text), reason=f"it has {len(stripped)} characters, more than {LONGEST}")
+    if not stripped.replace("\t", " ").replace("\n", " ").isprintable():
+        raise catalogue.E707.error(text=_short(text), reason="it holds a character that cannot be printed")
     name = _NAME.match(stripped)
     if name is None:
         raise catalogue.E707.error(text=text, reason="it does not begin with a name")
@@ -100,6 +107,11 @@ def parse_target(text: str | Target) -> Target:
         raise catalogue.E707.error(text=text, reason=f"{rest[0]!r} after the name {name.group()!r} is neither ':' nor ',' nor a space")
     options = tuple(_option(text, word.strip()) for word in rest[1:].split(",")) if rest else ()
     return Target(name=name.group(), arch=arch, options=options)
+
+
+def _short(text: str) -> str:
+    """As much of a text as a message needs."""
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _dashed(text: str, word: str) -> tuple[str, str | None]:

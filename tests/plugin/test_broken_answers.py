@@ -56,6 +56,10 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
 }
 """Name to source, code and words of the error that asking for its target gives."""
 
+PLACED = "from pathlib import Path\nfrom numpy import int64\nfrom zellige.diagnostics import Span\n"
+PLACE = "replace(AcmeBackend.emit(self, planned, ctx), spans=(Span(%s),))"
+OWN = "from zellige.plugin.contract import Binary, Emitted\nclass MyBinary(Binary): pass\nclass MyEmitted(Emitted): pass\n"
+
 AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "coroutine": (
         backend("async def later(self): ...\n@hookimpl\ndef describe(self, target):\n    c = self.later()\n    c.close()\n    return c"),
@@ -85,6 +89,26 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         answering("emit", ", planned, ctx", "replace(AcmeBackend.emit(self, planned, ctx), spans=('here',))"),
         "E703",
         "Emitted.spans[0] is 'here', expected Span",
+    ),
+    "places_of_paths": (
+        PLACED + answering("emit", ", planned, ctx", PLACE % "file=Path('k'), line=3"),
+        "E703",
+        "Emitted.spans[0].file is PosixPath('k'), expected str",
+    ),
+    "lines_of_arrays": (
+        PLACED + answering("emit", ", planned, ctx", PLACE % "file='k', line=int64(3)"),
+        "E703",
+        "(3), expected int",
+    ),
+    "code_of_its_own": (
+        OWN + answering("compile", ", emitted", "MyBinary(data=b'x', format='acme')"),
+        "E703",
+        "its hook compile answered a MyBinary, a kind of Binary; expected Binary itself",
+    ),
+    "text_of_its_own": (
+        OWN + answering("emit", ", planned, ctx", "MyEmitted(text='x', format='acme')"),
+        "E703",
+        "its hook emit answered a MyEmitted, a kind of Emitted; expected Emitted itself",
     ),
     "code_of_text": (
         answering("compile", ", emitted", "Binary(data='text', format='acme')"),

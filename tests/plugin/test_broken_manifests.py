@@ -83,12 +83,23 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "explains_badly": (
         backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error): raise OSError('diagnose')"),
         "E709",
-        "raised in its hook emit: AcmeError: 1",
+        "its hook diagnose, asked what that means, raised OSError: diagnose",
+    ),
+    "internal_to_it": (
+        "from zellige.diagnostics import InternalError\n"
+        + backend("@hookimpl\ndef emit(self, planned): raise InternalError('no such instruction')"),
+        "E709",
+        "raised in its hook emit: InternalError: internal error: no such instruction\n",
     ),
     "explains_nothing": (
         backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error): return error"),
         "E709",
-        "raised in its hook emit: AcmeError: 1",
+        "its hook diagnose, asked what that means, answered AcmeError, expected Diagnosis or None",
+    ),
+    "explains_in_bytes": (
+        backend("@hookimpl\ndef emit(self, planned): raise OSError\n@hookimpl\ndef diagnose(self, error): return Diagnosis(reason=b'r')"),
+        "E709",
+        "its hook diagnose, asked what that means, answered what cannot be: Diagnosis.reason is b'r', expected str",
     ),
     "explains_at_length": (
         backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error):\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -15,7 +16,7 @@ from broken_sources import backend, works
 import zellige as zl
 import zellige.language as T
 from zellige.claims import asked_apart
-from zellige.diagnostics import CompileError, ZelligeError
+from zellige.diagnostics import CompileError, Span, ZelligeError
 from zellige.ir.expr import const
 from zellige.ir.printer import print_kernel
 from zellige.ir.traverse import rewrite
@@ -78,6 +79,81 @@ def test_a_pass_that_breaks_a_program_is_named(stage: str, function: Callable[[A
     a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     zl.compile(through_tile, target="template", passes=[(stage, lambda value: value)])(a, b)
     assert np.array_equal(b, a * 2)
+
+
+ODD_PLACES: list[tuple[object, str]] = [
+    ("k.py:3", " is 'k.py:3', expected Span"),
+    ((3, 4), " is (3, 4), expected Span"),
+    (Span(Path("k.py"), 3), ".file is PosixPath('k.py'), expected str"),  # type: ignore[arg-type]
+    (Span("k.py", "3"), ".line is '3', expected int"),  # type: ignore[arg-type]
+    (Span("k.py", np.int64(3)), "(3), expected int"),  # type: ignore[arg-type]
+    (Span("k.py", 3, None), ".column is None, expected int"),  # type: ignore[arg-type]
+    (Span("k.py", 3, 0, 3.0), ".end_line is 3.0, expected int"),  # type: ignore[arg-type]
+    (Span(None, 3), ".file is None, expected str"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("stage", ["legalise", "lower"])
+@pytest.mark.parametrize("place, words", ODD_PLACES, ids=[words for _, words in ODD_PLACES])
+def test_a_pass_that_puts_down_a_wrong_place_is_named(stage: str, place: Any, words: str) -> None:
+    def mine(value: Any) -> Any:
+        found = value.kernel if stage == "lower" else value
+        (launch,) = found.launches
+        first, *others = launch.body
+        changed = replace(found, launches=(replace(launch, body=(replace(first, span=place), *others)),))
+        return replace(value, kernel=changed) if stage == "lower" else changed
+
+    with pytest.raises(CompileError) as caught:
+        zl.compile(through_tile, target="template", passes=[(stage, mine)])
+    assert caught.value.code == "E713" and "the pass mine of jit" in str(caught.value), caught.value
+    assert re.search(r"the span of a \w+[. ]", str(caught.value)) and words in str(caught.value), caught.value
+
+
+WRONG_TEXTS: list[tuple[dict[str, Any], str]] = [
+    ({"text": ["a", "b"]}, "Emitted.text is ['a', 'b'], expected str"),
+    ({"text": None}, "Emitted.text is None, expected str"),
+    ({"text": b"a"}, "Emitted.text is b'a', expected str"),
+    ({"text": np.str_("a")}, "Emitted.text is of the class str_, a kind of str"),
+    ({"text": "a\udcff"}, "which holds characters that are no text"),
+    ({"format": None}, "Emitted.format is None, expected str"),
+    ({"facts": {"a": 1}}, "Emitted.facts is {'a': 1}, expected str"),
+    ({"spans": None}, "Emitted.spans is None, expected a tuple"),
+    ({"spans": ("k.py:3",)}, "Emitted.spans[0] is 'k.py:3', expected Span"),
+    ({"spans": (Span("k.py", "3"),)}, "Emitted.spans[0].line is '3', expected int"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("fields, words", WRONG_TEXTS, ids=[words for _, words in WRONG_TEXTS])
+def test_a_pass_on_the_text_that_makes_something_else_is_named(fields: dict[str, Any], words: str) -> None:
+    def mine(value: Any) -> Any:
+        return replace(value, **fields)
+
+    with pytest.raises(CompileError) as caught:
+        zl.compile(through_tile, target="template", passes=[("post", mine)])
+    assert caught.value.code == "E713", caught.value
+    assert "the pass mine of jit" in str(caught.value) and words in str(caught.value)
+
+
+STRATEGIES: dict[str, tuple[str, str, str]] = {
+    "answers_none": ("return None", "E713", "the pass deep of the backend answers_none (its hook schedules) made a NoneType"),
+    "fails": ("raise KeyError('tile')", "E718", "the pass deep of the backend fails (its hook schedules) failed: KeyError: 'tile'"),
+    "in_place": (
+        "object.__setattr__(kernel.launches[0], 'body', ()); return kernel",
+        "E703",
+        "the backend 'in_place'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_strategy_of_a_backend_is_not_said_to_be_the_users(install: Install, name: str) -> None:
+    does, code, words = STRATEGIES[name]
+    strategy = f"class Deep:\n    name = 'deep'\n    def __call__(self, kernel):\n        {does}\n"
+    install({name: strategy + backend(f"@hookimpl\ndef schedules(self): return {{'{name}.deep': Deep()}}")})
+    with pytest.raises(ZelligeError) as caught:
+        zl.compile(through_tile, target=name, schedule=f"{name}.deep")
+    assert caught.value.code == code and words in str(caught.value), caught.value
+    assert "jit(" not in str(caught.value)
 
 
 def of_params(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Callable[[Any], Any]:

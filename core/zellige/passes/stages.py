@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
@@ -24,7 +24,7 @@ from zellige.passes.kept import changed_parameters, is_changed, text_of_kernel, 
 from zellige.passes.runner import Pass, run_passes
 from zellige.plugin.choices import PLAN_PASS, Insert, PassChange, PassStage, Replace, StagePass, Veto
 from zellige.plugin.contract import Emitted
-from zellige.plugin.fields import is_line, said, shortened
+from zellige.plugin.fields import is_line, odd_places, said, shortened, type_problems
 from zellige.plugin.interruption import is_blameless
 from zellige.plugin.probing import waiting
 from zellige.records import dataclass
@@ -37,6 +37,9 @@ USER: Final = "jit(passes=..., schedule=...)"
 """Who core's passes and a user's belong to, in messages."""
 
 _T = TypeVar("_T")
+
+MOST_PROBLEMS: Final = 5
+"""Fields of a wrong type that are named of one pass."""
 
 _VERBS: Final[dict[type[PassChange], str]] = {Insert: "insert", Replace: "replace", Veto: "leave out"}
 
@@ -82,14 +85,17 @@ class PlanPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change to the passes of a stage, and who asks for it: the name of a ``backend``, else the user."""
+    """A change to the passes of a stage, and who asks for it: the name of a ``backend``, else the user. ``hook`` answered it, where that
+    is not ``passes``."""
 
     change: PassChange
     backend: str = ""
+    hook: str = ""
 
     @property
     def owner(self) -> str:
-        return f"the backend {self.backend}" if self.backend else USER
+        where = f" (its hook {self.hook})" if self.hook else ""
+        return f"the backend {self.backend}{where}" if self.backend else USER
 
     def step(self) -> Step:
         """The pass that it brings."""
@@ -185,6 +191,7 @@ def run_on_tiles(steps: Sequence[Step], kernel: Kernel) -> Kernel:
         if not isinstance(result, Kernel):
             raise _wrong(step, f"a {type(result).__name__}", "expected a Kernel of the tile IR")
         if result is not kernel:
+            _refuse(step, "tile IR", odd_places(result))
             found = _looked_at(step, "tile IR", partial(verify, result))
             if found:
                 raise _wrong(step, "tile IR", "\n".join(d.render() for d in found))
@@ -210,6 +217,7 @@ def run_on_plan(steps: Sequence[Step], planned: PlannedKernel, verify_plan: Call
         if result is not planned:
             if not isinstance(result.kernel, Kernel):
                 raise _wrong(step, "a plan", f"its kernel is a {type(result.kernel).__name__}")
+            _refuse(step, "a plan", odd_places(result))
             _keep_parameters(step, "a plan", planned.kernel, result.kernel)
             try:
                 _looked_at(step, "a plan", partial(_check_plan, planned, result, verify_plan))
@@ -259,13 +267,22 @@ def _lost(old: PlannedLaunch, new: PlannedLaunch) -> Iterator[str]:
 
 
 def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:
-    """``emitted`` after the passes of the stage "post"."""
+    """``emitted`` after the passes of the stage "post". Raises E713 where a field of what one makes is of a wrong type, E718."""
     for step in steps:
         result = _called(step, emitted, replace)
         if not isinstance(result, Emitted):
             raise _wrong(step, f"a {type(result).__name__}", "expected an Emitted")
+        if result is not emitted and not step.is_own:
+            _refuse(step, "an Emitted", type_problems(Emitted, result, "Emitted"))
         emitted = result
     return emitted
+
+
+def _refuse(step: Step, made: str, problems: Iterator[str]) -> None:
+    """E713 with the first of the problems, where there is any."""
+    found = tuple(islice(problems, MOST_PROBLEMS))
+    if found:
+        raise _wrong(step, made, "\n".join(found))
 
 
 def _looked_at(step: Step, made: str, look: Callable[[], _T]) -> _T:

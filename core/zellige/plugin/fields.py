@@ -44,7 +44,9 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
         assert isinstance(kind, type)
         if not isinstance(value, kind):
             yield _wrong(where, value, kind.__name__)
-        elif kind is not Span:
+        elif kind is Span:
+            yield from _place_problems(value, where)
+        else:
             for field in dataclasses.fields(kind):
                 held = getattr(value, field.name, _MISSING)
                 if held is _MISSING:  # an object that was made without the class's own way
@@ -90,6 +92,37 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
         yield f"{where} is {shortened(value)}, which holds characters that are no text (half of a surrogate pair)"
     elif kind in (int, float) and not abs(value) < LARGEST:
         yield _wrong(where, value, "a number of that size")
+
+
+def _place_problems(place: Any, where: str) -> Iterator[str]:
+    """What of a place is of a wrong type. The name of a file may hold what is no text: Python names files that are not UTF-8 so."""
+    for field in dataclasses.fields(Span):
+        held = getattr(place, field.name, _MISSING)
+        if held is _MISSING:
+            yield f"{where}.{field.name} is missing"
+        elif field.name != "file" or not isinstance(held, str):
+            yield from type_problems(hints_of(Span)[field.name], held, f"{where}.{field.name}")
+        elif type(held) is not str:
+            yield _wrong(f"{where}.file", held, "a str itself")
+
+
+def odd_places(program: object) -> Iterator[str]:
+    """What is wrong with the places of a program, whatever else its fields hold: those of a kernel or plan, of its statements and
+    expressions. A place is only looked at when something is said of it, far from what made it."""
+    stack: list[object] = [program]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            stack.extend(items_of(node))
+        elif dataclasses.is_dataclass(node) and not isinstance(node, type) and id(node) not in seen:
+            seen.add(id(node))
+            for field in dataclasses.fields(node):
+                held = getattr(node, field.name, None)
+                if field.name != "span":
+                    stack.append(held)
+                elif held is not None:
+                    yield from type_problems(Span, held, f"the span of a {type(node).__name__}")
 
 
 def _tuple_problems(parts: tuple[Any, ...], value: Any, where: str) -> Iterator[str]:

@@ -409,17 +409,26 @@ class BackendHandle:
 
     def diagnose(self, error: Exception) -> ZelligeError | None:
         """A vendor's exception in the user's words (E710), or None where the backend does not know it."""
+        return self._diagnosis(error)[0]
+
+    def _diagnosis(self, error: Exception) -> tuple[ZelligeError | None, str]:
+        """The same, and what the hook ``diagnose`` did wrong, which is said beside the error that it was asked about."""
         if not self.has("diagnose"):
-            return None
+            return None, ""
         try:
             found = self._hooks.call("diagnose", {"error": error})
         except BaseException as other:  # the first error is the one to show, not one met while explaining it
             if is_blameless(other):
                 raise
-            return None
-        if not isinstance(found, Diagnosis) or self._type_problems(Diagnosis, found, "diagnose"):
-            return None
-        return catalogue.E710.error(name=self.name, reason=cut(found.reason), advice=cut(found.hint) or "see the cause below")
+            return None, f"raised {said(other)}"
+        if found is None:
+            return None, ""
+        if not isinstance(found, Diagnosis):
+            return None, f"answered {_kind_of(found, Diagnosis)}, expected Diagnosis or None"
+        wrong = self._type_problems(Diagnosis, found, "Diagnosis")
+        if wrong:
+            return None, f"answered what cannot be: {wrong}"
+        return catalogue.E710.error(name=self.name, reason=cut(found.reason), advice=cut(found.hint) or "see the cause below"), ""
 
     @property
     def compiles_in_one_step(self) -> bool:
@@ -622,12 +631,14 @@ class BackendHandle:
     def blamed(self, error: BaseException, place: str = "") -> ZelligeError:
         """What a failure inside the backend's code is to the user: E710 where the backend knows it, else E709. ``place`` is where it was
         raised, where that is known."""
-        known = self.diagnose(error) if "manifest" in self.__dict__ and isinstance(error, Exception) else None
+        is_taken_in = "manifest" in self.__dict__
+        known, wrong = self._diagnosis(error) if is_taken_in and isinstance(error, Exception) else (None, "")
         if known is not None:
             return known
+        more = (Note(f"its hook diagnose, asked what that means, {wrong}"),) if wrong else ()
         line = place_in(error, self._is_mine) or place_outside(error)
         made = catalogue.E709.error(
-            name=self.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=raised_at(line)
+            name=self.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=(*raised_at(line), *more)
         )  # fmt: skip
         return caught_too(made, MemoryError) if isinstance(error, MemoryError) else made
 
@@ -700,6 +711,10 @@ class BackendHandle:
         if kind in (str, bytes) and type(answer) is not kind and not self.origin.is_own:  # its methods may answer otherwise than it holds
             reason = f"its {place} answered a {type(answer).__name__}, a kind of {kind.__name__}; expected a {kind.__name__} itself"
             raise self.at_fault(reason)
+        if kind in (Emitted, Binary) and type(answer) is not kind and not self._is_of_zellige(answer):
+            reason = f"its {place} answered a {type(answer).__name__}, a kind of {kind.__name__}; expected {kind.__name__} itself: what it"
+            reason += " has beside the fields of that would not be there where the kernel is found in the cache"
+            raise self.at_fault(reason)
         if isinstance(answer, str) and not is_text(answer):
             reason = f"its {place} answered {shortened(answer)}, which holds characters that are no text (half of a surrogate pair)"
             raise self.at_fault(reason)
@@ -708,6 +723,10 @@ class BackendHandle:
         if is_protocol(kind):
             self._check_methods(hook, answer, kind)
         return answer
+
+    def _is_of_zellige(self, answer: object) -> bool:
+        """Whether an answer is one of core's own kinds, such as the program of a simulated device, which no cache keeps."""
+        return self.origin.is_own or type(answer).__module__.partition(".")[0] in OF_ZELLIGE
 
     def _check_methods(self, hook: str, answer: object, kind: type) -> None:
         """E703 where a method of what somebody else's backend hands over does not take what core calls it with."""
