@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from zellige.claims import PROBES, Finding, _said, examined, examined_apart
+from zellige.claims import PROBES, Finding, _said, _tried, examined, examined_apart
+from zellige.claims.machine import Subject
 from zellige.cli.main import group
 from zellige.diagnostics import InternalError
 from zellige.plugin.registry import Registry, registry
@@ -33,6 +36,39 @@ def test_the_claims_of_our_own_backends_hold(target: str) -> None:
     assert holding >= {"element types", "arithmetic", "sizes", "products", "copies"}
     described = registry().backend(registry().resolve(target)).describe(registry().resolve(target))
     assert sum(one.probe == "products" for one in found) == len(described.matmul)
+
+
+NARROW = ("as_dtype(total).is_integer else as_dtype(total).numpy", "as_dtype(total).is_integer else np.dtype(np.float16)")
+OF_MACHINES: dict[str, tuple[tuple[str, str], str, str, str]] = {
+    "sums of a narrower float": (NARROW, "products", "matmul", "the product has"),
+    "sums of int16": (("np.dtype(np.int64) if as", "np.dtype(np.int16) if as"), "products", "matmul", "the product has"),
+    "no fractions": (("(c + a @ b)", "(c + np.trunc(a) @ b)"), "products", "matmul", "the product has"),
+    "no fractions of b": (("(c + a @ b)", "(c + a @ np.trunc(b))"), "products", "matmul", "the product has"),
+    "a as it stands": (('a.T if flags[0] == "t" else a', "a"), "products", "matmul", "a and b transposed has"),
+    "b as it stands": (('b.T if flags[1] == "t" else b', "b"), "products", "matmul", "a and b transposed has"),
+    "ones outside": (("frame[operands[begin + 1]])", "np.float32(1))"), "copies", "copies", "its row outside of the tensor has 1.0"),
+    "half of the memory": (("np.full(LOCAL_BYTES,", "np.full(LOCAL_BYTES // 2,"), "spaces", "spaces", "ValueError"),
+    "numbers exchanged": (('"scalar": scalars,', '"scalar": scalars[::-1],'), "arithmetic", "compute_dtypes", "with the numbers has"),
+}
+"""What is replaced in the machine of the template by what, the probe that sees it, the field of the claim, words of the reason."""
+
+
+@pytest.mark.parametrize("name", OF_MACHINES)
+def test_a_machine_that_does_something_else_is_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zellige_template import machine
+
+    (old, new), probe, field, words = OF_MACHINES[name]
+    source = Path(machine.__file__).read_text(encoding="utf-8")
+    assert source.count(old) == 1
+    other = ModuleType(machine.__name__)
+    monkeypatch.setitem(sys.modules, machine.__name__, other)  # the hook runtime looks there
+    exec(compile(source.replace(old, new), machine.__file__, "exec"), other.__dict__)
+    target = registry().resolve("template")
+    subject = Subject.of(registry().backend(target), target)
+    found = [_tried(probe, claim) for claim in PROBES[probe](subject)]
+    wrong = [one for one in found if one.verdict == "does not hold"]
+    assert wrong and all(one.field.startswith(field) for one in wrong), found
+    assert any(words in one.reason for one in wrong), wrong
 
 
 LIAR = """

@@ -27,16 +27,19 @@ def copied(count: int, dtype: str) -> Kernel:
 
 
 def staged(steps: int, rows: int, columns: int, dtype: str) -> Kernel:
-    """B = A, a tile a step in a pipelined loop; the last tile leaves the tensor by one row."""
+    """B = A, a tile a step in a pipelined loop; the last tile leaves the tensors by one row. C gets the tiles whole."""
     length = steps * rows - 1
 
     @T.prim_func
-    def probe_pipeline(A: T.Tensor((length, columns), dtype), B: T.Tensor((length, columns), dtype)):
+    def probe_pipeline(
+        A: T.Tensor((length, columns), dtype), B: T.Tensor((length, columns), dtype), C: T.Tensor((steps * rows, columns), dtype)
+    ):
         with T.Kernel(1, threads=64):
             tile = T.alloc_shared((rows, columns), dtype)
             for step in T.Pipelined(steps, num_stages=2):
                 T.copy(A[step * rows, 0], tile)
                 T.copy(tile, B[step * rows, 0])
+                T.copy(tile, C[step * rows, 0])
 
     return _kernel(probe_pipeline)
 
@@ -53,6 +56,24 @@ def added(count: int, dtype: str) -> Kernel:
     return _kernel(probe_arithmetic)
 
 
+def scaled_and_moved(count: int, dtype: str) -> Kernel:
+    """B = A factor + offset, numbers of float32 or int32."""
+
+    @T.prim_func
+    def probe_floats(A: T.Tensor((count,), "float32"), B: T.Tensor((count,), "float32"), factor: T.float32, offset: T.float32):
+        with T.Kernel(1):
+            for i in T.Parallel(count):
+                B[i] = A[i] * factor + offset
+
+    @T.prim_func
+    def probe_integers(A: T.Tensor((count,), "int32"), B: T.Tensor((count,), "int32"), factor: T.int32, offset: T.int32):
+        with T.Kernel(1):
+            for i in T.Parallel(count):
+                B[i] = A[i] * factor + offset
+
+    return _kernel({"float32": probe_floats, "int32": probe_integers}[dtype])
+
+
 def added_of_any_size(dtype: str) -> Kernel:
     """C = A + B of a length known at run time."""
     n = T.dynamic("n")
@@ -67,20 +88,31 @@ def added_of_any_size(dtype: str) -> Kernel:
     return _kernel(probe_size)
 
 
-def multiplied(m: int, n: int, k: int, a_type: str, b_type: str, c_type: str, threads: int) -> Kernel:
-    """C = A B, two steps of k."""
+def multiplied(
+    m: int, n: int, k: int, a_type: str, b_type: str, c_type: str, threads: int, turned: tuple[bool, bool] = (False, False)
+) -> Kernel:
+    """C = A B, two steps of k. ``turned``: A, B stand transposed in memory, and their tiles with them."""
+    turns_a, turns_b = turned
+    a_shape, b_shape = (k, m) if turns_a else (m, k), (n, k) if turns_b else (k, n)
+    a_whole, b_whole = (2 * k, m) if turns_a else (m, 2 * k), (n, 2 * k) if turns_b else (2 * k, n)
 
     @T.prim_func
-    def probe_product(A: T.Tensor((m, 2 * k), a_type), B: T.Tensor((2 * k, n), b_type), C: T.Tensor((m, n), c_type)):
+    def probe_product(A: T.Tensor(a_whole, a_type), B: T.Tensor(b_whole, b_type), C: T.Tensor((m, n), c_type)):
         with T.Kernel(1, threads=threads):
-            a = T.alloc_shared((m, k), a_type)
-            b = T.alloc_shared((k, n), b_type)
+            a = T.alloc_shared(a_shape, a_type)
+            b = T.alloc_shared(b_shape, b_type)
             c = T.alloc_fragment((m, n), c_type)
             T.clear(c)
             for step in T.Pipelined(2, num_stages=0):
-                T.copy(A[0, step * k], a)
-                T.copy(B[step * k, 0], b)
-                T.gemm(a, b, c)
+                if turns_a:
+                    T.copy(A[step * k, 0], a)
+                else:
+                    T.copy(A[0, step * k], a)
+                if turns_b:
+                    T.copy(B[0, step * k], b)
+                else:
+                    T.copy(B[step * k, 0], b)
+                T.gemm(a, b, c, transpose_A=turns_a, transpose_B=turns_b)
             T.copy(c, C)
 
     return _kernel(probe_product)

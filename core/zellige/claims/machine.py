@@ -61,9 +61,15 @@ class Subject:
             return driver.fitted_for(driver.legal_for(kernel, self.handle, ctx), ctx), ctx
 
     def run(
-        self, kernel: Kernel, arrays: Sequence[Array], capabilities: Capabilities | None = None, options: CompileOptions | None = None
+        self,
+        kernel: Kernel,
+        arrays: Sequence[Array],
+        capabilities: Capabilities | None = None,
+        options: CompileOptions | None = None,
+        scalars: Sequence[int | float] = (),
     ) -> list[Array]:
-        """The arrays after a launch, one a tensor; sizes come from their shapes."""
+        """The arrays after a launch, one a tensor; sizes come from their shapes. ``scalars`` are the kernel's other parameters, which stand
+        behind its tensors."""
         fitted, ctx = self.fitted(kernel, capabilities, options)
         with deep_nesting():
             if self.handle.works_in_steps:
@@ -73,7 +79,7 @@ class Subject:
         system = SizeSystem.of(kernel)
         sizes, _ = system.solve({at: list(array.shape) for at, array in enumerate(arrays)}, {}, {})
         memory = _OwnMemory(arrays) if not self.array_device else _DeviceMemory(arrays, self.array_device)
-        self.handle.launch(compiled, memory.pointers(), [], [sizes[variable] for variable in system.variables])
+        self.handle.launch(compiled, memory.pointers(), list(scalars), [sizes[variable] for variable in system.variables])
         return memory.arrays()
 
 

@@ -16,13 +16,17 @@ import numpy as np
 from zellige.claims import kernels
 from zellige.claims.accuracy import largest_error, sample
 from zellige.claims.machine import Array, NotChecked, Subject
+from zellige.claims.operands import product_operands
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.stmt import Copy, Gemm
+from zellige.ir.stmt import Copy, Gemm, Kernel
 from zellige.options import CompileOptions
-from zellige.plugin.contract import AtomicSupport, Conversion, CopyPath, MathAccuracy, MatmulUnit, Space
+from zellige.plan.nodes import Choice
+from zellige.plugin.contract import AtomicSupport, Capabilities, Conversion, CopyPath, FittedKernel, MathAccuracy, MatmulUnit, Space
 
 COUNT: Final = 64
+_SCALARS: Final = ("float32", "int32")
+"""Types of the numbers that kernels take as arguments nearly always."""
 _LARGEST_TILE: Final = 1 << 20
 """Elements of an operand from which a product is not tried."""
 
@@ -60,6 +64,16 @@ def arithmetic(subject: Subject) -> Iterator[Claim]:
         t = as_dtype(name)
         if not t.is_bool:
             yield Claim(field="compute_dtypes", text=f"computes in {name}", check=partial(_adds, subject, t))
+        if name in _SCALARS:
+            text = f"takes numbers of {name} as arguments"
+            yield Claim(field="compute_dtypes", text=text, check=partial(_takes_scalar, subject, t))
+
+
+def _takes_scalar(subject: Subject, t: DType) -> None:
+    """Two of them behind two tensors: which stands where is seen."""
+    a = _numbers(t, (COUNT,), 2)
+    found = subject.run(kernels.scaled_and_moved(COUNT, t.name), [a, np.zeros_like(a)], scalars=[3, 5])[1]
+    _same(found, a * a.dtype.type(3) + a.dtype.type(5), "what was made with the numbers")
 
 
 def _adds(subject: Subject, t: DType) -> None:
@@ -83,7 +97,7 @@ def _any_size(subject: Subject) -> None:
 
 
 def products(subject: Subject) -> Iterator[Claim]:
-    """Each unit, when it is the only one, on two blocks in each direction."""
+    """Each unit, when it is the only one, on two blocks in each direction; transposed operands too, where it is chosen for them."""
     for at, unit in enumerate(subject.capabilities.matmul):
         text = f"{unit.name or 'a unit'} multiplies {unit.a} by {unit.b} into {unit.c}"
         yield Claim(field=f"matmul[{at}]", text=text, check=partial(_multiplies, subject, unit))
@@ -94,21 +108,58 @@ def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
     if max(m * k, k * n, m * n) > _LARGEST_TILE:
         raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} are too large to try")
     caps = replace(subject.capabilities, matmul=(unit,))
-    kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, 2 * (subject.capabilities.lanes or 1))
+    threads = 2 * (subject.capabilities.lanes or 1)
+    kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, threads)
     try:
         fitted, _ = subject.fitted(kernel, caps)
     except ZelligeError as error:
         if error.code != catalogue.E301.id:
             raise
         raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} each way do not fit: {error.diagnostics[0].message}") from error
-    choice = next(c for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Gemm))
+    choice = _choice(fitted)
     if choice.unit != unit.name or choice.is_native is not unit.is_native:
         raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")
     types = tuple(map(as_dtype, (unit.a, unit.b, unit.c)))
-    a, b, c = _numbers(types[0], (m, 2 * k), 4), _numbers(types[1], (2 * k, n), 5), _zeros(types[2], (m, n))
-    expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(c.dtype)
-    given = [_packed(t, array) for t, array in zip(types, (a, b, c))]
-    _same(_unpacked(types[2], subject.run(kernel, given, caps)[2]), expected, "the product")
+    _is_product(subject, kernel, caps, types, (m, n, 2 * k), (False, False))
+    for turned in ((True, True), (True, False), (False, True)):
+        kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, threads, turned)
+        if _is_taken(subject, kernel, caps, unit):
+            _is_product(subject, kernel, caps, types, (m, n, 2 * k), turned)
+            if turned == (True, True):
+                return
+
+
+def _choice(fitted: FittedKernel) -> Choice:
+    return next(c for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Gemm))
+
+
+def _is_taken(subject: Subject, kernel: Kernel, caps: Capabilities, unit: MatmulUnit) -> bool:
+    """Whether a unit is chosen for a product, which it need not be for transposed operands."""
+    try:
+        choice = _choice(subject.fitted(kernel, caps)[0])
+    except ZelligeError:  # no claim says that such a product can be planned
+        return False
+    return choice.unit == unit.name and choice.is_native is unit.is_native
+
+
+def _is_product(
+    subject: Subject, kernel: Kernel, caps: Capabilities, types: tuple[DType, ...], sizes: tuple[int, int, int], turned: tuple[bool, bool]
+) -> None:
+    m, n, k = sizes
+    shapes = [(k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)]
+    if any(t.lanes != 1 or (t.is_float and t.mantissa == 0) for t in types):
+        a, b = (_numbers(t, shape, seed).astype(np.float64) for t, shape, seed in zip(types, ((m, k), (k, n)), (4, 5)))
+    else:
+        a, b = product_operands(types[0], types[1], types[2], m, n, k)
+    held = [array.T if is_turned else array for array, is_turned in zip((a, b), turned)]
+    assert [array.shape for array in held] == shapes
+    given = [np.ascontiguousarray(array).astype(_element(t)) for t, array in zip(types, held)]
+    given.append(_zeros(types[2], (m, n)))
+    expected = (a @ b).astype(given[2].dtype)
+    names = " and ".join(name for name, is_turned in zip("ab", turned) if is_turned)
+    what = f"the product of {names} transposed" if names else "the product"
+    found = subject.run(kernel, [_packed(t, array) for t, array in zip(types, given)], caps)[2]
+    _same(_unpacked(types[2], found), expected, what)
 
 
 def lanes(subject: Subject) -> Iterator[Claim]:
@@ -128,9 +179,11 @@ def _numbers_lanes(subject: Subject, warp: int, block: int) -> None:
 
 
 def spaces(subject: Subject) -> Iterator[Claim]:
-    """A tile that takes all of a shared space."""
+    """A tile that takes all of the memory of a block: a shared space, or the local one where that is the only memory."""
+    roles = {space.role or space.name for space in subject.capabilities.spaces}
+    of_blocks = "shared" if "shared" in roles else "local"
     for at, space in enumerate(subject.capabilities.spaces):
-        if space.bytes is not None and (space.role or space.name) == "shared":
+        if space.bytes is not None and (space.role or space.name) == of_blocks:
             text = f"{space.name} has {space.bytes} bytes for a block"
             yield Claim(field=f"spaces[{at}].bytes", text=text, check=partial(_fills, subject, space))
 
@@ -138,12 +191,18 @@ def spaces(subject: Subject) -> Iterator[Claim]:
 def _fills(subject: Subject, space: Space) -> None:
     size = (space.bytes or 0) // 4
     given = np.arange(size, dtype=np.int32)
-    found = subject.run(kernels.filled(size, "int32"), [given, np.zeros(2, np.int32)])[1]
+    kernel = kernels.filled(size, "int32")
+    fitted, _ = subject.fitted(kernel)
+    places = {placed.space for launch in fitted.planned.launches for placed in launch.placements}
+    if space.name not in places:
+        raise NotChecked(f"a tile of that size lies in {', '.join(sorted(places)) or 'no space'}")
+    found = subject.run(kernel, [given, np.zeros(2, np.int32)])[1]
     _same(found, np.array([0, size - 1], np.int32), "the first and last element")
 
 
 def copies(subject: Subject) -> Iterator[Claim]:
-    """Each way from global memory to a tile, when those behind it are the only others, in a pipelined loop that leaves the tensor."""
+    """Each way from global memory to a tile, when those behind it are the only others, in a pipelined loop that leaves the tensor: what
+    lies outside arrives as zeros, and is not written."""
     for at, path in enumerate(subject.capabilities.copies):
         text = f"{path.mechanism} copies from {path.source} to {path.destination}"
         yield Claim(field=f"copies[{at}]", text=text, check=partial(_copies, subject, path, at))
@@ -157,7 +216,9 @@ def _copies(subject: Subject, path: CopyPath, at: int) -> None:
     if path.mechanism not in taken:
         raise NotChecked(f"a tile of 8 x 64 float32 goes by {', '.join(sorted(taken)) or 'no mechanism'}")
     given = _numbers(as_dtype("float32"), (23, 64), 6)
-    _same(subject.run(kernel, [given, np.zeros_like(given)], caps)[1], given, "what the loop copied")
+    found = subject.run(kernel, [given, np.zeros_like(given), np.full((24, 64), 7, np.float32)], caps)
+    _same(found[1], given, "what the loop copied")
+    _same(found[2], np.concatenate([given, np.zeros((1, 64), np.float32)]), "the tile with its row outside of the tensor")
 
 
 def atomics(subject: Subject) -> Iterator[Claim]:
