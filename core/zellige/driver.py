@@ -360,7 +360,10 @@ def internal_errors(kernel: Kernel | Callable[[], Kernel], target: Target) -> It
         if told.code != catalogue.E709.id:
             _told_who_said_it(told, target)
             raise
-        raise _repeatable(told, kernel, target) from error
+        again = _repeatable(told, kernel, target)
+        if again is error:  # as its own cause it would lose the one that it has
+            raise
+        raise again from error
     except InternalError as error:
         if error.replay:
             raise

@@ -87,8 +87,9 @@ def _meant(intrinsic: Intrinsic, inputs: Mapping[str, Array]) -> Mapping[str, Ar
         raise catalogue.E331.error(name=intrinsic.name, reason=f"its meaning made {shortened(results)}, expected results by name")
     for operand in intrinsic.operands:
         wanted = tuple(operand.sizes.values())
-        if operand.is_result and not (operand.name in results and np.shape(results[operand.name]) == wanted):
-            found = f"an array of {np.shape(results[operand.name])}" if operand.name in results else "none"
+        made = results.get(operand.name)
+        if operand.is_result and not (isinstance(made, np.ndarray) and made.shape == wanted):
+            found = f"an array of {made.shape}" if isinstance(made, np.ndarray) else "none" if made is None else f"a {type(made).__name__}"
             reason = f"its meaning made {found} for {operand.name}, expected an array of {wanted}"
             raise catalogue.E331.error(name=intrinsic.name, reason=reason)
     return results

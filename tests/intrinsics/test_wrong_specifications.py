@@ -122,6 +122,9 @@ def raising(inputs: Any) -> Any:
         (raising, "its meaning raised OSError: no formula"),
         (lambda inputs: None, "its meaning made None, expected results by name"),
         (lambda inputs: {"c": inputs["c"]}, "its meaning made none for d, expected an array of (16, 16)"),
+        (lambda inputs: {"d": inputs["c"].tolist()}, "its meaning made a list for d, expected an array of (16, 16)"),
+        (lambda inputs: {"d": None}, "its meaning made none for d, expected an array of (16, 16)"),
+        (lambda inputs: {"d": [[1], [2, 3]]}, "its meaning made a list for d, expected an array of (16, 16)"),
         (lambda inputs: {"d": inputs["c"][:3]}, "its meaning made an array of (3, 16) for d, expected an array of (16, 16)"),
     ],
 )

@@ -139,7 +139,7 @@ def test_doctor_prints_what_fails(install: Install) -> None:
     assert code == 1
     for words in ("broken", "does not hold", "KeyError: ''", "failing: not asked: ", "needs what describe answers"):
         assert words in text
-    assert text.count("return table[target.arch]") == 2  # the hook's, and that of the claims
+    assert text.count("return table[target.arch]") == 1 and "no claim was tried: its target cannot be described" in text
 
 
 def test_another_backend_s_crash_is_not_said_of_the_one_that_is_asked(install: Install) -> None:

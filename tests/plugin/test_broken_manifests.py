@@ -91,6 +91,12 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "E709",
         "raised in its hook emit: InternalError: internal error: no such instruction\n",
     ),
+    "compiler_fails": (
+        "from subprocess import CalledProcessError\n"
+        + backend("@hookimpl\ndef compile(self, emitted): raise CalledProcessError(3, ['acc', '-O3'] * 5000, None, b'no \\xff\\n')"),
+        "E709",
+        " ...\nno \ufffd",
+    ),
     "explains_nothing": (
         backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error): return error"),
         "E709",

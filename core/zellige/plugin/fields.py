@@ -11,6 +11,7 @@ import collections.abc
 import dataclasses
 import re
 import reprlib
+import sys
 import types
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -23,6 +24,12 @@ from zellige.plugin.limits import EXPECTED, LARGEST, LINE, LONGEST_LINE, NAME, k
 
 MOST_OF_A_TEXT: Final = 2000
 """Characters of what a stranger's exception says."""
+
+MOST_OF_A_COMMAND: Final = 300
+"""Characters of the command of a program that failed."""
+
+MOST_OF_AN_OUTPUT: Final = 1500
+"""Characters of the end of what it printed."""
 
 _MISSING: Final = object()
 
@@ -225,10 +232,25 @@ def cut(text: str) -> str:
     return text if len(text) <= MOST_OF_A_TEXT else f"{text[:MOST_OF_A_TEXT]} ..."
 
 
+def _of_process(error: Any) -> str:
+    """How a program ended (a ``subprocess.CalledProcessError``) and what it printed last; its command may be longer than anybody reads."""
+    command = error.cmd if isinstance(error.cmd, (str, bytes)) else " ".join(map(str, error.cmd))
+    shown = command.decode(errors="replace") if isinstance(command, bytes) else command
+    text = f"exit status {error.returncode} of {shown if len(shown) <= MOST_OF_A_COMMAND else shown[:MOST_OF_A_COMMAND] + ' ...'}"
+    printed = error.stderr or error.stdout
+    if not printed:
+        return text
+    told = printed.decode(errors="replace") if isinstance(printed, bytes) else str(printed)
+    told = "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in told[-MOST_OF_AN_OUTPUT:]).strip()
+    return f"{text}\n{'... ' if len(printed) > MOST_OF_AN_OUTPUT else ''}{told}"
+
+
 def said(error: BaseException) -> str:
     """A stranger's exception as text: its type and what it says, where it can say it."""
     try:
         text = f"internal error: {error.message}" if isinstance(error, InternalError) else str(error)  # whose it is, the teller knows
+        if isinstance(error, getattr(sys.modules.get("subprocess"), "CalledProcessError", ())):  # who raises one has that module
+            text = _of_process(error)
     except BaseException as other:  # a stranger's __str__ may raise anything; the type is still worth saying
         if is_from_outside(other):
             raise
