@@ -46,7 +46,8 @@ Statements
      scans and atomics: bitwise ones integers and bool, arithmetic ones integers and floats; atomics: elements of whole bytes; no handles.
  21. 0 <= axis < rank for Reduce and Scan.
  22. Numbers are in range: as many Map variables as extents and at least one; extents of a Map not negative; a constant step not 0; stages
-     not negative; factors, vector widths and k_pack at least 1; order and stage of one length; a shuffle's width a power of two.
+     not negative; factors, vector widths and k_pack at least 1; order and stage of one length, their numbers from 0,
+     or -1 for a producer, no place in the order given twice; a shuffle's width a power of two.
  23. Hints are complete and name parameters or buffers of their launch: a layout map has one variable a dimension and integer coordinates.
 
 Structure
@@ -63,7 +64,8 @@ Structure
  30. Between ReducerInit and ReducerFinalize only ReducerUpdate of the same operator touches the buffer or its views, and
      ReducerUpdate stands only there; both ends stand in one body, or the second in a branch of an If that stands there.
  31. Every word is one of those that its field's type lists (operators, roundings, scopes, orders, modes, roles), every node of the
-     sort that its place asks for; load has a result and no value, store no result; attributes are named once.
+     sort that its place asks for, every number a whole one (not True, not 2.0), every flag True or False; load has a result and no
+     value, store no result; attributes are named once.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 In: a :class:`PlannedKernel`. Out: every problem found, none where the plan is right. A problem is a bug of the planner (or of who wrote
 the plan), never of the kernel's author. The checks, by their numbers:
 
-1. Structure: names are unique; a role acquires and puts only where it is a producer, gets and releases only where it is a consumer; a token
-   belongs to one role; a buffer is in one channel at most; turns name their roles; lags stay within the depth; what a role
-   allocates it allocates before it uses it, and a channel's buffers outside of all loops.
+1. Structure: fields hold what they are for, and name engines, units and blocks that the target has; names are unique; a role acquires and
+   puts only where it is a producer, gets and releases only where it is a consumer; a token belongs to one role; a buffer is in one channel
+   at most; turns name their roles; lags stay within the depth; what a role allocates it allocates before it uses it, and a channel's
+   buffers outside of all loops.
 2. Counts: when all roles have ended, every slot acquired was put, every slot put was got by each consumer, every slot got was released;
    over prologue, steady state and drain, for every trip count and on every path.
 3. No deadlock: the roles reach their ends; the depth of every channel allows the largest skew.
@@ -56,6 +57,7 @@ from zellige.ir.lanes import has_lane_code
 from zellige.log import logger
 from zellige.plan.checks.choices import check_choices
 from zellige.plan.checks.clusters import check_clusters
+from zellige.plan.checks.fields import check_fields
 from zellige.plan.checks.problem import Problem, Problems
 from zellige.plan.checks.structure import (
     Limits,
@@ -101,6 +103,8 @@ def examine(
         problems.add(1, f"the kernel has {len(planned.kernel.launches)} launches and the plan {len(planned.launches)}")
     each = repeat(limits or Limits()) if limits is None or isinstance(limits, Limits) else limits
     for written, launch, bounds in zip(planned.kernel.launches, planned.launches, each):
+        if not check_fields(launch, bounds, problems):
+            continue  # what does not hold what it says cannot be looked into
         check_structure(launch, problems)
         check_tiles(written, launch, problems)
         check_placements(launch, bounds, problems)

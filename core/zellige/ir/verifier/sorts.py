@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Final, get_args
 
 from zellige.ir.expr import Buffer, ExprNode, Node, Region, Var
-from zellige.ir.stmt import Hint, Kernel, Launch, LayoutHint, NamedHint, Print, SafeValue, ScalarParam, Stmt
+from zellige.ir.stmt import For, Hint, Kernel, Launch, LayoutHint, NamedHint, Print, SafeValue, ScalarParam, Stmt
 from zellige.ir.verifier.context import Context
+from zellige.ir.verifier.plain import has_right_values
 
 _VARIABLES: Final = frozenset(("var", "result", "axes"))
 _REGIONS: Final = frozenset(("src", "dst", "a", "b", "c", "scale_a", "scale_b", "metadata", "inputs", "outputs"))
@@ -40,6 +41,7 @@ _PLACES: Final[dict[type, tuple[tuple[str, type], ...]]] = {
 def has_right_heads(context: Context, kernel: Kernel) -> bool:
     """Whether parameters and launches hold variables, buffers and expressions where those belong."""
     before = len(context.diagnostics)
+    has_right_values(context, kernel, "the kernel", kernel.span)
     for param in kernel.params:
         if isinstance(param, ScalarParam):
             _are(context, (param.var,), Var, "a scalar parameter")
@@ -48,6 +50,8 @@ def has_right_heads(context: Context, kernel: Kernel) -> bool:
     for launch in kernel.launches:
         if not isinstance(launch, Launch):
             continue
+        for one in (launch, *launch.hints):
+            has_right_values(context, one, f"a {type(one).__name__}", launch.span)
         _are(context, (*launch.grid_vars, *launch.lane_vars), Var, "a grid or lane variable")
         _are(context, (*launch.grid, *(launch.threads or ())), ExprNode, "an extent of the grid or the threads")
         for kinds, nodes, what in (((SafeValue,), launch.safe_values, "a safe value"), (get_args(Hint), launch.hints, "a hint")):
@@ -84,4 +88,8 @@ def has_right_nodes(context: Context, statement: Stmt) -> bool:
             continue
         context.report(31, statement.span, f"{field} of {type(statement).__name__.lower()} is not {_WORDS[sort]}")
         is_right = False
+    word = type(statement).__name__.lower()
+    is_right &= has_right_values(context, statement, word, statement.span) if hasattr(statement, "span") else True
+    if isinstance(statement, For):
+        is_right &= has_right_values(context, statement.kind, f"the {type(statement.kind).__name__.lower()} loop", statement.span)
     return is_right

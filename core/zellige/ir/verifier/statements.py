@@ -162,6 +162,12 @@ def _for(context: Context, s: For) -> None:
             context.report(22, s.span, f"loop {s.var.name} has {kind.stages} stages")
         if kind.order and kind.stage and len(kind.order) != len(kind.stage):
             context.report(22, s.span, f"loop {s.var.name} has {len(kind.order)} entries of order but {len(kind.stage)} of stage")
+        for name, entries in (("order", kind.order), ("stage", kind.stage)):
+            if min(entries, default=0) < -1:
+                context.report(22, s.span, f"loop {s.var.name} has {min(entries)} in {name}: its numbers are from 0, or -1 for a producer")
+        places = [place for place in kind.order if place >= 0]
+        if len(set(places)) < len(places):
+            context.report(22, s.span, f"loop {s.var.name} gives two statements one place in its order {kind.order}")
 
 
 def _while(context: Context, s: While) -> None:

@@ -13,11 +13,12 @@ from zellige.ir.expr import Buffer, Node
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Dialect, Gemm, Stmt, StmtNode
 from zellige.ir.traverse import walk
 from zellige.plan.allocations import carried_by, misplaced
+from zellige.plan.capabilities import Machine
 from zellige.plan.checks.problem import Problems
 from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Get, Issue, Placement, PlannedLaunch, Put, Release, Role, Slotted, Token, Turn, Wait
 from zellige.plan.place import covered_bytes
-from zellige.plugin.contract import Capabilities
+from zellige.plugin.contract import Capabilities, MatmulUnit
 from zellige.records import dataclass
 
 STRUCTURE, WAITS, PLACEMENT, SHARING, EDGES, REGISTERS = 1, 6, 7, 8, 11, 13
@@ -31,7 +32,8 @@ class Limits:
     """What a target has room for. ``spaces`` are the names of all that it has (empty: it names none, or nobody knows), ``capacities``
     the bytes of each for one block, where there is a limit. ``register_space``: the space that is held in
     registers, of ``register_bytes`` each; ``registers`` is how many a block's lanes have together, ``per_lane`` how many one can have,
-    ``lanes`` how many lanes one copy of a role has where the role does not say.
+    ``lanes`` how many lanes one copy of a role has where the role does not say. ``engines`` are the names of all that may execute an
+    operation (empty: nobody knows), ``units`` what multiplies.
     """
 
     capacities: Mapping[str, int] = field(default_factory=dict)
@@ -41,17 +43,23 @@ class Limits:
     per_lane: int | None = None
     lanes: int = 1
     spaces: frozenset[str] = frozenset()
+    engines: frozenset[str] = frozenset()
+    units: tuple[MatmulUnit, ...] = ()
 
     @staticmethod
     def of(capabilities: Capabilities) -> Limits:
         """The limits that a target states: the capacity of each of its spaces, and its register file."""
         file = capabilities.registers
+        engines = {part.engine for part in (*capabilities.copies, *capabilities.matmul) if part.engine}
+        engines |= {Machine(capabilities=capabilities).main_engine, *(engine.name for engine in capabilities.engines)}
         return Limits(
             capacities={space.name: space.bytes for space in capabilities.spaces if space.bytes is not None},
             register_space=next((space.name for space in capabilities.spaces if space.role == "register"), None),
             registers=file.per_block or None if file is not None else None,
             per_lane=file.per_lane or None if file is not None else None,
             spaces=frozenset(space.name for space in capabilities.spaces),
+            engines=frozenset(engines),
+            units=capabilities.matmul,
         )
 
 
