@@ -40,9 +40,9 @@ def _plain(owner: type) -> tuple[tuple[str, bool, Callable[[object], bool], str]
     return tuple((name, may_be_none, *_SORTS[sort]) for name, sort, may_be_none in typed if sort in _SORTS)
 
 
-def wrong_values(node: object, what: str) -> Iterator[str]:
+def wrong_values(node: Any, what: str) -> Iterator[str]:
     """What is wrong with the plain fields of ``node``, which is called ``what``."""
-    for name, may_be_none, is_one, wanted in _plain(type(node)):
+    for name, may_be_none, is_one, wanted in _plain(node.__class__):
         value = getattr(node, name)
         if not (is_one(value) or (may_be_none and value is None)):
             yield f"{name} of {what} is {value!r}, not {wanted}"

@@ -50,7 +50,8 @@ class Limits:
     def of(capabilities: Capabilities) -> Limits:
         """The limits that a target states: the capacity of each of its spaces, and its register file."""
         file = capabilities.registers
-        engines = {part.engine for part in (*capabilities.copies, *capabilities.matmul) if part.engine}
+        engines = {path.engine for path in capabilities.copies if path.engine}
+        engines |= {unit.engine for unit in capabilities.matmul if unit.engine}
         engines |= {Machine(capabilities=capabilities).main_engine, *(engine.name for engine in capabilities.engines)}
         return Limits(
             capacities={space.name: space.bytes for space in capabilities.spaces if space.bytes is not None},
