@@ -457,7 +457,8 @@ def test_a_damaged_entry_is_traced_anew(folder: Path, loaded: Any, traces: list[
 @pytest.mark.usefixtures("folder")
 def test_a_function_that_changes_what_it_reads_is_not_kept(loaded: Any, traces: list[str]) -> None:
     head = "with T.Kernel(1) as _:\n"
-    text = LAZY.format(term="once").replace(head, f"{head}            once = helper()\n") + "SEEN = []\ndef helper():\n    SEEN.append(1)\n    return 1.0 * len(SEEN)\n"
+    text = LAZY.format(term="once").replace(head, f"{head}            once = helper()\n")
+    text += "SEEN = []\ndef helper():\n    SEEN.append(1)\n    return 1.0 * len(SEEN)\n"
     for _ in range(2):
         traces.clear()
         module = loaded(text)

@@ -73,13 +73,39 @@ def test_parts_are_computed_in_int64() -> None:
     b, x = Var(name="b", dtype=INT32, kind="grid"), Var(name="x", dtype=INT64, kind="value")
     times = Binary(op="mul", left=b, right=const(STEP, INT32))
     wide = widened(Binary(op="add", left=times, right=Binary(op="bitand", left=b, right=const(3, INT32))))
-    assert {node.dtype for node in walk(wide) if isinstance(node, Binary) and node.op in ("add", "mul")} == {INT64}
-    assert [node.value for node in walk(wide) if isinstance(node, Cast)] == [b, Binary(op="bitand", left=b, right=const(3, INT32))]
+    assert {node.dtype for node in walk(wide) if isinstance(node, Binary)} == {INT64}
+    assert [node.value for node in walk(wide) if isinstance(node, Cast)] == [b]  # one node, which two operands share
     assert widened(x) is x
+    whole = Binary(op="add", left=x, right=x)
+    assert widened(whole) is whole
     chain: Expr = b
     for _ in range(20_000):
-        chain = Binary(op="add", left=chain, right=b)
+        chain = Binary(op="add", left=chain, right=chain)  # shared, so that a walk over paths would never end
     assert widened(chain).dtype == INT64
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        lambda b, i: T.if_then_else(b > 1, b * STEP, 0) + i,
+        lambda b, i: -(-b * STEP - i),
+        lambda b, i: ((b * STEP) << 1) // 2 + i,
+        lambda b, i: T.max(b * STEP + i, 0),
+        lambda b, i: (b * STEP + i) % LENGTH,
+    ],
+    ids=["choice", "negated", "shifted", "greatest", "remainder"],
+)
+def test_all_arithmetic_of_an_index_is_wide(at: Any, target: str) -> None:
+    @T.prim_func
+    def read(A: T.Tensor((LENGTH,), "int8"), B: T.Tensor((3, 64), "int8")):
+        with T.Kernel(3, threads=64) as b:
+            for i in T.Parallel(64):
+                B[b, i] = A[at(b, i)]
+
+    found = np.ones((3, 64), np.int8)
+    zl.compile(read, target=target)(memory(), found)
+    assert found[2, :50].tolist() == [*range(50)]
 
 
 def test_short_dimensions_keep_their_width() -> None:

@@ -123,7 +123,8 @@ def test_a_pass_that_changes_the_result_is_found(program_of: Callable[..., Progr
         ("for i in parallel(4):\n            C[i % 2] = cast(i, float32)", "report"),
         ('t = alloc((4,), float32, "shared")\n        copy(t[:], C[:])', "rule"),
         ("t = alloc((4,), float32)\n        copy(t[:], C[:])\n        fill(t[:], 1)", "invalid"),
-        ("C[0] = cast(bx, float32)", "order"),
+        ("C[0] = cast(bx, float32)", "report"),
+        ('atomic("exchange", C[0], cast(bx, float32))', "order"),
     ],
 )
 def test_programs_that_are_no_good(program_of: Callable[..., Program], body: str, kind: str) -> None:

@@ -127,6 +127,12 @@ def test_races_between_blocks_are_found(body, line, run_block):
     assert "blocks run in any order" in result.findings[0].message
 
 
+def test_a_part_of_an_element_counts(run_block):
+    body = "W = view(A, (32,), int8)\nif bx == 0:\n    W[5] = cast(77, int8)\nif bx == 2:\n    B[0] = A[1]"
+    findings = run_block(B8, body, ints(), ints(), launch=BLOCKS, report=RACES).findings
+    assert [(f.code, f.span.line) for f in findings] == [("E296", 10)]
+
+
 def test_both_places_and_the_element_are_told(run_block):
     body = "if bx == 0:\n    A[5] = 77\nif bx == 2:\n    B[0] = A[5]"
     (finding,) = run_block(B8, body, ints(), ints(), launch=BLOCKS, report=RACES).findings

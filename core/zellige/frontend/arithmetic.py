@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from zellige.ir.expr import (
     Var,
     const,
 )
+from zellige.ir.traverse import rebuilt
 
 FLOAT32: Final = dtype("float32")
 
@@ -205,27 +206,46 @@ def cast(expr: Expr, target: DType, span: Span | None = None) -> Expr:
 
 
 def widened(expr: Expr) -> Expr:
-    """An expression of int32 whose sums, products, quotients and ends are computed in int64, so that none of them wraps."""
-    if expr.dtype != INT32:
+    """An expression of int32 computed in int64, as far as it is made of integer arithmetic and choices, so that nothing in it wraps."""
+    if expr.dtype not in (INT32, INT64):
         return expr
-    order: list[Expr] = []
-    pending: list[Expr] = [expr]
-    while pending:
-        node = pending.pop()
-        order.append(node)
-        if _is_widened_by_parts(node):
-            pending += (node.left, node.right)
     wide: dict[int, Expr] = {}
-    for node in reversed(order):
-        if _is_widened_by_parts(node):
-            wide[id(node)] = binary(node.op, wide[id(node.left)], wide[id(node.right)], node.span)
+    pending: list[tuple[Expr, bool]] = [(expr, False)]
+    while pending:
+        node, is_ready = pending.pop()
+        if id(node) in wide:
+            continue
+        parts = _integer_parts(node)
+        if is_ready:
+            wide[id(node)] = _with_parts(node, {name: wide[id(part)] for name, part in parts.items()})
+        elif parts:
+            pending.append((node, True))
+            pending.extend((part, False) for part in parts.values())
         else:
             wide[id(node)] = cast(node, INT64)
     return wide[id(expr)]
 
 
-def _is_widened_by_parts(node: Expr) -> TypeGuard[Binary]:
-    return isinstance(node, Binary) and node.dtype == INT32 and node.op in ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
+def _integer_parts(node: Expr) -> dict[str, Expr]:
+    """The operands of integer arithmetic, by the names of their fields; none for what is no arithmetic."""
+    match node:
+        case Binary(left=left, right=right) if node.dtype == left.dtype == right.dtype and node.dtype in (INT32, INT64):
+            return {"left": left, "right": right}
+        case Unary(value=value) if node.dtype in (INT32, INT64):
+            return {"value": value}
+        case Select(then=then, otherwise=otherwise) if node.dtype in (INT32, INT64):
+            return {"then": then, "otherwise": otherwise}
+        case Cast(value=value) if (node.dtype, value.dtype) == (INT64, INT32):
+            return {"value": value}
+        case _:
+            return {}
+
+
+def _with_parts(node: Expr, parts: dict[str, Expr]) -> Expr:
+    if isinstance(node, Cast):
+        return parts["value"]
+    same = all(getattr(node, name) is part for name, part in parts.items())
+    return node if same else rebuilt(node, **parts)
 
 
 def _cast_constant(value: bool | int | float, target: DType) -> bool | int | float | None:

@@ -73,7 +73,14 @@ class SourceText:
         span = self.span(node)
         if span.end_line is None or span.end_column is None:
             return False
-        before, after = self._line(span.line)[: span.column], self._line(span.end_line)[span.end_column :]
+        first, last = span.line, span.end_line
+        before, after = self._line(first)[: span.column], self._line(last)[span.end_column :]
+        while not before.strip() and first > 1:
+            first -= 1
+            before = self._line(first).partition("#")[0]
+        while not after.partition("#")[0].strip() and last < len(self.lines):
+            last += 1
+            after = self._line(last)
         return before.rstrip().endswith("(") and after.lstrip().startswith(")")
 
     def named(self, name: str) -> list[ast.FunctionDef]:

@@ -93,7 +93,8 @@ class BlockWatch:
     def _met(self, touched: Array, positions: Array) -> Array:
         """The other block that touched a part of each scalar, else nobody."""
         known = touched[positions]
-        return np.asarray(np.where((known == _NOBODY) | (known == self.block), _NOBODY, known).min(axis=-1))
+        least = np.where((known == _NOBODY) | (known == self.block), np.iinfo(np.int32).max, known).min(axis=-1)
+        return np.asarray(np.where(least == np.iinfo(np.int32).max, _NOBODY, least))
 
     def _number(self, statement: Stmt) -> int:
         number = self._numbers.get(id(statement))

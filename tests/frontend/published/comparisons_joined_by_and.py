@@ -40,7 +40,9 @@ def meant(n: int):
     def main(A: T.Tensor((n, n), "float32"), B: T.Tensor((n, n), "float32")):
         with T.Kernel(1):
             for i, j in T.Parallel(n, n):
-                if (i < 3) & (j < 3) and 0 <= (i & 7) < 5 and 0 <= ( j | 1 ) < n:
+                if (i < 3) & (j < 3) and 0 <= (i & 7) < 5 and 0 <= ( j | 1 ) < n and 0 <= (  # the low bits
+                    i & 3
+                ) < 3:
                     B[i, j] = A[i, j]
                 else:
                     B[i, j] = 0
