@@ -7,6 +7,7 @@ be looked for in vain. Kernels that text cannot express are built here.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,7 @@ def built() -> dict[str, tuple[list[int], s.Kernel]]:
     object.__setattr__(looped, "alias", looped)
     foreign = Buffer(name="F", dtype=INT32, shape=(number(4),), space="shared")
     hinted = s.Launch(grid_vars=(), grid=(), hints=(s.NamedHint(name="n", value=1, buffer=foreign),))
+    points = s.Map(axes=(variable("loop", "p"),), extents=(number(2),), body=())
     bad_region = Region(buffer=buffer, offsets=(number(), number()), extents=(number(1),))
     return {
         "a variable before its value": ([1], kernel_of(s.Bind(var=x, value=late), s.Bind(var=late, value=number()))),
@@ -129,6 +131,10 @@ def built() -> dict[str, tuple[list[int], s.Kernel]]:
         "a launch that is none": ([17], kernel_of(launches=(store,))),  # type: ignore[arg-type]
         "a hint on a buffer of nowhere": ([23], kernel_of(launches=(hinted,))),
         "a hint that is none": ([31], kernel_of(launches=(s.Launch(grid_vars=(), grid=(), hints=(number(),)),))),  # type: ignore[arg-type]
+        **{f"hints that are none: {given!r:.9}": ([31], kernel_of(replace(points, hints=given)))  # type: ignore[arg-type]
+           for given in (number(), (number(),), ("ab",), ((1, 2),), 3)},
+        "hints of one wish twice": ([31], kernel_of(replace(points, hints=(("a", 1), ("a", 2))))),
+        "a hint of a list": ([31], kernel_of(replace(points, hints=(("a", [1]),)))),  # type: ignore[arg-type]
         "a safe value that is none": ([31], kernel_of(
             launches=(s.Launch(grid_vars=(), grid=(), safe_values=(number(),)),))),  # type: ignore[arg-type]
         "bodies too deep": ([25], kernel_of(deep)),

@@ -77,6 +77,10 @@ def _are(context: Context, nodes: tuple[Any, ...], sort: type, what: str) -> Non
 def has_right_nodes(context: Context, statement: Stmt) -> bool:
     """Whether every node of the statement, nested statements apart, is of the sort that its place asks for."""
     is_right = True
+    hints: Any = getattr(getattr(statement, "kind", statement), "hints", ())
+    if not isinstance(hints, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in hints):
+        context.report(31, statement.span, f"the hints of {type(statement).__name__.lower()} are not pairs of a name and a value")
+        is_right = False
     if not isinstance(getattr(statement, "buffer", None), (Buffer, type(None))):
         context.report(31, statement.span, f"the buffer of {type(statement).__name__.lower()} is not a buffer")
         is_right = False
