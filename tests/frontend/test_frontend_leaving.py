@@ -366,3 +366,51 @@ def test_names_of_an_iteration_at_its_jumps(target: str) -> None:
     D = np.zeros(4, np.int32)
     zl.compile(kernel, target=target)(np.arange(4, dtype=np.int32), D)
     assert D.tolist() == [1, 2, 0, 3]
+
+
+@on_both
+def test_finally_runs_where_a_handler_or_an_else_raises(target: str) -> None:
+    @T.prim_func
+    def kernel(D: T.Tensor((8,), "int32")):
+        with T.Kernel(1):
+            try:
+                try:
+                    raise ValueError("first")
+                except ValueError:
+                    raise KeyError("second") from None
+                finally:
+                    D[0] = 1
+            except KeyError:
+                D[1] = D[0] + 1
+            try:
+                try:
+                    D[2] = 1
+                except ValueError:
+                    D[3] = 99  # not for what the else raises
+                else:
+                    raise ValueError("in the else")
+                finally:
+                    D[4] = 1
+            except ValueError:
+                D[5] = D[4] + 1
+            for _ in range(2):
+                try:
+                    raise ValueError("ended by the jump of the finally")
+                finally:
+                    D[6] += 1
+                    continue
+            for _ in T.serial(2):
+                try:
+                    try:
+                        continue
+                    except ValueError:
+                        D[7] = 99  # not for what the finally raises
+                    finally:
+                        D[7] += 1
+                        raise ValueError("takes the place of the jump")
+                except ValueError:
+                    D[7] += 10
+
+    D = np.zeros(8, np.int32)
+    zl.compile(kernel, target=target)(D)
+    assert D.tolist() == [1, 2, 1, 0, 1, 2, 2, 22]

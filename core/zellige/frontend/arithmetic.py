@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from zellige.ir.traverse import rebuilt
 FLOAT32: Final = dtype("float32")
 
 _BITWISE: Final = frozenset(("bitand", "bitor", "bitxor"))
+_SHOWN_BITS: Final = 512  # of an integer that a message writes out
 _PRODUCTS: Final = 16  # the largest constant exponent that becomes a product
 
 
@@ -87,13 +88,15 @@ def literal_dtype(value: bool | int | float, span: Span | None = None) -> DType:
         candidate = dtype(name)
         if candidate.min <= value <= candidate.max:
             return candidate
-    raise catalogue.E201.error(span, value=value)
+    raise catalogue.E201.error(span, value=_text(value))
 
 
 def literal(value: bool | int | float, target: DType, span: Span | None = None) -> Expr:
     """A Python number as a constant of ``target``, or of its own dtype where it does not fit, so that it promotes: an integer beside
     float16 that float16 cannot hold is a float32, as a Python float beside it is."""
     if target.is_float:
+        if not _is_a_float(value):
+            _refuse_number(value, target if target.scalar.bits > FLOAT32.bits else FLOAT32, span)
         is_too_large = math.isfinite(value) and target.scalar.bits < FLOAT32.bits and not _holds(target.scalar, value)
         return const(float(value), FLOAT32.with_lanes(target.lanes) if is_too_large else target, span)
     if target.is_bool:
@@ -120,10 +123,31 @@ def stored(value: Any, target: DType, span: Span | None = None, *, is_cast: bool
     """
     number = python_number(value)
     if number is not None and not target.is_bool and not (_holds(target.scalar, number) and (is_cast or _is_kept(target, number))):
-        low, high = target.scalar.min, target.scalar.max
-        fault = "exceeds maximum of" if number > high else "is below minimum of" if number < low else "is not a value of"
-        raise catalogue.E254.error(span, value=number, fault=fault, dtype=target.scalar, least=_short(low), greatest=_short(high))
+        _refuse_number(number, target, span)
     return cast(as_expr(value, span, target), target, span)
+
+
+def _refuse_number(number: float, target: DType, span: Span | None) -> NoReturn:
+    """E254: a number that is none of the dtype's."""
+    low, high = target.scalar.min, target.scalar.max
+    fault = "exceeds maximum of" if number > high else "is below minimum of" if number < low else "is not a value of"
+    raise catalogue.E254.error(span, value=_text(number), fault=fault, dtype=target.scalar, least=_short(low), greatest=_short(high))
+
+
+def _text(number: float) -> str:
+    """A number as a message shows it. Python refuses to write integers of thousands of digits out."""
+    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:
+        return f"{'-' if number < 0 else ''}0x{abs(number) >> (number.bit_length() - 16):x}... ({number.bit_length()} bits)"
+    return str(number)
+
+
+def _is_a_float(number: float) -> bool:
+    """Whether a number is within the range of Python's floats."""
+    try:
+        float(number)
+    except OverflowError:  # an int beyond every float
+        return False
+    return True
 
 
 def _short(value: float) -> str:
@@ -132,9 +156,7 @@ def _short(value: float) -> str:
 
 def _holds(target: DType, number: float) -> bool:
     """Whether a number written in the source is one of ``target``, apart from rounding."""
-    try:
-        float(number)
-    except OverflowError:  # an int beyond every float
+    if not _is_a_float(number):
         return False
     if target.is_integer:
         return math.isfinite(number) and target.min <= int(number) <= target.max

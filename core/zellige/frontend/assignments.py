@@ -224,11 +224,13 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
         case ast.Name():
             frame.here(target)
             current = frame.lookup(target.id)
+            mark = frame.builder.mark()
             value = _operand(frame, node)
+            before = kept(frame, current, mark)
             refuse_in_place(frame.trace, current, node.op, frame.builder.span)
             if target.id in frame.flow.outer_names:
                 raise catalogue.E130.error(frame.builder.span, name=target.id)
-            assign_name(frame, target.id, apply_binary(node.op, current, value, in_place=True), node.value)
+            assign_name(frame, target.id, apply_binary(node.op, before, value, in_place=True), node.value)
         case ast.Subscript():
             owner = evaluate(frame, target.value)
             position = index_value(frame, target.slice)

@@ -15,7 +15,7 @@ import os
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from zellige.diagnostics import InternalError, Span, ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest_argument
@@ -42,7 +42,7 @@ def _call(frame: Frame, node: ast.Call) -> Any:
 def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
     """A call; ``wanted`` is the name that its result is about to be given."""
     function = evaluate(frame, node.func)
-    positional, named = _arguments(frame, node, is_python=_is_python(function))
+    positional, named = _arguments(frame, node, function)
     span = frame.here(node)
     if any(isinstance(a, PendingTensor) for a in (*positional, *named.values())) and getattr(function, "__name__", "") not in DESCRIBING:
         positional = [a.tile() if isinstance(a, PendingTensor) else a for a in positional]
@@ -83,11 +83,12 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
         frame.builder.wanted = None
 
 
-def _arguments(frame: Frame, node: ast.Call, *, is_python: bool) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(frame: Frame, node: ast.Call, function: Any) -> tuple[list[Any], dict[str, Any]]:
     """The arguments by position and by name, each as it is when it is evaluated: one that follows may change what it reads.
 
-    ``is_python``: the function is one that Python runs, and may keep what it is given.
+    TypeError for a name that is given twice and for what ``**`` cannot take names from, E259 for a function of the language.
     """
+    is_python = _is_python(function)  # and may keep what it is given
     found: list[tuple[Any, Mark]] = []
     keys: list[str | None] = []
 
@@ -95,6 +96,8 @@ def _arguments(frame: Frame, node: ast.Call, *, is_python: bool) -> tuple[list[A
         if is_python and source is not None:
             frame.here(node)
             value = escaping(value, source)
+        if key is not None and key in keys:
+            _refuse_names(function, f"got multiple values for keyword argument {key!r}", frame.here(node))
         keys.append(key)
         found.append((value, frame.builder.mark()))
 
@@ -108,13 +111,32 @@ def _arguments(frame: Frame, node: ast.Call, *, is_python: bool) -> tuple[list[A
             add(None, evaluate(frame, argument), argument)
     for keyword in node.keywords:
         if keyword.arg is None:
-            for key, value in dict(evaluate(frame, keyword.value)).items():
+            for key, value in _spread(function, evaluate(frame, keyword.value), frame.here(node)).items():
                 add(key, value, None)
         else:
             add(keyword.arg, evaluate(frame, keyword.value), keyword.value)
     values = all_kept(frame, found) if len(found) > 1 else [value for value, _ in found]
     positional = [value for key, value in zip(keys, values) if key is None]
     return positional, {key: value for key, value in zip(keys, values) if key is not None}
+
+
+def _spread(function: Any, value: Any, span: Span) -> dict[str, Any]:
+    """The arguments that ``**value`` stands for."""
+    if not hasattr(type(value), "keys"):
+        _refuse_names(function, f"argument after ** must be a mapping, not {type(value).__name__}", span)
+    found = dict(value)
+    if not all(isinstance(key, str) for key in found):
+        _refuse_names(function, "keywords must be strings", span)
+    return found
+
+
+def _refuse_names(function: Any, reason: str, span: Span) -> NoReturn:
+    """E259 for arguments that no call can have, TypeError as in Python where the function is the user's or a library's."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
+    if hasattr(function, "interpret") or not str(getattr(function, "__module__", "")).startswith("zellige."):
+        raise TypeError(f"{name}() {reason}")
+    names = ", ".join(inspect.signature(function).parameters)
+    raise catalogue.E259.error(span, operation=f"T.{name}", reason=f"cannot be called so: {reason}", signature=names)
 
 
 def _is_python(function: Any) -> bool:

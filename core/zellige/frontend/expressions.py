@@ -213,6 +213,8 @@ Mark = tuple[list[Stmt], int] | None
 
 def kept(frame: Frame, value: Any, mark: Mark) -> Any:
     """An operand whose value must be taken before what the next operand did since ``mark``."""
+    if isinstance(value, vectors.VectorVariable) and frame.builder.changed_since(mark):
+        return vectors.Vector(taken(lane, mark) for lane in value)
     return taken(value, mark) if isinstance(value, (Scalar, TileRegion)) and frame.builder.changed_since(mark) else value
 
 
@@ -473,7 +475,10 @@ def _dict(frame: Frame, node: ast.Dict) -> Any:
     result: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values):
         if key is None:
-            result.update(evaluate(frame, value))
+            spread = evaluate(frame, value)
+            if not hasattr(type(spread), "keys"):
+                raise TypeError(f"{type(spread).__name__!r} object is not a mapping")
+            result.update(spread)
         else:
             name = plain(evaluate(frame, key))
             result[name] = _items(frame, [value])[0]

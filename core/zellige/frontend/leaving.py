@@ -103,7 +103,11 @@ def _clean_up(frame: Frame, first: int, span: Span) -> Signal:
             frame.cleanups, frame.loops = cleanups[:position], loops[: cleanup.loops]
             names = sorted(set().union(*(frame.flow.assigned(statement) for statement in cleanup.statements)) - frame.flow.outer_names)
             before = held(frame, names)
-            signal = execute(frame, cleanup.statements)
+            try:
+                signal = execute(frame, cleanup.statements)
+            except Exception as error:
+                cleanup.failure = error
+                raise
             restore(frame, before)
     finally:
         frame.cleanups, frame.loops = cleanups, loops
@@ -145,30 +149,45 @@ def _try(frame: Frame, node: ast.Try) -> Signal:
     cleanup = Cleanup(len(frame.loops), node.finalbody)
     try:
         with _protected(frame, cleanup):
-            signal = execute(frame, node.body)
-            if signal is Signal.NEXT:
-                signal = execute(frame, node.orelse)
+            signal = _body_and_handlers(frame, node, cleanup)
     except Exception as error:
         del frame.trace.calls[calls:]
+        if cleanup.failure is error:
+            raise  # out of the finally itself, before a jump
+        last = _finally(frame, node)
+        if last is Signal.NEXT:
+            raise
+        refuse_passed(frame, error)
+        return last  # a jump of the finally ends the exception
+    if signal is not Signal.NEXT and frame.is_jump_emitted:
+        return signal  # the jump ran the finally
+    last = _finally(frame, node)
+    return signal if last is Signal.NEXT else last
+
+
+def _body_and_handlers(frame: Frame, node: ast.Try, cleanup: Cleanup) -> Signal:
+    """A ``try`` without its ``finally``. What its handlers and its ``else`` raise, no handler of the same ``try`` catches."""
+    calls = len(frame.trace.calls)
+    try:
+        signal = execute(frame, node.body)
+    except Exception as error:
+        del frame.trace.calls[calls:]
+        if cleanup.failure is error:
+            raise
         handler = next((h for h in node.handlers if _catches(frame, h, error)), None)
         if handler is None:
-            _finally(frame, node)
             raise
         refuse_passed(frame, error)
         before, frame.handled = frame.handled, error
         try:
             if handler.name is not None:
                 frame.locals[handler.name] = error
-            with _protected(frame, cleanup):
-                signal = execute(frame, handler.body)
+            return execute(frame, handler.body)
         finally:
             frame.handled = before
             if handler.name is not None:
                 frame.locals.pop(handler.name, None)
-    if signal is not Signal.NEXT and frame.is_jump_emitted:
-        return signal  # the jump ran the finally
-    last = _finally(frame, node)
-    return signal if last is Signal.NEXT else last
+    return execute(frame, node.orelse) if signal is Signal.NEXT else signal
 
 
 def refuse_passed(frame: Frame, error: BaseException) -> None:

@@ -82,11 +82,13 @@ class Cleanup:
     """What runs when a ``try`` or ``with`` is left: the statements of a ``finally``, none for the ``__exit__`` of a manager.
 
     ``loops`` is how many loops of the frame are open around the statement, ``left_at`` the first jump of the kernel that leaves it.
+    ``failure`` is what the statements raised when they ran before such a jump.
     """
 
     loops: int
     statements: Sequence[ast.stmt] = ()
     left_at: Span | None = None
+    failure: Exception | None = None
 
 
 class RunTimeJump(BaseException):

@@ -1,0 +1,9 @@
+import zellige.language as T
+
+
+def program() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1):
+            A[0] = dict(**[("x", 1)])["x"]
+#                  ^ E110
