@@ -63,6 +63,9 @@ class _Planner:
         if found is None:
             hook = "" if capabilities is self.ctx.capabilities else "fit"
             checked = self.handle.checked_capabilities(self.ctx.target, capabilities, hook)
+            more = "" if not hook or self.handle.origin.is_own else _beyond(checked, self.ctx.capabilities)
+            if more:
+                raise _wrong(self.handle, f"asked for a plan for more than its hook describe says that there is: {more}")
             ask = self.handle.ask(replace(self.ctx, capabilities=capabilities))
             found = plan_launch(self.legal, self.legal.launches[index], checked, ask)
             self.made[index, capabilities] = found
@@ -82,6 +85,18 @@ class _Planner:
         planned = PlannedKernel(kernel=self.legal, target=self.ctx.capabilities.target, launches=launches)
         verify(planned)
         return run_on_plan(self.steps, planned, verify)
+
+
+def _beyond(asked: Capabilities, stated: Capabilities) -> str:
+    """What of the memory that a plan is asked for a target does not have; empty where it has all."""
+    held = {space.name: space for space in stated.spaces}
+    for space in asked.spaces:
+        known = held.get(space.name)
+        if known is None:
+            return f"a space {space.name!r}"
+        if known.bytes is not None and (space.bytes is None or space.bytes > known.bytes):
+            return f"{'no limit' if space.bytes is None else space.bytes} in place of {known.bytes} bytes of {space.name}"
+    return ""
 
 
 def _told(state: _State) -> PlannedLaunch:

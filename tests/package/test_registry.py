@@ -200,13 +200,15 @@ def test_an_alias_keeps_the_options_and_the_architecture_moves_to_its_place() ->
 
 
 def test_options_that_nobody_reads_are_refused() -> None:
-    one = made(Good("good", aliases=(("fine", "good:v1"),), arch_options=("march",), options=("quick",)), Good("plain", options=()))
+    good = Good("good", aliases=(("fine", "good:v1"),), arch_options=("march",), options=("quick",))
+    one = made(good, Good("plain", options=()), Good("flagged", options=("debug", "x")))
     assert one.resolve("fine,quick") == Target(name="good", arch="v1", options=(("quick", None),))
     assert one.resolve("good -march=v3 -quick") == Target(name="good", arch="v3", options=(("quick", None),))
     for text, what, hint in (
         ("good:v1,quik", "the target good has no option 'quik'", "it has: march, quick"),
         ("fine -x=1", "the target good has no option 'x'", "it has: march, quick"),
         ("plain:v1", "the target plain has no architecture 'v1'", "it has none"),
+        ("flagged:v1", "the target flagged has no architecture 'v1'", "it reads no architecture, and the options debug, x"),
         ("plain -quick", "the target plain has no option 'quick'", "it has none"),
     ):
         with pytest.raises(CompileError) as raised:

@@ -36,6 +36,11 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "takes_a_word": (manifest("dialect=(DialectName(name='copy', target='takes_a_word'),)"), "E703", "copy"),
     "devices_as_text": (manifest("framework_devices='cpu'"), "E703", "manifest.framework_devices is 'cpu', expected a tuple"),
     "ir_as_text": (manifest("ir='1.0'"), "E703", "manifest.ir is '1.0', expected a tuple"),
+    "keys_twice": (
+        manifest("config_keys=(contract.ConfigKey(name='TL_A', key='tl.a'), contract.ConfigKey(name='TL_A', key='tl.b'))"),
+        "E703",
+        "config_keys has the name 'TL_A' 2 times",
+    ),
     "no_version": (manifest("version=None"), "E703", "manifest.version is None, expected str"),
     "odd_state": (manifest("state='broken'"), "E703", "manifest.state is 'broken', expected 'available' or Unavailable"),
     "odd_reason": (manifest(f"state=contract.{FIVE}"), "E703", "expected 'available' or Unavailable"),

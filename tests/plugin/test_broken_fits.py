@@ -75,6 +75,11 @@ FITS: dict[str, tuple[str, str, str]] = {
     "by_launch": (fits("return {0: asking()[0]}"), "E703", "its hook fit answered dict, expected"),
     "the_class": (fits("return Fitted"), "E703", "its hook fit answered type, expected"),
     "undecided": (fits("return [*asking(), Fitted()]"), "E703", "its hook fit answered Fitted, expected"),
+    "of_more_memory": (
+        once("asking(capabilities=replace(ctx.capabilities, spaces=(*ctx.capabilities.spaces, Space(name='acme.more'))))"),
+        "E703",
+        "its hook fit asked for a plan for more than its hook describe says that there is: a space 'acme.more'",
+    ),
     "of_another_target": (
         once("asking(capabilities=replace(ctx.capabilities, target='cpu'))"),
         "E703",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from typing import Any
 
 import pluggy
 import pytest
 
+from zellige.fit import _beyond
 from zellige.plugin.calling import OF_A_START, Hooks
+from zellige.plugin.contract import Capabilities, Space
 from zellige.plugin.hooks import hookimpl
 from zellige.plugin.registry import registry
 from zellige.plugin.signatures import hook_parameters
@@ -162,3 +166,21 @@ def test_every_hook_is_called_by_pluggy_but_those_of_a_start(handle: Any, monkey
         assert hooks.call("manifest", {}) == handle._call("manifest", lambda answer: answer)
         monkeypatch.setattr(hooks, "_caller", lambda hook: lambda **arguments: (hook, arguments))
         assert [hooks.call(hook, {"a": 1}) for hook in marked] == [(hook, {"a": 1}) for hook in marked]
+
+
+def test_a_backend_that_was_asked_can_be_pickled() -> None:
+    asked = registry().named("cpu")
+    target = registry().resolve("cpu")
+    asked.describe(target)
+    assert pickle.loads(pickle.dumps(asked)).describe(target) == asked.describe(target)
+
+
+def test_less_memory_is_no_more_than_there_is() -> None:
+    stated = Capabilities(target="t", spaces=(Space(name="local", bytes=64), Space(name="global")))
+    for spaces, words in (
+        ((Space(name="local", bytes=32),), ""),
+        ((Space(name="local", bytes=65),), "65 in place of 64 bytes of local"),
+        ((Space(name="local"),), "no limit in place of 64 bytes of local"),
+        ((Space(name="global", bytes=1 << 40),), ""),
+    ):
+        assert _beyond(replace(stated, spaces=spaces), stated) == words

@@ -11,6 +11,7 @@ that it names; where the function's mark asks for more than that, or its argumen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Final, cast
 
@@ -82,7 +83,12 @@ def _called_alone(method: Any) -> Callable[..., Any] | None:
     if code.co_flags & _TAKES_ANY or code.co_kwonlyargcount or any(getattr(function, MARK).get(asked) for asked in _OF_SEVERAL):
         return None
     names = code.co_varnames[1 : code.co_argcount]
-    return lambda **given: method(*[given[name] for name in names])
+    return partial(_with_named, method, names)  # which can be pickled with the backend
+
+
+def _with_named(method: Callable[..., Any], names: tuple[str, ...], /, **given: object) -> Any:
+    """The answer of a method that gets those of the arguments that it names."""
+    return method(*[given[name] for name in names])
 
 
 def _is_marked(written: object) -> bool:

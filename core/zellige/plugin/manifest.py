@@ -76,6 +76,8 @@ def _odd_names(answer: Manifest) -> Iterator[str]:
     for key in answer.config_keys:
         if not _WORD.fullmatch(key.name) or not is_line(key.key):
             yield f"config_keys has {shortened(key.name)} for {shortened(key.key)}"
+    counts = Counter([("name", key.name) for key in answer.config_keys] + [("key", key.key) for key in answer.config_keys])
+    yield from (f"config_keys has the {kind} {shortened(text)} {count} times" for (kind, text), count in counts.items() if count > 1)
     known = {field.name for field in dataclasses.fields(CompileOptions)} | {key.name for key in answer.config_keys}
     known |= {key.key for key in answer.config_keys}
     yield from (f"acts_on names {shortened(name)}, which is no option" for name in answer.acts_on if name not in known)

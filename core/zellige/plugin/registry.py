@@ -40,7 +40,8 @@ def _check_options(written: Target, manifest: Manifest) -> None:
         return
     known = (*manifest.arch_options, *manifest.options)
     if written.arch and not manifest.arch_options:
-        raise catalogue.E719.error(target=written.name, what=f"architecture {written.arch!r}", suggestion="", known=_listed(known))
+        reads = f"it reads no architecture, and the options {', '.join(manifest.options)}" if manifest.options else _listed(())
+        raise catalogue.E719.error(target=written.name, what=f"architecture {written.arch!r}", suggestion="", known=reads)
     for key, _ in written.options:
         if key not in known:
             raise catalogue.E719.error(target=written.name, what=f"option {key!r}", suggestion=closest(key, known), known=_listed(known))
