@@ -8,9 +8,11 @@ import pytest
 
 import zellige
 import zellige.language as T
-from zellige.diagnostics import ZelligeWarning
+from zellige.diagnostics import InternalError, ZelligeWarning
 from zellige.driver import dump
 from zellige.explain import explain
+from zellige.ir.expr import INT32, Buffer, Var, const
+from zellige_cuda.facts import _size_of
 
 
 @T.prim_func
@@ -78,3 +80,11 @@ def test_a_plan_says_where_tiles_are_in_the_program() -> None:
     ]  # fmt: skip
     assert "memory registers: 256 bytes (g)" in str(told)
     assert [d.chosen for d in explain(table, "cuda:sm_80").about("where does t live?")] == ["the lane's own memory"]
+
+
+@pytest.mark.parametrize("shape", [(Var(name="n", dtype=INT32, kind="size"),), (const(0, INT32),)])
+def test_registers_without_a_count_are_no_array_of_no_bytes(shape: Any) -> None:
+    """An array of 0 bytes would be reported as kept in memory whatever the compiler does."""
+    with pytest.raises(InternalError, match="which is no count"):
+        _size_of(Buffer(name="t", dtype=INT32, shape=shape, space="registers"))
+    assert _size_of(Buffer(name="t", dtype=INT32, shape=(const(3, INT32),), space="registers")) == 12

@@ -91,7 +91,8 @@ def test_operands_that_are_known_to_name_lanes_are_printed_as_they_are() -> None
             A[tx] = T.shfl_up(c, tx % 32)
 
     text = dump(k.kernel, "cuda:sm_80", "source")
-    assert re.findall(r"__shfl_?\w*_sync\(0xffffffffu, \w+(?:\[tx\])?, \(int\)", text) and "other_" not in text and "source_" not in text
+    exchanges = re.findall(r"__shfl_?\w*_sync\(0xffffffffu, \w+(?:\[tx\])?, \(int\)", text)
+    assert len(exchanges) == 4 and "other_" not in text and "source_" not in text
 
 
 @T.prim_func

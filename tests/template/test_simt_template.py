@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -272,3 +273,19 @@ def test_the_alignment_of_shared_memory_stands_once(target: str, monkeypatch: py
     stated = registry().backend(registry().resolve(target)).describe(registry().resolve(target))
     assert next(space.alignment for space in stated.spaces if space.name == "shared") == 256
     assert "alignas(256) block_memory" in zl.compile(gemm, target=target).get_kernel_source()
+
+
+@T.prim_func
+def twice_printed(float_min32: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(N):
+            T.device_assert(float_min32[i] < 50, "too large for this")
+            B[i] = T.min(float_min32[i], 2.0)
+            T.device_assert(B[i] > 0, "too small for this")
+
+
+def test_places_that_assert_have_one_number_however_often_the_text_is_made(target: str) -> None:
+    """A tensor has the name of a function that the text turns out to need: it is printed again, with another name for the tensor."""
+    text = zl.compile(twice_printed, target=target).get_kernel_source()
+    assert re.findall(r"fail\((\d+)\)", text) == ["0", "1"]
+    assert re.search(r"float_min32\(float", text) and not re.search(r"float\* APART float_min32\b", text)

@@ -343,7 +343,7 @@ class _Loaded:
 
 
 class CudaKernel:
-    """Code that is loaded into the current context at the first launch there; before that it can be looked at without a """
+    """Code that is loaded into the current context at the first launch there; before that it can be looked at without a device."""
 
     bounds: Final = BOUNDS
 

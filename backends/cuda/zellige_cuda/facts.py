@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from zellige.diagnostics import InternalError
 from zellige.ir.expr import Buffer, constant_value
 from zellige.ir.sizes import size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
@@ -85,4 +86,12 @@ def _arrays(function: Function) -> list[list[Any]]:
     """The tiles of a lane that are in registers only where the compiler writes out the loops around them: name and bytes a lane."""
     found = indexed_by_numbers(function.body, at_run_time=False)
     memories = [(tile.buffer.name, tile.home.memory.root) for tile in function.tiles]
-    return [[name, int(constant_value(m.shape[0]) or 0) * max(1, m.dtype.bytes)] for name, m in memories if m in found]
+    return [[name, _size_of(memory)] for name, memory in memories if memory in found]
+
+
+def _size_of(memory: Buffer) -> int:
+    """Bytes a lane of registers; how many there are is a number when they are declared."""
+    count = constant_value(memory.shape[0])
+    if not isinstance(count, int) or count < 1:
+        raise InternalError(f"{memory.name} has {memory.shape[0]} registers, which is no count")
+    return count * max(1, memory.dtype.bytes)

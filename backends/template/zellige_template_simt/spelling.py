@@ -74,8 +74,10 @@ class TemplateSpelling(PlainSpelling):
                 raise self.refuse(type(statement).__name__, getattr(statement, "span", None))
 
     def _site(self, span: Span | None) -> int:
-        self.sites.append(span)
-        return len(self.sites) - 1
+        """The number of a place: the same one however often its statement is printed."""
+        if span not in self.sites:
+            self.sites.append(span)
+        return self.sites.index(span)
 
     def _registers(self, printer: Printer, registers: Registers) -> str:
         """The address of consecutive registers of a lane."""

@@ -25,5 +25,10 @@ class Decisions:
         decision = Decision(question=question, chosen=chosen, because=because, rejected=tuple(rejected), where=where, topic=topic)
         self._taken.append(decision)
 
+    def home(self, written: str, tiles: Sequence[str], space: str, because: str) -> None:
+        """Tiles that are written for one space live in another."""
+        question, chosen = f"where do {written} buffers live?", Decision.of_homes(tiles, space)
+        self._taken.append(Decision(question=question, chosen=chosen, because=because, tiles=tuple(tiles), space=space))
+
     def all(self) -> tuple[Decision, ...]:
         return tuple(self._taken)

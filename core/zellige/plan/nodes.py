@@ -42,6 +42,7 @@ All synchronisation between roles is channels and turns, inside a role tokens: n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -297,7 +298,8 @@ for ("style"), whether roles run programs of their own, how much memory tiles ge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One answer of the planner. ``where`` is the place in the user's source that it is about."""
+    """One answer of the planner. ``where`` is the place in the user's source that it is about. One that says where tiles live has their
+    names in ``tiles`` and the ``space``."""
 
     question: str
     chosen: str
@@ -305,6 +307,13 @@ class Decision:
     rejected: tuple[tuple[str, str], ...] = ()
     where: Span | None = None
     topic: Topic = ""
+    tiles: tuple[str, ...] = ()
+    space: str = ""
+
+    @staticmethod
+    def of_homes(tiles: Sequence[str], space: str) -> str:
+        """How ``chosen`` says where tiles live."""
+        return f"{', '.join(tiles)} in {space}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

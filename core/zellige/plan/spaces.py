@@ -59,7 +59,7 @@ def choose_spaces(
             moved.setdefault((buffer.space, space.name), []).append(buffer.name)
     for (written, space_name), names in moved.items():
         why = "the target has no other space that stands for it" if machine.space(written) is None else "the product unit works there"
-        decisions.take(f"where do {written} buffers live?", f"{', '.join(names)} in {space_name}", why)
+        decisions.home(written, names, space_name, why)
     return chosen
 
 

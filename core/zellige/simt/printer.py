@@ -39,7 +39,10 @@ from zellige.simt.words import declared_in, is_reserved, type_of
 
 class Spelling(ExpressionSpelling, Protocol):
     """What a language of the family calls things. Texts are expressions or statements without indentation; ``need`` of the printer asks
-    for a helper by name, whose definition :meth:`helper` gives."""
+    for a helper by name, whose definition :meth:`helper` gives.
+
+    A module may be printed more than once (names are found out by it), and one spelling may print several modules: asked again about the
+    same statement it answers the same, so what it keeps meanwhile, such as the places that assert or print, it keeps once."""
 
     def opening(self) -> str:
         """The lines that every translation unit begins with: types of 2 to 16 bytes for wide accesses named ``wide<bytes>``, and the macro

@@ -49,13 +49,11 @@ def settled(decisions: Sequence[Decision], elsewhere: Sequence[tuple[str, str, s
     found: list[Decision] = []
     moved = {name for name, _, _ in elsewhere}
     for decision in decisions:
-        names, word, space = decision.chosen.rpartition(" in ")
-        if not (decision.question.startswith("where do ") and decision.question.endswith(" buffers live?")) or not word:
+        kept = tuple(name for name in decision.tiles if name not in moved)
+        if kept == decision.tiles:
             found.append(decision)
-            continue
-        kept = [name for name in names.split(", ") if name not in moved]
-        if kept:
-            found.append(replace(decision, chosen=f"{', '.join(kept)} in {space}"))
+        elif kept:
+            found.append(replace(decision, tiles=kept, chosen=Decision.of_homes(kept, decision.space)))
     return (*found, *(Decision(question=f"where does {n} live?", chosen=p, because=why) for n, p, why in elsewhere))
 
 
