@@ -136,5 +136,6 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
         engines=ENGINES if arch.has_group_products else None,
         block_registers=arch.processor_registers,
         hoists=True,
+        meets_by_name=True,
         reserved=RESERVED,
     )

@@ -30,9 +30,11 @@ from zellige.simt.ir import (
     NamedBarrier,
     Opaque,
     PartedShuffle,
+    PartedVote,
     Product,
     ProductForm,
     Registers,
+    Taking,
     WaitCopies,
 )
 from zellige.simt.printer import Printer
@@ -51,6 +53,9 @@ _FAST32 = {"exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log
 RESERVED = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed", "LANES", "BLOCKS_BESIDE"))
 RESERVED |= {HIDING, SHOWING}
 """Names that no variable or kernel has: the language's own, and those of the text around kernels."""
+
+ALL = "0xffffffffu"
+"""The mask of a whole warp."""
 
 
 class CudaSpelling(PlainSpelling):
@@ -125,14 +130,14 @@ class CudaSpelling(PlainSpelling):
         t = node.value.dtype
         is_small = t.is_bool or t.bits < 32
         given = f"(int){value}" if is_small else value
-        lanes = "__activemask()" if isinstance(node, PartedShuffle) else "0xffffffffu"
+        lanes = _mask(printer, node.among) if isinstance(node, PartedShuffle) else ALL
         text = f"{word}({lanes}, {given}, (int)({operand}), {node.width})"
         return f"({type_of(t)}){text}" if is_small else text
 
     def vote(self, printer: Printer, node: Vote, predicate: str) -> str:
         t = type_of(node.result.dtype)
         if node.scope == "warp":
-            mask = "__activemask()"
+            mask = _mask(printer, node.among) if isinstance(node, PartedVote) else ALL
             text = {
                 "any": f"__any_sync({mask}, {predicate})", "all": f"__all_sync({mask}, {predicate})",
                 "count": f"__popc(__ballot_sync({mask}, {predicate}))", "ballot": f"__ballot_sync({mask}, {predicate})",
@@ -148,6 +153,9 @@ class CudaSpelling(PlainSpelling):
 
     def statement(self, printer: Printer, statement: Any) -> str:
         match statement:
+            case Taking(result=result, among=among, condition=condition):
+                ballot = f"__ballot_sync({ALL if among is None else _mask(printer, among)}, {printer.value(condition)})"
+                return f"{printer.declared(result)}{printer.name(result)} = {ballot};"
             case Barrier(scope="block"):
                 return "__syncthreads();"
             case Barrier(scope="warp"):
@@ -260,6 +268,12 @@ class CudaSpelling(PlainSpelling):
         if node.is_valid is None:
             return f"{printer.need(name)}({target}, {source});"
         return f"{printer.need(f'{name}_if')}({target}, {source}, {printer.value(node.is_valid)});"
+
+
+def _mask(printer: Printer, among: Var | None) -> str:
+    """The mask of an instruction for lanes that parted. Where nobody knows who takes part it is for those that the machine runs together
+    at this moment, and the machine promises of no two lanes that it does (docs/tile-ir.md)."""
+    return "__activemask()" if among is None else f"(unsigned int){printer.name(among)}"
 
 
 def _operands_of(form: ProductForm) -> tuple[tuple[Distribution, DType], ...]:

@@ -6,7 +6,7 @@ Grammar (one screen; nodes marked ' are those of the tile IR with the meaning be
     Function     = Function(name, params, grid, threads, cluster, shared_bytes, memories, body, ...)
     Memory       = Memory(buffer, offset)                                  a buffer' of rank 1 in shared memory
     Stmt         = Alloc' | Bind' | Assign' | Store' | If' | For' | While' | Break' | Continue' | Return' | Atomic' | Print' | Assert'
-                 | Barrier' | Shuffle' | Vote' | PartedShuffle             the lane extension of the tile IR
+                 | Barrier' | Shuffle' | Vote' | PartedShuffle | PartedVote | Taking   the lane extension of the tile IR
                  | Comment(text)
                  | MatrixLoad | MatrixStore | Product                      a warp together
                  | AsyncCopy | CommitCopies | WaitCopies                   copies that land later, in groups
@@ -382,8 +382,32 @@ class Budget(ThreadStmt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Taking(ThreadStmt):
+    """``result`` of each lane names the lanes of the warp (bit 0 its first) in which the condition holds, of those ``among`` which it is:
+    the lanes that a variable of this kind names (None: all of the warp). Of those the ones that have
+    not returned come here together."""
+
+    result: Var
+    among: Var | None
+    condition: Expr
+    CHILDREN: ClassVar[tuple[str, ...]] = ("result", "among", "condition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartedShuffle(Shuffle):
-    """A shuffle among the lanes that are there: others of the warp may be elsewhere, or gone."""
+    """A shuffle among some lanes of the warp: others may be elsewhere, or gone. ``among`` names them (:class:`Taking`), and
+    perhaps lanes that have returned; None: it is not known who they are, but those that are there."""
+
+    among: Var | None = None
+    CHILDREN: ClassVar[tuple[str, ...]] = (*Shuffle.CHILDREN, "among")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PartedVote(Vote):
+    """A vote of some lanes of the warp, as :class:`PartedShuffle`."""
+
+    among: Var | None = None
+    CHILDREN: ClassVar[tuple[str, ...]] = (*Vote.CHILDREN, "among")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -396,7 +420,7 @@ class Opaque(ThreadStmt):
 
 Stmt: TypeAlias = (
     Alloc | Bind | Assign | Store | If | For | While | Break | Continue | Return | Atomic | Print | Assert
-    | Barrier | Shuffle | Vote | PartedShuffle
+    | Barrier | Shuffle | Vote | PartedShuffle | PartedVote | Taking
     | Comment
     | MatrixLoad | MatrixStore | Product
     | AsyncCopy | CommitCopies | WaitCopies

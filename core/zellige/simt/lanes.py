@@ -30,11 +30,11 @@ from zellige.ir.stmt import (
     Vote,
     While,
 )
-from zellige.ir.traverse import rebuilt, walk
+from zellige.ir.traverse import walk
 from zellige.simt import elements
 from zellige.simt.context import Context, conjunction
 from zellige.simt.distribution import added, number
-from zellige.simt.ir import LANE, THREAD, PartedShuffle
+from zellige.simt.ir import LANE, THREAD, PartedShuffle, PartedVote
 
 _FAR: Final = 1 << 30
 """Numbers nearer to 0 give no sum with a lane's that leaves 32 bits."""
@@ -48,7 +48,18 @@ def emit(ctx: Context, statement: Barrier | Shuffle | Vote) -> None:
         case Shuffle():
             ctx.code.emit(_shuffle(ctx, statement))
         case Vote():
-            ctx.code.emit(rebuilt(statement, predicate=elements.value_of(ctx, statement.predicate)))
+            ctx.code.emit(_vote(ctx, statement))
+
+
+def _is_parted(ctx: Context, statement: Shuffle | Vote) -> bool:
+    return ctx.dependence is not None and ctx.dependence.is_divergent(statement)
+
+
+def _vote(ctx: Context, statement: Vote) -> Vote:
+    """The vote; one of a warp that not all lanes may reach says so."""
+    kind = PartedVote if statement.scope == "warp" and _is_parted(ctx, statement) else Vote
+    predicate = elements.value_of(ctx, statement.predicate)
+    return kind(result=statement.result, mode=statement.mode, scope=statement.scope, predicate=predicate, span=statement.span)
 
 
 def _shuffle(ctx: Context, statement: Shuffle) -> Shuffle:
@@ -56,8 +67,7 @@ def _shuffle(ctx: Context, statement: Shuffle) -> Shuffle:
     value, operand, mode = elements.value_of(ctx, statement.value), elements.value_of(ctx, statement.operand), statement.mode
     if not _names_lanes(ctx, statement):
         mode, operand = "index", _lane_to_read(ctx, statement, operand)
-    is_parted = ctx.dependence is not None and ctx.dependence.is_divergent(statement)
-    kind = PartedShuffle if is_parted else Shuffle
+    kind = PartedShuffle if _is_parted(ctx, statement) else Shuffle
     return kind(result=statement.result, mode=mode, value=value, operand=operand, width=statement.width, span=statement.span)
 
 

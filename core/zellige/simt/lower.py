@@ -52,6 +52,7 @@ from zellige.simt.solve import Solution, Solver
 from zellige.simt.spelling import MATH32, WIDE
 from zellige.simt.statements import statements_of
 from zellige.simt.storage import Storage
+from zellige.simt.taking_part import with_lanes_named
 from zellige.simt.warps import WarpTiling, tile_warps
 from zellige.simt.words import declared_in, is_reserved
 
@@ -147,6 +148,8 @@ class LaunchLowering:
             placed = with_barriers(body, self._share_bytes(context))
         else:
             placed = with_barriers(body) if self._synchronises else without_barriers(body)
+            if self.machine.meets_by_name:
+                placed = with_lanes_named(placed, [*self._grid_vars(), *(p.var for p in params if isinstance(p, Scalar))])
         return self.finished(context, solution, params, placed, min_blocks=_min_blocks(launch))
 
     def finished(

@@ -5,6 +5,7 @@ In: one such statement and the compiler. Out: its compiled form (see :mod:`zelli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,8 @@ def instruction(compiler: Compiler, statement: Any) -> Compiled:
             return _shuffle(compiler, statement)
         case Vote():
             return _vote(compiler, statement)
+        case ir.Taking():
+            return _taking(compiler, statement)
         case Atomic():
             return _atomic(compiler, statement)
         case ir.MatrixLoad():
@@ -137,8 +140,10 @@ def _fence(statement: ir.Fence) -> Compiled:
 def _shuffle(compiler: Compiler, statement: Shuffle) -> Compiled:
     value, operand, span = compiler.value(statement.value), compiler.value(statement.operand), compiler.span
     slot, width, mode = compiler.slot(statement.result), statement.width, statement.mode
+    check = _together(compiler, statement)
 
     def run(warp: Warp, mask: Any) -> Any:
+        check(warp, mask)
         given = np.asarray(value(warp, mask))
         step = np.broadcast_to(np.asarray(operand(warp, mask)), (warp.lanes,)).astype(np.int64)
         own = warp.numbers % width
@@ -167,7 +172,44 @@ def _shuffle(compiler: Compiler, statement: Shuffle) -> Compiled:
     return 0, run
 
 
+Together = Callable[[Any, Any], None]
+
+
+def _together(compiler: Compiler, statement: Shuffle | Vote | ir.Taking) -> Together:
+    """Refuses an exchange whose lanes are not those that it is said to be among: they would wait for others, or not for all."""
+    among = getattr(statement, "among", None)
+    is_of_warp = isinstance(statement, ir.Taking)
+    if among is None and not is_of_warp:
+        return lambda warp, mask: None
+    named = None if among is None else compiler.value(among)
+
+    def check(warp: Warp, mask: Any) -> None:
+        here = _bits(mask)
+        said = {_bits(warp.alive)} if named is None else {int(m) for m in np.unique(warp.active(mask, np.asarray(named(warp, mask))))}
+        if {lanes & _bits(warp.alive) for lanes in said} != {here}:
+            raise InternalError(f"an exchange of the lanes {here:#x} is said to be among {', '.join(f'{m:#x}' for m in sorted(said))}")
+
+    return check
+
+
+def _bits(mask: Any) -> int:
+    return sum(1 << int(lane) for lane in np.flatnonzero(mask))
+
+
+def _taking(compiler: Compiler, statement: ir.Taking) -> Compiled:
+    condition, slot, check = compiler.value(statement.condition), compiler.slot(statement.result), _together(compiler, statement)
+
+    def run(warp: Warp, mask: Any) -> Any:
+        check(warp, mask)
+        holds = np.broadcast_to(np.asarray(condition(warp, mask)), (warp.lanes,)).astype(bool)
+        warp.assign(slot, np.full(warp.lanes, _bits(holds & mask), np.uint64), mask)
+        return mask
+
+    return 0, run
+
+
 def _vote(compiler: Compiler, statement: Vote) -> Compiled:
+    check = _together(compiler, statement)
     predicate, slot, mode, span = compiler.value(statement.predicate), compiler.slot(statement.result), statement.mode, compiler.span
     result = statement.result.dtype
 
@@ -184,6 +226,7 @@ def _vote(compiler: Compiler, statement: Vote) -> Compiled:
         return np.asarray(cast(np.array(found, np.uint64).astype(np.int64), INT64, result))  # 64 lanes fill all bits
 
     def of_warp(warp: Warp, mask: Any) -> Any:
+        check(warp, mask)
         holds = np.broadcast_to(np.asarray(predicate(warp, mask)), (warp.lanes,))
         warp.assign(slot, answered(holds, mask), mask)
         return mask
