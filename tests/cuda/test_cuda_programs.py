@@ -217,7 +217,7 @@ ptxas info    : Compiling entry function 'gemm' for 'sm_90'
 ptxas         .     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
 ptxas info    : Used 129 registers, used 1 barriers
 """
-    assert compiler.usage_of(log) == {"gemm": compiler.Usage(registers=129, spilled_bytes=16, stack_bytes=8)}
+    assert compiler.usage_of(log) == {"gemm": compiler.Usage(registers=129, spilled_bytes=16, stack_bytes=8, stored_bytes=4)}
 
 
 def test_the_kernel_with_one_block_more_is_kept() -> None:
