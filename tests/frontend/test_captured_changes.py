@@ -108,6 +108,13 @@ def with_keyword(*, level: int = 1) -> int:
     return level
 
 
+class OwnModule(types.ModuleType):
+    @property
+    def level(self) -> int:
+        return int(vars(self)["held"])
+
+
+own_module = OwnModule("another_module_of_the_user")
 derived, slotted, record, own_list, missing, callee = Derived(), Slotted(), Record(), OwnList([1]), Missing(), Callee()
 numbers, queue, order = np.array([1, 2]), collections.deque([1]), collections.OrderedDict([(1, 0), (9, 0)])
 objects = np.array([[1], [2]], dtype=object)
@@ -117,10 +124,36 @@ proxy, values = types.MappingProxyType(mapping), mapping.values()
 namespace, bound, factory = types.SimpleNamespace(level=1), own_list.__getitem__, collections.defaultdict(int, level=1)
 partial = functools.partial(lambda parts: parts[0], own_list)
 module = types.ModuleType("a_module_of_the_user")
-exec("def read(): return level", module.__dict__)
+exec(
+    "def read(): return level\ndef __getattr__(name):\n    if name == 'computed': return level\n    raise AttributeError(name)",
+    vars(module),
+)
 attribute = "level"
 
+
+def made_later(name: str) -> Read:
+    """A function that takes a name of its module, or a built-in one, where there is one, and 1 before."""
+    space: dict[str, Any] = {"__name__": "a_module_of_the_user"}
+    exec(f"def read():\n    try:\n        return {name}\n    except NameError:\n        return 1", space)
+    found: Read = space["read"]
+    return found
+
+
+def _attribute_made_later() -> int:
+    try:
+        return int(module.later)
+    except AttributeError:
+        return 1
+
+
+later, later_built_in = made_later("a_later_level"), made_later("a_later_level_of_builtins")
+
 READS: dict[str, Read] = {
+    "name made later": later,
+    "built-in name made later": later_built_in,
+    "attribute of a module made later": _attribute_made_later,
+    "attribute that a module computes": lambda: module.computed,
+    "property of a module": lambda: own_module.level,
     "array": lambda: numbers[0],
     "array of objects": lambda: objects[0][0],
     "class": lambda: Base.level,
@@ -162,6 +195,9 @@ def change(level: int) -> None:
     Base.level = slotted.level = record.level = Meta.level = missing.default = callee.level = level
     numbers[0] = objects[0][0] = own_list[0] = queue[0] = raw[0] = packed[0] = seen[0] = level
     mapping["level"] = factory["level"] = namespace.level = module.level = with_attribute.level = level  # type: ignore[attr-defined]
+    vars(own_module)["held"] = level
+    if level > 1:
+        module.later = later.__globals__["a_later_level"] = builtins.a_later_level_of_builtins = level  # type: ignore[attr-defined]
     order.move_to_end(level, last=False)
     with_default.__defaults__[0][0] = level  # type: ignore[index]
     with_keyword.__kwdefaults__["level"] = level
@@ -173,7 +209,9 @@ def change(level: int) -> None:
 def _restored() -> Any:
     yield
     os.environ.pop("A_LEVEL_OF_THE_USER", None)
-    vars(builtins).pop("a_level_of_builtins", None)
+    for space in (vars(builtins), vars(module), later.__globals__):  # type: ignore[attr-defined]
+        for name in ("a_level_of_builtins", "a_later_level_of_builtins", "later", "a_later_level"):
+            space.pop(name, None)
 
 
 def reading(read: Read, target: str = "interp", **options: Any) -> Any:

@@ -10,13 +10,14 @@ numbers, two states are never equal: the function is traced each time it is call
 from __future__ import annotations
 
 import builtins
-import opcode
 import os
 import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+
+from zellige.frontend.loads import Load, loads_in
 
 ATOMS: Final = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
 _MOST_PARTS: Final = 20_000
@@ -70,10 +71,12 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """The names that a function's code loads from outside of it, the words by which it may mean attributes of anything, those that it reads
-    straight from a name, as pairs of name and word, and the modules that it imports while it runs."""
+    """The names that a function's code and annotations mean outside of it, those of them that the code itself loads, the words by which it
+    may mean attributes of anything, those that it reads straight from a name, as pairs of name and word, and the modules that it imports
+    while it runs."""
 
     names: tuple[str, ...]
+    loaded: frozenset[str]
     words: frozenset[str]
     pairs: tuple[tuple[str, str], ...]
     imports: tuple[str, ...]
@@ -83,60 +86,41 @@ _reads: Final[dict[Same, tuple[Any, _Reads]]] = {}
 """What each code reads, with what was known of its source."""
 
 
-def _shifted(**shifts: int) -> dict[int, int]:
-    return {opcode.opmap[name]: shift for name, shift in shifts.items() if name in opcode.opmap}
-
-
-_LOADS: Final = _shifted(LOAD_GLOBAL=1, LOAD_NAME=0, LOAD_FROM_DICT_OR_GLOBALS=0)
-_ATTRIBUTES: Final = _shifted(LOAD_ATTR=1 if sys.version_info >= (3, 12) else 0, LOAD_METHOD=0, LOAD_SUPER_ATTR=2, IMPORT_FROM=0)
-_IMPORTS: Final = _shifted(IMPORT_NAME=0)
-"""Instructions that load a name, an attribute and a module, and how far its number is shifted in their argument (documentation of the
-module dis)."""
-
-_CELLS: Final = _shifted(LOAD_DEREF=0, LOAD_CLASSDEREF=0, LOAD_FROM_DICT_OR_DEREF=0)
-_EXTENDED: Final = opcode.opmap["EXTENDED_ARG"]
-_BETWEEN: Final = frozenset((opcode.opmap.get("CACHE", 0), opcode.opmap.get("PUSH_NULL", 0), _EXTENDED))
-"""Instructions that may stand between the load of a name and that of its attribute."""
-
-
 def _reads_of(function: types.FunctionType) -> _Reads:
     from zellige.frontend.source import known_body  # which itself tells functions apart by what is here
 
     key, body = Same(function.__code__), known_body(function)
     known = _reads.get(key)
     if known is None or known[0] is not body:
-        names = set() if body is None else set(body.annotated)
-        words = set() if body is None else {*names, *body.annotated_attributes}
+        annotated = frozenset() if body is None else body.annotated
+        words = set() if body is None else {*annotated, *body.annotated_attributes}
+        loaded: set[str] = set()
         pairs: set[tuple[str, str]] = set()
         imports: set[str] = set()
         for code in codes_in(function.__code__):
             words.update(constant for constant in code.co_consts if type(constant) is str and constant.isidentifier())
-            _add_loads(code, names, words, pairs, imports)
-        known = _reads[key] = body, _Reads(tuple(sorted(names)), frozenset(words), tuple(sorted(pairs)), tuple(sorted(imports)))
+            _add_loads(code, loaded, words, pairs, imports)
+        names = tuple(sorted(loaded | annotated))
+        reads = _Reads(names, frozenset(loaded), frozenset(words), tuple(sorted(pairs)), tuple(sorted(imports)))
+        known = _reads[key] = body, reads
     return known[1]
 
 
 def _add_loads(code: types.CodeType, names: set[str], words: set[str], pairs: set[tuple[str, str]], imports: set[str]) -> None:
     """What one code loads; ``base`` is the name from which the instructions before have come by attributes alone."""
-    raw, extended, base, mentioned = code.co_code, 0, "", code.co_names
-    for operation, low in zip(raw[::2], raw[1::2]):
-        argument = low | extended
-        extended = argument << 8 if operation == _EXTENDED else 0
-        if operation in _LOADS:
-            base = mentioned[argument >> _LOADS[operation]]
-            names.add(base)
-        elif operation in _ATTRIBUTES:
-            word = mentioned[argument >> _ATTRIBUTES[operation]]
+    base = ""
+    for kind, name in loads_in(code):
+        if kind is Load.ATTRIBUTE:
             if base:
-                pairs.add((base, word))
+                pairs.add((base, name))
             else:
-                words.add(word)
-        elif operation in _CELLS:
-            base = code._varname_from_oparg(argument)  # type: ignore[attr-defined]
-        elif operation not in _BETWEEN:
-            base = ""
-            if operation in _IMPORTS:
-                imports.add(mentioned[argument])
+                words.add(name)
+            continue
+        base = name if kind is Load.NAME or kind is Load.CELL else ""
+        if kind is Load.NAME:
+            names.add(name)
+        elif kind is Load.IMPORT:
+            imports.add(name)
 
 
 _LIBRARIES: Final = frozenset(("numpy", "torch", "ml_dtypes")) | sys.stdlib_module_names
@@ -256,7 +240,7 @@ class Look:
         for name in reads.names:
             if name in function.__globals__:
                 self.name(function.__globals__, name)
-            elif name in vars(builtins):
+            elif name in vars(builtins) or name in reads.loaded:  # one that is nowhere yet may be looked for, and made later
                 self.name(function.__globals__, name)
                 self.name(vars(builtins), name)
             else:
@@ -281,18 +265,23 @@ class Look:
         self.parts.append(Same(module))
         if not is_own(module.__name__):
             self.modules[module.__name__] = module
+            if type(module) is not types.ModuleType and module.__name__.partition(".")[0] not in _LIBRARIES:
+                self.pending.append(type(module))
 
     def _ask_modules(self) -> bool:
         """Adds the attributes of modules that are mentioned anywhere; what they lead to may mention more."""
         asked = len(self._asked)
         by_text = not _BY_TEXT.isdisjoint(self._words) or not _BY_TEXT.isdisjoint(name for _, name in self.places)
         for name, module in list(self.modules.items()):
-            is_all = by_text and name.partition(".")[0] not in _LIBRARIES
-            mentioned = [w for w in vars(module) if not w.startswith("__")] if is_all else sorted(self._words & vars(module).keys())
+            held = vars(module)
+            if name.partition(".")[0] in _LIBRARIES:
+                mentioned = sorted(self._words & held.keys())
+            else:  # one of the user's may get what it lacks later, or give it by a function
+                mentioned = sorted({*self._words, "__getattr__", *(word for word in held if by_text and not word.startswith("__"))})
             for word in mentioned:
                 if (name, word) not in self._asked:
                     self._asked.add((name, word))
-                    self.name(vars(module), word)
+                    self.name(held, word)
         return len(self._asked) > asked
 
 
