@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import zellige as zl
 from zellige.diagnostics import CompileError
 
 PROGRAM = '''
-import collections, fractions, functools, itertools, operator, types
+import collections, contextvars, fractions, functools, itertools, operator, types, weakref
 import numpy as np
+import zelligefoo
 import zellige.language as T
 
 class Plain:
@@ -53,6 +56,8 @@ def count_in_class():
 def first(values):
     return values[0]
 fraction = fractions.Fraction(5)
+def first_of(x):
+    return x
 def hash_of(number):
     return hash(number)
 @functools.cache
@@ -60,6 +65,80 @@ def lookup(n):
     return n
 def set_slot(holder):
     holder.v = 2
+
+class Private:
+    __slots__ = ("__hidden",)
+    def __init__(self):
+        self.__hidden = 1
+    def count(self):
+        self.__hidden += 1
+        return self.__hidden
+
+class Shared:
+    items = []
+    def push(self, x):
+        self.items.append(x)
+
+class Property:
+    @property
+    def counted(self):
+        seen.append(1)
+        return 1
+    @property
+    def fresh(self):
+        return [1]
+    def __len__(self):
+        seen.append(1)
+        return 1
+
+class Resets:
+    def reset(self):
+        self.items = []
+    def push(self, x):
+        self.items.append(x)
+        return len(self.items)
+
+def key_of(x):
+    seen.append(x)
+    return x
+def nested_change():
+    (lambda: seen.append(1))()
+def change_in_comprehension():
+    [seen.append(x) for x in (1, 2)]
+def count_in_module():
+    zelligefoo.count += 1
+def bump_module():
+    zelligefoo.bump()
+def count_by_text():
+    setattr(zelligefoo, "count", 7)
+def count_imported():
+    import zelligefoo as other
+    other.count += 1
+def count_in(module):
+    module.count += 1
+def with_default(x, kept=[]):
+    kept.append(x)
+def generated(values):
+    for x in values:
+        seen.append(x)
+        yield x
+def twice(values):
+    it = iter(values)
+    for x in it:
+        yield x
+@functools.cache
+def kept_list():
+    return [1]
+def kept_behind():
+    return kept_list()
+kept_list()
+context = contextvars.ContextVar("context")
+context.set([1])
+reference = weakref.ref(Plain)
+vectorized = np.vectorize(key_of)
+large = np.zeros((1 << 26) + 8, np.int8)
+def change_large():
+    large[-1] += 1
 
 def make():
     held = []
@@ -71,10 +150,34 @@ def make():
             h = Plain(); values = [1, 2]; nested = [[1]]; array = np.zeros(3, int); queue = collections.deque([5, 6])
             it = itertools.count(); listed = iter([1, 2]); d = {"a": 1}; ordered = collections.OrderedDict(a=1, b=2)
             c = Counter(); slotted = Slotted(); slotted.v = 1; byte = bytearray(2); space = types.SimpleNamespace(v=1)
+            private = Private(); shared = Shared(); prop = Property()
             HEAD
                 BODY
     return kernel
 '''
+
+
+FOREIGN = """
+count = 0
+items = []
+def bump():
+    global count
+    count += 1
+    return count
+class Kept:
+    def __init__(self):
+        self.n = 0
+    def next(self):
+        self.n += 1
+        return self.n
+"""
+
+
+@pytest.fixture(autouse=True)
+def _a_package_that_begins_as_ours_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("zelligefoo")
+    exec(FOREIGN, module.__dict__)
+    monkeypatch.setitem(sys.modules, "zelligefoo", module)
 
 
 def made(tmp_path: Path, body: str, head: str = "for j in T.serial(n):") -> Any:
@@ -95,6 +198,14 @@ CHANGES = [
     "z = max(listed)", "z = list(zip(listed, [1]))", "print(*listed)", "byte.extend(b'x')",
     "functools.partial(push, values)()", "z = c.next; z()",
     "set_slot(space)",
+    "z = getattr(c, 'items'); z.append(3)", "z = operator.attrgetter('items')(c); z.append(3)", "z = d.get('b', values); z.append(3)",
+    "z = sorted(values, key=key_of)", "z = list(map(key_of, values))", "z = max(values, key=key_of)", "z = any(map(key_of, values))",
+    "z = getattr(prop, 'counted')", "z = len(prop)", "z = list(generated(values))", "z = zelligefoo.bump()", "count_in_module()",
+    "bump_module()", "count_by_text()", "count_imported()", "count_in(zelligefoo)", "nested_change()", "change_in_comprehension()",
+    "private.count()", "shared.push(3)", "with_default(3)", "change_large()", "z = kept_list(); z.append(3)",
+    "z = kept_behind(); z.append(3)",
+    "z = context.get(); z.append(3)", "vectorized(values)", "z = array.reshape(-1); z += 1", "z = memoryview(byte); z[0] = 1",
+    "z = np.asarray(array); z += 1", "z = collections.ChainMap(d, {}).maps; push(z)", "z = max(nested); z.append(3)",
 ]  # fmt: skip
 
 
@@ -134,6 +245,14 @@ FINE = [
     ("z = np.zeros(3, int); z += 5; z[1] = 4; D[j] += int(z.sum())", 14),
     ("z = collections.deque([1, 2]); z.rotate(1); D[j] += z[0]", 2),
     ("D[j] += sum(x for x in values) + functools.partial(first, values)()", 4),
+    ("z = Resets(); z.reset(); z.push(4); D[j] += z.push(5)", 2),
+    ("z = twice(values); D[j] += next(z); D[j] += 10 * next(z)", 21),
+    ("z = getattr(prop, 'fresh'); z.append(4); D[j] += len(z)", 2),
+    ("z = sorted(values, key=first_of); z.append(1); D[j] += len(z)", 3),
+    ("z = array.copy(); z += 1; D[j] += int(z[0]) + len(c.items)", 1),
+    ("z = np.arange(4).reshape(2, 2); z += 1; D[j] += int(z.sum())", 10),
+    ("D[j] += max(values, key=first_of) + len(list(map(first_of, values)))", 4),
+    ("z = zelligefoo.Kept(); D[j] += z.next() + z.next()", 3),
     ("for x, y in zip(values, [10, 20]): D[j] += x * y", 50),
 ]
 
@@ -145,3 +264,54 @@ def test_what_is_made_in_the_body_may_change(tmp_path: Path, body: str, wanted: 
         D = np.zeros(9, np.int32)
         zl.compile(kernel, target=target)(D, 4)
         assert D.tolist() == [wanted] * 4 + [0] * 5, target
+
+
+TENSORS = {
+    "plain": "torch.zeros(4)",
+    "bfloat16": "torch.zeros(4, dtype=torch.bfloat16)",
+    "made in inference mode": "inferred()",
+    "read for a gradient": "torch.zeros(4, requires_grad=True)",
+}
+TENSOR_HEAD = """
+import torch
+def inferred():
+    with torch.inference_mode():
+        return torch.zeros(4)
+def fill(values):
+    with torch.inference_mode() if values.is_inference() else torch.no_grad():
+        values.fill_(2)
+def fill_by_numpy(values):
+    values.detach().view(torch.uint8).numpy()[:] = 1
+def length(values):
+    return len(values)
+held_tensor = MADE
+"""
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+def test_tensors_are_compared_by_their_elements(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace("class Plain:", TENSOR_HEAD + "\nclass Plain:", 1))
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace("MADE", TENSORS[kind]))
+    kernel = made(tmp_path, "D[j] += length(held_tensor)")
+    for target in ("interp", "cpu"):
+        D = np.zeros(9, np.int32)
+        zl.compile(kernel, target=target)(D, 4)
+        assert D.tolist() == [4] * 4 + [0] * 5, target
+    for change in ("fill(held_tensor)", "fill_by_numpy(held_tensor)"):
+        with pytest.raises(CompileError) as caught:
+            made(tmp_path, change)
+        assert caught.value.code == "E119", str(caught.value)
+
+
+def test_a_view_of_a_tensor_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace("class Plain:", TENSOR_HEAD + "\nclass Plain:", 1))
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace("MADE", "torch.zeros(4)"))
+    with pytest.raises(CompileError) as caught:
+        made(tmp_path, "z = held_tensor.view(2, 2); z += 1")
+    assert caught.value.code == "E119", str(caught.value)
+    kernel = made(tmp_path, "z = held_tensor.clone(); z += 1; D[j] += int(z[0])")
+    D = np.zeros(9, np.int32)
+    zl.compile(kernel, target="interp")(D, 4)
+    assert D.tolist() == [1] * 4 + [0] * 5

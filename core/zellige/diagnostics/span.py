@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Final
+
+from zellige.diagnostics.ownership import is_ours, package_of
 
 
 def calling_place() -> Span | None:
     """The place of the user's program that is running: the innermost frame outside of this package and of what its functions go through.
     None where there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (is_own_module(frame.f_globals) or _top(frame) in _BETWEEN):
+    while frame is not None and (is_ours(frame.f_globals.get("__name__")) or _top(frame) in _BETWEEN):
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith("<frozen"):
         return None
@@ -37,7 +39,7 @@ _BETWEEN: Final = ("zellige", "pluggy", "importlib", "contextlib", "functools")
 
 
 def _top(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package_of(frame.f_globals.get("__name__", ""))
 
 
 def place_outside(error: BaseException) -> Span | None:
@@ -60,11 +62,6 @@ def _place_of(code: CodeType, at: int, line: int) -> Span:
             before, inside = text.encode()[:column], text.encode()[:end_column]
             return Span(file, line, len(before.decode(errors="replace")), last, len(inside.decode(errors="replace")))
     return Span(file, line, len(text) - len(text.lstrip()))
-
-
-def is_own_module(names: Mapping[str, object]) -> bool:
-    """Whether a module's dictionary is that of this package or of a package of its family."""
-    return str(names.get("__name__", "")).partition(".")[0].startswith("zellige")
 
 
 @dataclass(frozen=True, slots=True)

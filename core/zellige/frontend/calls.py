@@ -12,12 +12,12 @@ import ast
 import builtins
 import inspect
 import os
-import sys
 import types
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from zellige.diagnostics import InternalError, Span, ZelligeError, catalogue
+from zellige.diagnostics.ownership import is_core, is_library, package_of
 from zellige.diagnostics.suggest import closest_argument
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
@@ -50,7 +50,10 @@ def evaluate_call(frame: Frame, node: ast.Call, wanted: str | None) -> Any:
     refuse_iterators(frame.trace, function, (*positional, *named.values()), span)
     special = _BUILTINS.get(function) if _is_hashable_builtin(function) else None
     if special is not None:
-        return special(frame, node, positional, named)
+        observed = observe_call(frame.trace, function, (*positional, *named.values()))
+        found = special(frame, node, positional, named)
+        refuse_changes(frame.trace, function, observed, found, span)
+        return found
     if getattr(function, "__module__", None) == "math" and any(run_time(a) for a in positional):
         return _math(frame, function, positional)
     owner = getattr(function, "__self__", None)
@@ -144,7 +147,7 @@ def _is_python(function: Any) -> bool:
     if hasattr(function, "interpret") or (_is_hashable_builtin(function) and function in _BUILTINS):
         return False
     home = getattr(function, "__module__", None) or type(function).__module__
-    return str(home).partition(".")[0] not in _OWN_PACKAGES
+    return not is_core(home)
 
 
 def _refuse_misfit(function: Any, positional: list[Any], named: dict[str, Any], span: Span | None) -> None:
@@ -190,11 +193,11 @@ _ENDS_PROCESS: Final = frozenset((os._exit, os.abort))
 
 def _refuse_library(function: Any, positional: list[Any], named: dict[str, Any], span: Span | None, error: Exception) -> None:
     """E131 where a function of a library, which computes while compiling, failed on a tile or a run-time value."""
-    home = str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
+    module = str(getattr(function, "__module__", None) or type(function).__module__)
+    home = package_of(module)
     given = next((v for v in (*positional, *named.values()) if run_time(v) or isinstance(v, (Tile, TileRegion))), None)
     is_builtin = home in ("builtins", "None")
-    file = str(getattr(sys.modules.get(home), "__file__", ""))
-    if given is None or not (is_builtin or home in sys.stdlib_module_names or "site-packages" in file):
+    if given is None or not (is_builtin or is_library(module)):
         return  # a function of the user's own: its line says more
     if is_builtin and not isinstance(error, TypeError):
         return
@@ -211,8 +214,6 @@ def _is_hashable_builtin(function: Any) -> bool:
 _MUTATORS = frozenset(
     ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update", "setdefault", "popitem", "add", "discard")
 )
-
-_OWN_PACKAGES: Final = frozenset(("zellige", "zellige_intrinsics"))
 
 Special = Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]
 _BUILTINS: dict[Any, Special] = {}

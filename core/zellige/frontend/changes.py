@@ -1,23 +1,19 @@
 """Changes of Python's own objects under run-time control, which happen once while compiling and not whenever the kernel comes there.
 
 What statements say openly (an assignment to an attribute, ``values.append``) is refused before it happens, where they are evaluated. For
-what a call does out of sight, :class:`Observed` notes the state of what the call can reach before it and compares afterwards: the
-arguments, the object of a method, the names that a function of the user's takes from around it, and what these hold. Objects made inside
-of the same construct may change (:meth:`Trace.may_change`). In: the trace and the call's parts. Out: E119, or nothing.
+what a call does out of sight, :class:`~zellige.frontend.observation.Observed` notes the state of what the call can reach before it and
+compares afterwards. Objects made inside of the same construct may change (:meth:`Trace.may_change`): what a call gives that was not there
+before it, and that is no view of what was. In: the trace and the call's parts. Out: E119, or nothing.
 
-Not seen: what objects and functions of libraries keep to themselves (a cache, a generator of random numbers), what operators and
-properties of the user's classes do, and what lies more than ``_LIMIT`` objects deep.
+Not seen: what :mod:`zellige.frontend.observation` does not see, an object that a function of a library gives out of its own keeping and
+that is changed then, and what operators, properties and the steps of a loop do that are the user's own.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
-import operator
-import os
-import sys
+import builtins
 import types
-import zlib
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
@@ -25,178 +21,105 @@ from typing import Any, Final
 import numpy as np
 
 from zellige.diagnostics import Span, catalogue
-from zellige.diagnostics.span import is_own_module
+from zellige.diagnostics.ownership import is_core, is_ours
+from zellige.frontend.observation import PLAIN, Observed, is_own, is_tensor
 from zellige.frontend.scopes import Trace
 
-_LIMIT: Final = 4096  # objects that are looked at for one call
-_SUMMED: Final = 1 << 26  # bytes of an array that are compared
-
-_VALUES: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, np.generic)
-_PLAIN: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_COMPARED: Final = (bool, int, float, complex, str, bytes)
-
-_READERS: Final = frozenset(
-    (len, isinstance, issubclass, type, id, getattr, hasattr, callable, repr, str, bytes, print, sorted, sum)
-    + (zip, enumerate, reversed, iter, map, filter, tuple, list, dict, set, frozenset)
-)
-"""Builtins that change none of their arguments, iterators apart."""
+_MAKERS: Final = frozenset((sorted, sum, zip, enumerate, reversed, iter, map, filter, tuple, list, dict, set, frozenset))
+"""Builtins that change none of their arguments and give something new."""
 
 _LOOKERS: Final = frozenset((isinstance, issubclass, type, id, getattr, hasattr, callable, repr, str, iter))
 """Builtins that take nothing from an iterator. ``iter`` gives it back."""
 
-
-def _is_own(value: Any) -> bool:
-    return str(type(value).__module__).partition(".")[0].startswith("zellige")
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith(("<frozen", os.path.dirname(os.__file__) + os.sep)) or "site-packages" in file
+_CONTAINERS: Final = frozenset((list, tuple, set, frozenset, dict, deque))
+_PARTS: Final = 256  # of the arguments of a builtin that are asked whether they run code
 
 
-def _is_users_class(kind: type) -> bool:
-    module = sys.modules.get(kind.__module__)
-    if module is None or kind.__module__ == "__main__":
-        return True
-    return not _is_library(getattr(module, "__file__", None) or "<frozen")  # Python's own modules have no file
+def _is_builtin(function: Any) -> bool:
+    """Whether a function is one of Python's builtins, which run no code of the user's but that of their arguments."""
+    return isinstance(function, (type, types.BuiltinFunctionType)) and getattr(builtins, function.__name__, None) is function
 
 
-def _array_state(array: np.ndarray[Any, Any]) -> list[Any]:
-    if array.dtype.hasobject:
-        return [array.shape, *array.ravel().tolist()]
-    part = array if array.nbytes <= _SUMMED else array.ravel()[: _SUMMED // array.itemsize]
-    return [str(array.shape), array.dtype.str, zlib.crc32(np.ascontiguousarray(part).tobytes())]
+def _are_inert(values: Iterable[Any]) -> bool:
+    """Whether nothing that is done with the values runs code of the user's or changes anything."""
+    pending, count = list(values), 0
+    while pending:
+        value, count = pending.pop(), count + 1
+        kind = type(value)
+        if kind in _CONTAINERS:
+            pending += [*value, *value.values()] if kind is dict else value
+        elif not (kind in PLAIN or kind is range or isinstance(value, np.generic) or is_own(value) or _is_inert_type(value)):
+            return False
+        if count > _PARTS:
+            return False
+    return True
 
 
-def _iterator_state(value: Any) -> list[Any]:
-    frame = getattr(value, "gi_frame", None)
-    shown = repr(value) if type(value).__module__ == "itertools" else ""
-    return [operator.length_hint(value, -1), shown, None if frame is None else frame.f_lasti]
-
-
-def _function_state(function: types.FunctionType) -> list[Any]:
-    """What a function takes from around it; nothing of a library's."""
-    if is_own_module(function.__globals__) or _is_library(function.__code__.co_filename):
-        return []
-    held: list[Any] = []
-    for cell in function.__closure__ or ():
-        try:
-            held.append(cell.cell_contents)
-        except ValueError:
-            held.append(cell)  # nothing yet
-    return [*held, *(function.__globals__.get(name) for name in function.__code__.co_names)]
-
-
-def _instance_state(value: Any) -> list[Any]:
-    kind = type(value)
-    if not _is_users_class(kind) and kind is not types.SimpleNamespace:  # a library's objects keep caches of their own
-        return [value._version] if hasattr(kind, "_version") else []  # tensors count their changes there
-    found: list[Any] = []
-    for name, held in getattr(value, "__dict__", {}).items():
-        if not isinstance(getattr(kind, name, None), functools.cached_property):
-            found += (name, held)
-    for base in kind.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        found += [getattr(value, name, None) for name in ((slots,) if isinstance(slots, str) else slots) if not name.startswith("__")]
-    return found
-
-
-def _state(value: Any) -> list[Any] | None:
-    """What a value holds: other objects, and numbers for what is no object. None for what holds nothing that can change."""
-    match value:
-        case _ if isinstance(value, (*_VALUES, types.ModuleType)) or _is_own(value):
-            return None
-        case list() | tuple() | set() | frozenset() | deque():
-            found = list(value)
-        case dict():
-            found = [part for item in value.items() for part in item]
-        case np.ndarray():
-            return _array_state(value)
-        case bytearray() | memoryview():
-            return [bytes(value)]
-        case type():
-            return list(vars(value).values()) if _is_users_class(value) else None
-        case types.FunctionType():
-            return _function_state(value)
-        case types.MethodType():
-            return [value.__self__, value.__func__]
-        case functools.partial():
-            return [value.func, value.args, value.keywords]
-        case types.BuiltinFunctionType():
-            return [value.__self__]
-        case _ if hasattr(type(value), "__next__"):
-            return _iterator_state(value)
-        case _:
-            found = []
-    return found if type(value) in (list, tuple, set, frozenset, deque, dict) else found + _instance_state(value)
-
-
-def _is_same(before: list[Any], after: list[Any] | None) -> bool:
-    if after is None or len(before) != len(after):
-        return False
-    if all(map(operator.is_, before, after)):
-        return True
-    return all(a is b or (type(a) is type(b) and isinstance(a, _COMPARED) and a == b) for a, b in zip(before, after))
-
-
-class Observed:
-    """The state of what can be reached from some objects."""
-
-    def __init__(self, roots: Iterable[Any]) -> None:
-        self.states: dict[int, tuple[Any, list[Any]]] = {}
-        pending = deque(roots)
-        while pending and len(self.states) < _LIMIT:
-            value = pending.popleft()
-            if id(value) in self.states:
-                continue
-            state = _state(value)
-            if state is not None:
-                self.states[id(value)] = (value, state)
-                pending.extend(part for part in state if type(part) not in _PLAIN)
-
-    def changed(self, trace: Trace) -> Any:
-        """The first object that has changed and must not; None where all are as they were."""
-        for value, before in self.states.values():
-            if not _is_same(before, _state(value)) and not trace.may_change(value):
-                return value
-        return None
+def _is_inert_type(value: Any) -> bool:
+    return isinstance(value, type) and value.__module__ == "builtins"
 
 
 def observe_call(trace: Trace, function: Any, arguments: Iterable[Any]) -> Observed | None:
     """What a call that Python makes can change, before it; None where no run-time construct is open or the call changes nothing."""
-    if not trace.control or _is_reader(function) or str(getattr(function, "__module__", "")).startswith("zellige") or _is_own(function):
+    given = tuple(arguments)
+    if not trace.control or is_core(getattr(function, "__module__", None)) or is_ours(type(function).__module__):
         return None
-    return Observed((function, *arguments))
-
-
-def _is_reader(function: Any) -> bool:
-    return isinstance(function, (type, types.BuiltinFunctionType)) and function in _READERS
+    if is_ours(getattr(function, "__module__", None)) or (_is_builtin(function) and _are_inert(given)):
+        return None
+    return Observed((function, *given))
 
 
 def refuse_changes(trace: Trace, function: Any, observed: Observed | None, result: Any, span: Span | None) -> None:
-    """E119 where a call changed what it must not. What the result holds and the call did not find is new, and may change."""
+    """E119 where a call changed what it must not. What the result holds and was not there before is new, and may change."""
+    if not trace.control:
+        return
     if observed is None:
         is_new = isinstance(result, (list, dict, set)) or hasattr(type(result), "__next__")
-        if trace.control and is_new and sys.getrefcount(result) <= _UNSHARED:
+        if is_new and _is_builtin(function) and function in _MAKERS:
             trace.remember(result)
         return
-    value = observed.changed(trace)
-    if value is not None:
-        name = getattr(function, "__name__", None) or type(function).__name__
-        raise catalogue.E119.error(span, given=f"{_described(value)} (by a call of {name})")
-    if id(result) in observed.states or (sys.getrefcount(result) > _UNSHARED and not isinstance(function, type)):
-        return
-    for made, _ in Observed((result,)).states.values():
-        if id(made) not in observed.states and not isinstance(made, (type, types.FunctionType)):
-            trace.remember(made)
+    changed = list(observed.changes())
+    for value in changed:
+        if not trace.may_change(value):
+            name = getattr(function, "__name__", None) or type(function).__name__
+            raise catalogue.E119.error(span, given=f"{_described(value)} (by a call of {name})")
+    is_given = type(result) not in PLAIN and not is_own(result) and not observed.has(result)
+    if observed.is_whole and (changed or is_given):
+        after = observed.again()
+        given = Observed((result,), is_inside=True).values() if is_given else []
+        for made in (*given, *(after.values() if changed else ())) if after.is_whole else ():
+            if not (observed.has(made) or after.keeps(made) or _shows_what_was(trace, observed, made)):
+                trace.remember(made)
 
 
-_UNSHARED: Final = 4
-"""References to a result that nobody but the evaluator holds, as :func:`refuse_changes` counts them."""
+def _shows_what_was(trace: Trace, observed: Observed, made: Any) -> bool:
+    """Whether an array or tensor is a view of something that was there and must not change."""
+    if is_tensor(made):
+        return any(is_tensor(value) and not trace.may_change(value) and _share_memory(made, value) for value in observed.values())
+    seen = 0
+    while isinstance(made, (np.ndarray, memoryview)) or seen:
+        made = made.obj if isinstance(made, memoryview) else getattr(made, "base", None)
+        if made is None:
+            return False
+        if observed.has(made) and not trace.may_change(made):
+            return True
+        seen += 1
+    return False
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    """Whether two tensors have the same storage; taken to be so where they have none that can be asked."""
+    try:
+        return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return True
 
 
 def _described(value: Any) -> str:
     if isinstance(value, (types.FunctionType, types.MethodType)):
         return f"what {value.__name__} takes from around it"
+    if isinstance(value, types.ModuleType):
+        return f"the module {value.__name__}"
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return "an iterator" if hasattr(type(value), "__next__") else f"a {type(value).__name__}"
@@ -204,13 +127,13 @@ def _described(value: Any) -> str:
 
 def refuse_iterator(trace: Trace, value: Any, span: Span | None) -> None:
     """E119 where an iterator from outside of a run-time construct is about to be taken from inside of it."""
-    if trace.control and hasattr(type(value), "__next__") and not _is_own(value) and not trace.may_change(value):
+    if trace.control and hasattr(type(value), "__next__") and not is_own(value) and not trace.may_change(value):
         raise catalogue.E119.error(span, given="an iterator (taken from here)")
 
 
 def refuse_iterators(trace: Trace, function: Any, arguments: Iterable[Any], span: Span | None) -> None:
     """The same for the arguments of a call."""
-    if not trace.control or (_is_reader(function) and function in _LOOKERS):
+    if not trace.control or (_is_builtin(function) and function in _LOOKERS):
         return
     for value in arguments:
         refuse_iterator(trace, value, span)
@@ -225,5 +148,5 @@ _IN_PLACE: Final[dict[type[ast.operator], str]] = {
 
 def refuse_in_place(trace: Trace, value: Any, op: ast.operator, span: Span | None) -> None:
     """E119 where ``value op= ...`` changes an object itself."""
-    if trace.control and hasattr(type(value), _IN_PLACE[type(op)]) and not _is_own(value) and not trace.may_change(value):
+    if trace.control and hasattr(type(value), _IN_PLACE[type(op)]) and not is_own(value) and not trace.may_change(value):
         raise catalogue.E119.error(span, given=_described(value))

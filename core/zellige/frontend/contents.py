@@ -22,7 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from zellige.frontend.dependencies import Look, Same, Unclear, is_followed, is_own
+from zellige.diagnostics.ownership import is_core
+from zellige.frontend.dependencies import Look, Same, Unclear, is_followed
 
 _MOST_BYTES: Final = 1 << 20
 """The longest array that is compared by its bytes: hashing these takes about a millisecond, and a trace some."""
@@ -108,7 +109,7 @@ def _class(look: Look, value: type, kind: type) -> None:
     look.is_settled = False
     look.pending += [kind] if kind is not type else []
     for above in value.__mro__:
-        if above is not value and (is_own(above.__module__) or not is_followed(above.__module__, above.__name__)):
+        if above is not value and (is_core(above.__module__) or not is_followed(above.__module__, above.__name__)):
             look.parts.append(Same(above))
             continue
         held = [(name, content) for name, content in vars(above).items() if name not in _NOT_HELD]
@@ -141,10 +142,23 @@ def _tensor(look: Look, value: Any) -> None:
     torch = sys.modules["torch"]
     if value.layout is not torch.strided or value.device.type == "meta" or value.numel() * value.element_size() > _MOST_BYTES:
         raise Unclear
-    data = value.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+    elements = tensor_bytes(value)
+    if elements is None:
+        raise Unclear
     look.add(type(value), tuple(value.shape), value.stride(), value.dtype, str(value.device), value.requires_grad)
-    look.parts.append(data.view(torch.uint8).numpy().tobytes())
+    look.parts.append(elements.tobytes())
     _attributes(look, value)
+
+
+def tensor_bytes(value: Any) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
+    """The elements of a torch tensor as bytes, shared with it where that can be; None for one whose elements do not lie side by side
+    (sparse, quantized) or nowhere."""
+    torch = sys.modules["torch"]
+    if value.layout is not torch.strided or value.device.type == "meta" or value.is_quantized:
+        return None
+    data = value.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+    found: np.ndarray[Any, np.dtype[np.uint8]] = data.view(torch.uint8).numpy()
+    return found
 
 
 # ---- containers and other objects of Python's own

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zellige.diagnostics.ownership import is_core
 from zellige.frontend.loads import Load, loads_in
 
 ATOMS: Final = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
@@ -47,11 +48,6 @@ def plain_function(value: Any) -> types.FunctionType | None:
         else:
             return None
     return None
-
-
-def is_own(module: object) -> bool:
-    """Whether a module is one of this package's."""
-    return str(module).partition(".")[0] == "zellige"
 
 
 class Same:
@@ -129,7 +125,7 @@ _LIBRARIES: Final = frozenset(("numpy", "torch", "ml_dtypes")) | sys.stdlib_modu
 def is_followed(home: str, name: str) -> bool:
     """Whether a function or class of the module ``home`` is looked into: one of a known library is not, since what it gives follows from
     its arguments. Raises Unclear where that is not so."""
-    if is_own(home):
+    if is_core(home):
         return False
     if home.partition(".")[0] not in _LIBRARIES:
         return True
@@ -195,7 +191,7 @@ class Look:
             self.pending.extend(value)
         elif kind is type and value.__module__ == "builtins":
             self.parts.append(Same(value))
-        elif is_own(kind.__module__) or (isinstance(value, type) and is_own(value.__module__)):
+        elif is_core(kind.__module__) or (isinstance(value, type) and is_core(value.__module__)):
             self.parts.append(Same(value))
             inner = plain_function(value)
             self.pending += [] if inner is None else [inner]
@@ -235,7 +231,7 @@ class Look:
         held = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         for base, word in reads.pairs:
             value = _content(held[base]) if base in held else function.__globals__.get(base)
-            if not isinstance(value, types.ModuleType) or not is_own(value.__name__):
+            if not isinstance(value, types.ModuleType) or not is_core(value.__name__):
                 self._words.add(word)
         for name in reads.names:
             if name in function.__globals__:
@@ -263,7 +259,7 @@ class Look:
 
     def _module(self, module: types.ModuleType) -> None:
         self.parts.append(Same(module))
-        if not is_own(module.__name__):
+        if not is_core(module.__name__):
             self.modules[module.__name__] = module
             if type(module) is not types.ModuleType and module.__name__.partition(".")[0] not in _LIBRARIES:
                 self.pending.append(type(module))

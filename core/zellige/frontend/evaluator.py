@@ -8,14 +8,13 @@ assignments, statements, control and matching; :mod:`zellige.frontend.functions`
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from zellige.diagnostics import Diagnostic, InternalError, Note, Span, ZelligeError, catalogue
-from zellige.diagnostics.span import is_own_module
+from zellige.diagnostics.ownership import is_library_file, is_ours
 from zellige.frontend.scopes import Frame, Signal, Trace
 from zellige.frontend.words import in_users_words
 from zellige.ir.traverse import deep_nesting
@@ -116,17 +115,14 @@ def located(trace: Trace) -> Iterator[None]:
         raise _with_place(found, trace, error) from error
 
 
-_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
-
-
 def _helpers(raised: BaseException) -> tuple[Note, ...]:
     """The user's plain function in which the exception arose, when the kernel called one."""
     found: Note | None = None
     entry = raised.__traceback__
     while entry is not None:
         code = entry.tb_frame.f_code
-        is_library = code.co_filename.startswith(("<frozen", _STANDARD_LIBRARY)) or "site-packages" in code.co_filename
-        if not is_own_module(entry.tb_frame.f_globals) and not is_library:
+        home = entry.tb_frame.f_globals.get("__name__")
+        if not (is_ours(home) or is_library_file(code.co_filename)):
             span = Span(code.co_filename, entry.tb_lineno)
             line = span.source_line()
             found = Note(message=f"in {code.co_name}, a Python function", span=Span(span.file, span.line, len(line) - len(line.lstrip())))

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-OF_ZELLIGE: Final = frozenset({"zellige", "zellige_intrinsics"})
+from zellige.diagnostics.ownership import CORE_PACKAGES
+
+OF_ZELLIGE: Final = CORE_PACKAGES
 """The packages that belong to core."""
 
 
