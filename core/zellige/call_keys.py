@@ -102,8 +102,8 @@ def freeze(function: str, name: str, value: Any, unclear: list[Any], above: tupl
     inside = (*above, id(value))
     if isinstance(value, (dict, list, tuple, set, frozenset)):
         parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
-        exact = kind in (dict, list, tuple, set, frozenset)
-        return (kind, tuple(freeze(function, name, v, unclear, inside) for v in parts), None if exact else _content(value, unclear))
+        is_exact = kind in (dict, list, tuple, set, frozenset)
+        return (kind, tuple(freeze(function, name, v, unclear, inside) for v in parts), None if is_exact else _content(value, unclear))
     if isinstance(value, type):
         return ("type", value, _content(value, unclear))
     try:

@@ -276,11 +276,14 @@ def _steps(stage: PassStage, handle: BackendHandle, ctx: CompileContext) -> tupl
     return arrange(stage, own, [*changes, *asked], str(ctx.target))
 
 
-def _asked(step: Callable[[Any], Any] | PassChange) -> PassChange:
-    """What a user asks for: a pass by itself stands at the end of its stage."""
+def _asked(step: object) -> PassChange:
+    """What a user asks for: a pass by itself stands at the end of its stage. Options hold nothing but passes and changes to them."""
     if isinstance(step, Veto):
         return step
-    return replace(step, step=_named(step.step)) if isinstance(step, (Insert, Replace)) else Insert(step=_named(step))
+    if isinstance(step, (Insert, Replace)):
+        return replace(step, step=_named(step.step))
+    assert callable(step), step
+    return Insert(step=_named(step))
 
 
 def _named(step: Callable[[Any], Any]) -> StagePass:

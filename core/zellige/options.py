@@ -32,8 +32,8 @@ class CompileOptions:
     roles. ``synchronise_shared`` lets the compiler insert barriers for hazards on block-shared buffers. ``index_bits`` fixes the width of
     address arithmetic (None: chosen from the sizes). ``compile_flags`` are handed to the backend's own compiler. ``backend_configs`` are
     pass-config keys that core does not know, as written by the user: the backend uses those it knows and warns of the others.
-    ``passes`` are passes of the user's, or changes to those that are there (Insert, Replace, Veto), each with its stage; ``schedule`` is
-    one of the stage "pipeline", or the name of a backend's.
+    ``passes`` are passes of the user's, or changes to those that are there (Insert, Replace, Veto of the contract, which stands above this
+    module), each with its stage; who takes one looks which it is. ``schedule`` is one of the stage "pipeline", or the name of a backend's.
     ``is_verbose``, ``is_forced`` (nothing compiled before is taken) and ``debug_root`` (where every stage is written) do not change the
     result.
     """
@@ -44,7 +44,7 @@ class CompileOptions:
     index_bits: Literal[32, 64] | None = None
     compile_flags: tuple[str, ...] = ()
     backend_configs: tuple[tuple[str, bool | int | float | str | None], ...] = ()
-    passes: tuple[tuple[str, Any], ...] = ()
+    passes: tuple[tuple[str, object], ...] = ()
     schedule: str | Callable[[Any], Any] | None = None
     is_verbose: bool = field(default=False, compare=False)
     is_forced: bool = field(default=False, compare=False)

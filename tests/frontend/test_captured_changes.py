@@ -9,6 +9,7 @@ import dataclasses
 import enum
 import functools
 import itertools
+import logging
 import os
 import random
 import time
@@ -148,7 +149,15 @@ def _attribute_made_later() -> int:
 
 later, later_built_in = made_later("a_later_level"), made_later("a_later_level_of_builtins")
 
+logger = logging.getLogger("a_logger_of_the_user.inner")
+
 READS: dict[str, Read] = {
+    "level of a logger above": lambda: logger.getEffectiveLevel(),
+    "whether a logger listens": lambda: 1 if logger.isEnabledFor(5) else 9,
+    "whether a logger is shut": lambda: 1 if not logger.disabled else 9,
+    "print options": lambda: len(str(numbers[1:] / 3)) - len("[0.]"),
+    "print options of a function": lambda: len(np.array2string(np.arange(1) + 1 / 3)) - len("[0.]"),
+    "errors of NumPy": lambda: 9 if _raises() else 1,
     "name made later": later,
     "built-in name made later": later_built_in,
     "attribute of a module made later": _attribute_made_later,
@@ -191,7 +200,18 @@ READS: dict[str, Read] = {
 }
 
 
+def _raises() -> bool:
+    try:
+        return bool(np.array(1.0) / np.array(0.0) < 0)
+    except FloatingPointError:
+        return True
+
+
 def change(level: int) -> None:
+    logging.getLogger("a_logger_of_the_user").setLevel(level)
+    logger.disabled = level == 9
+    np.set_printoptions(precision=level)
+    np.seterr(divide="raise" if level == 9 else "ignore")
     Base.level = slotted.level = record.level = Meta.level = missing.default = callee.level = level
     numbers[0] = objects[0][0] = own_list[0] = queue[0] = raw[0] = packed[0] = seen[0] = level
     mapping["level"] = factory["level"] = namespace.level = module.level = with_attribute.level = level  # type: ignore[attr-defined]
@@ -207,7 +227,10 @@ def change(level: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _restored() -> Any:
-    yield
+    with np.errstate(), np.printoptions():
+        yield
+    logging.getLogger("a_logger_of_the_user").setLevel(logging.NOTSET)
+    logger.disabled = False
     os.environ.pop("A_LEVEL_OF_THE_USER", None)
     for space in (vars(builtins), vars(module), later.__globals__):  # type: ignore[attr-defined]
         for name in ("a_level_of_builtins", "a_later_level_of_builtins", "later", "a_later_level"):
@@ -257,6 +280,34 @@ def test_elements_of_a_torch_tensor_are_seen() -> None:
     tensor.numpy()[0] = 9  # by a view, which no counter of the tensor's sees
     half[0] = 4
     assert int(function(ZERO)[0]) == 13
+
+
+def test_settings_of_torch_are_seen() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    modes = (torch.is_grad_enabled(), torch.get_default_dtype())
+    functions = {
+        "gradients": reading(lambda: 1 if torch.is_grad_enabled() else 9),
+        "gradients of a result": reading(lambda: 1 if torch.ones(1, requires_grad=True).sum().requires_grad else 9),
+        "element type": reading(lambda: 1 if torch.zeros(1).dtype is torch.float32 else 9),
+    }
+    try:
+        assert {name: int(function(ZERO)[0]) for name, function in functions.items()} == dict.fromkeys(functions, 1)
+        state = Dependencies.of(functions["element type"].function).state
+        assert state == Dependencies.of(functions["element type"].function).state
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        assert {name: int(function(ZERO)[0]) for name, function in functions.items()} == dict.fromkeys(functions, 9)
+    finally:
+        torch.set_grad_enabled(modes[0])
+        torch.set_default_dtype(modes[1])
+
+
+def test_a_logger_that_is_looked_up_is_seen() -> None:
+    change(1)
+    function = reading(lambda: logging.getLogger("a_logger_of_the_user").level)
+    assert int(function(ZERO)[0]) == 1
+    change(9)
+    assert int(function(ZERO)[0]) == 9
 
 
 def test_a_long_array_is_traced_anew() -> None:

@@ -37,6 +37,9 @@ _NOT_HELD: Final = frozenset(("__dict__", "__weakref__", "__doc__", "__module__"
 def look_at(look: Look, value: Any) -> None:
     """Adds what ``value`` holds. It is none of an atom, a tuple, a function, a module, or this package's."""
     kind = type(value)
+    if kind.__module__ == "logging" and hasattr(value, "level"):
+        _log(look, value)
+        return
     if _is_unchanging(value, kind):
         look.parts.append(Same(value))
         return
@@ -44,7 +47,7 @@ def look_at(look: Look, value: Any) -> None:
         look.is_settled = False
         look.pending.append(dict(value))
         return
-    if isinstance(value, types.BuiltinFunctionType):
+    if isinstance(value, types.BuiltinFunctionType) or (kind.__module__ == "numpy" and kind.__name__ == _DISPATCHER):
         _builtin(look, value)
         return
     if isinstance(value, type):
@@ -77,20 +80,33 @@ _UNCHANGING: Final = (
 _UNCHANGING_OF: Final = frozenset(
     (("torch", "dtype"), ("torch", "device"), ("torch", "layout"), ("torch", "memory_format"), ("re", "Pattern"), ("datetime", "timedelta"))
 )
+_DISPATCHER: Final = "_ArrayFunctionDispatcher"
+"""The class of most of NumPy's functions since 1.25."""
+
 _WRITTEN_TO: Final = ("logging",)
-"""Modules whose objects a function tells something and does not ask."""
+"""Modules whose objects a function tells something and does not ask, but for the levels of loggers and handlers."""
 
 
 def _is_unchanging(value: Any, kind: type) -> bool:
     home = kind.__module__
     if isinstance(value, _UNCHANGING) or (home, kind.__name__) in _UNCHANGING_OF or home == "typing" or home in _WRITTEN_TO:
         return True
-    return value is sys.stdout or value is sys.stderr or (home == "numpy" and kind.__name__ == "_ArrayFunctionDispatcher")
+    return value is sys.stdout or value is sys.stderr
+
+
+def _log(look: Look, value: Any) -> None:
+    """What can be asked of a logger or handler: whether anybody listens, to which levels, and the same of the loggers above it."""
+    look.is_settled = False
+    look.add(Same(value), value.level)
+    if hasattr(value, "isEnabledFor"):
+        look.add(value.disabled, value.propagate, value.manager.disable)
+        look.add(*((Same(handler), handler.level) for handler in value.handlers), *map(Same, value.filters))
+        look.pending.append(value.parent)
 
 
 def _builtin(look: Look, value: Any) -> None:
     """A function written in C: of a module, or the method of an object, which is looked at too."""
-    owner = value.__self__
+    owner = getattr(value, "__self__", None)
     if owner is not None and not isinstance(owner, (types.ModuleType, type)):
         look.add(type(value), value.__name__)
         look.pending.append(owner)
@@ -98,6 +114,7 @@ def _builtin(look: Look, value: Any) -> None:
     home = value.__module__ or getattr(owner, "__module__", None) or getattr(owner, "__name__", "")
     if is_followed(str(home), value.__name__):
         raise Unclear  # of a library that nobody knows
+    look.settings(str(home))
     look.parts.append(Same(value) if owner is None or isinstance(owner, types.ModuleType) else (value.__name__, Same(owner)))
 
 
@@ -123,6 +140,7 @@ def _class(look: Look, value: type, kind: type) -> None:
 
 
 def _array(look: Look, value: np.ndarray[Any, Any]) -> None:
+    look.settings("numpy")
     look.add(type(value), value.shape, value.strides, str(value.dtype), value.flags.writeable)
     if value.dtype == object:
         look.pending += value.ravel().tolist()
@@ -140,6 +158,7 @@ def _is_tensor(value: Any) -> bool:
 
 def _tensor(look: Look, value: Any) -> None:
     torch = sys.modules["torch"]
+    look.settings("torch")
     if value.layout is not torch.strided or value.device.type == "meta" or value.numel() * value.element_size() > _MOST_BYTES:
         raise Unclear
     elements = tensor_bytes(value)
@@ -222,6 +241,7 @@ _BASES: Final[tuple[tuple[type, Callable[[Any], list[Any]]], ...]] = (
     (BaseException, lambda value: [value.args]),
 )
 """What objects of classes made from these hold beside their attributes."""
+
 
 def _object(look: Look, value: Any, kind: type) -> None:
     """An object by its class, its attributes and slots, and what a class of Python's that it was made from holds. Objects that are hashed

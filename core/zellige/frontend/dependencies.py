@@ -120,6 +120,7 @@ def _add_loads(code: types.CodeType, names: set[str], words: set[str], pairs: se
 
 
 _LIBRARIES: Final = frozenset(("numpy", "torch", "ml_dtypes")) | sys.stdlib_module_names
+_WITH_SETTINGS: Final = ("numpy", "torch")
 
 
 def is_followed(home: str, name: str) -> bool:
@@ -157,6 +158,7 @@ class Look:
         self._words: set[str] = set()
         self._seen: dict[int, int] = {}
         self._asked: set[tuple[str, str]] = set()
+        self._set: set[str] = set()
 
     def follow(self) -> tuple[Any, ...]:
         """The parts of what is pending and of all that it leads to. Raises Unclear."""
@@ -224,7 +226,9 @@ class Look:
             content = _content(cell)
             self.parts.append(content is _MISSING)
             self.pending += [] if content is _MISSING else [content]
-        if not is_followed(str(function.__globals__.get("__name__")), function.__name__):
+        home = str(function.__globals__.get("__name__"))
+        if not is_followed(home, function.__name__):
+            self.settings(home)
             return
         reads = _reads_of(function)
         self._words |= reads.words
@@ -245,6 +249,17 @@ class Look:
             self.is_settled = False
             for name in reads.imports:
                 self._imported(function, name)
+
+    def settings(self, home: str) -> None:
+        """The settings of the library ``home`` on which results of its functions depend beside their arguments."""
+        root = home.partition(".")[0]
+        if root not in _WITH_SETTINGS or root in self._set:
+            return
+        from zellige.frontend.libraries import settings_of
+
+        self._set.add(root)
+        self.is_settled = False
+        self.parts.append(settings_of(root))
 
     def _imported(self, function: types.FunctionType, name: str) -> None:
         """A module that a function imports while it runs, and those above it; a relative one counts where it can be found."""
