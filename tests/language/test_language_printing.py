@@ -20,7 +20,7 @@ def printed(target, capsys, body):
             lane = T.get_thread_binding()
             shared = T.alloc_shared((4,), "float32")
             tile = T.alloc_fragment((64,), "float32")
-            own = T.alloc_local((2, 3), "float16")
+            own = T.alloc_local((2, 3), "float32")
             T.copy(A[1, :], tile)
             T.copy(A[2, 0:4], shared)
             for i, j in T.grid(2, 3):
@@ -73,7 +73,7 @@ def of_a_tensor(A, n, lane, shared, tile, own):
 
 EXPECTED = {
     of_a_lane: (
-        "own: [[192., 193., 194.],\n [195., 196., 197.]]\nown: [[1.216e+03, 1.217e+03, 1.218e+03],\n [1.219e+03, 1.220e+03, 1.221e+03]]\n"
+        "own: [[192., 193., 194.],\n [195., 196., 197.]]\nown: [[1216., 1217., 1218.],\n [1219., 1220., 1221.]]\n"
     ),
     row_of_a_lane: "[[195., 196., 197.]]\n",
     column_of_a_lane: "[[193.],\n [196.]]\n",
