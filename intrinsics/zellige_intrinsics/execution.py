@@ -34,10 +34,10 @@ def gather(operand: Operand, held: Held) -> Array:
     layout = _layout(operand)
     if operand.holder == "memory":
         assert not isinstance(held, Pointers)
-        return np.asarray(held[_places(layout)])
+        return np.asarray(held[_outputs(layout)])
     values = held.memory[_addresses(layout, held)] if isinstance(held, Pointers) else np.asarray(held)
     whole = np.zeros(tuple(layout.output_sizes.values()), values.dtype)
-    index = _indices(layout)
+    index = _outputs(layout)
     whole[index] = values
     if not np.array_equal(whole[index], values):
         raise catalogue.E332.error(mechanism=f"the operand {operand.name}", reason="copies of one element differ")
@@ -50,9 +50,9 @@ def scatter(operand: Operand, whole: Array, held: Held) -> Held:
     if operand.holder == "memory":
         assert not isinstance(held, Pointers)
         written: Array = held.copy()
-        written[_places(layout)] = whole
+        written[_outputs(layout)] = whole
         return written
-    values = whole[_indices(layout)]
+    values = whole[_outputs(layout)]
     if isinstance(held, Pointers):
         memory = held.memory.copy()
         memory[_addresses(layout, held)] = values
@@ -101,13 +101,8 @@ def _layout(operand: Operand) -> Layout:
     return operand.layout
 
 
-def _indices(layout: Layout) -> tuple[Array, ...]:
-    shape = tuple(layout.input_sizes.values())
-    return tuple(np.broadcast_to(array, shape) for array in layout.table().values())
-
-
-def _places(layout: Layout) -> tuple[Array, ...]:
-    """Places in memory of all elements: one array for each output (an offset, or a partition and an offset)."""
+def _outputs(layout: Layout) -> tuple[Array, ...]:
+    """What a layout gives at all its inputs, one array for each output: indices of elements, or places in memory."""
     shape = tuple(layout.input_sizes.values())
     return tuple(np.broadcast_to(array, shape) for array in layout.table().values())
 

@@ -21,7 +21,7 @@ from zellige_intrinsics.homes import PACKAGE, home_of, own_family
 from zellige_intrinsics.rows import MATRIX_SPACE, CopyRow, Form, ProductRow, WaitRow
 
 if TYPE_CHECKING:
-    from zellige_intrinsics.specification import Copy, Intrinsic, Product, Synchronisation
+    from zellige_intrinsics.specification import Copy, Intrinsic, Product
 
 ROWS: Final = {"cpu_x86": "x86_rows", "cpu_arm": "arm_rows", "nvidia": "nvidia_rows"}
 """Modules of rows by family, for those whose products, copies and waits backends choose among. Of the others all products are rows, made
@@ -165,11 +165,6 @@ def wait_rows(family: str) -> tuple[WaitRow, ...]:
 def waits_taken_out(family: str) -> tuple[WaitRow, ...]:
     """What the family has of that by itself and was taken out of it."""
     return tuple(row for row in _own_waits(family) if row.name in removed(family))
-
-
-def wait_row_of(value: Synchronisation) -> WaitRow:
-    """The row that a specification of what waits stands for."""
-    return WaitRow(name=value.name, spelling=value.spelling, section=value.sources[0].section, requires=value.requires)
 
 
 def row_of(value: Product) -> ProductRow:

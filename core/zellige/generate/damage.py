@@ -17,7 +17,7 @@ from zellige.generate.choices import Picker
 from zellige.generate.program import Program
 from zellige.ir.expr import BOOL, Binary, Buffer, Const, ExprNode, Node, Var
 from zellige.ir.stmt import Break, If, Kernel, Return, StmtNode
-from zellige.ir.traverse import rebuilt, rewrite, substitute, walk
+from zellige.ir.traverse import buffers_in, rebuilt, rewrite, substitute, walk
 
 _NUMBERS: Final = (0, -1, 1, 2, 3, 7, 64, 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -(1 << 63), 10**30)
 _FLOATS: Final = (0.0, -0.0, float("nan"), float("inf"), 1e300, -1.5)
@@ -72,7 +72,7 @@ def _field(picker: Picker, kernel: Kernel) -> Kernel | None:
     name = picker.some(names)
     value = getattr(node, name)
     if isinstance(value, Buffer):
-        return _with_node(kernel, node, rebuilt(node, **{name: picker.some(_buffers(kernel))}))
+        return _with_node(kernel, node, rebuilt(node, **{name: picker.some(buffers_in(kernel))}))
     changed = _other(picker, kernel, value)
     new = rebuilt(node, **{name: changed})
     return substitute(kernel, {node: new}) if isinstance(node, Var) else _with_node(kernel, node, new)
@@ -135,18 +135,9 @@ def _operand(picker: Picker, kernel: Kernel) -> Kernel | None:
     return _with_node(kernel, picker.some(known), _expression(picker, kernel)) if known else None
 
 
-def _buffers(kernel: Kernel) -> list[Buffer]:
-    found: dict[Buffer, None] = {}
-    for node in walk(kernel):
-        buffer = getattr(node, "buffer", None)
-        if isinstance(buffer, Buffer):
-            found.setdefault(buffer)
-    return list(found)
-
-
 def _buffer(picker: Picker, kernel: Kernel) -> Kernel | None:
     """Another form of one buffer, everywhere."""
-    known = _buffers(kernel)
+    known = buffers_in(kernel)
     if not known:
         return None
     old = picker.some(known)

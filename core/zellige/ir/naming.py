@@ -1,12 +1,23 @@
 """Names for the text form: unique among those in scope, as the author wrote them wherever that allows it.
 
-In: variables and buffers, and the opening and closing of bodies. Out: their names. Also the names of parts of expressions.
+In: variables and buffers, and the opening and closing of bodies. Out: their names. Also the names of parts of expressions, and of what
+passes add to a program.
 """
 
 from __future__ import annotations
 
 from zellige.ir.expr import Buffer, Var
 from zellige.ir.syntax import identifier
+
+
+def unused_name(wanted: str, taken: set[str]) -> str:
+    """The name ``wanted``, with a number behind it where it is among those ``taken``, to which it is added."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
 
 
 class Names:

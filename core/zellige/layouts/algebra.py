@@ -48,7 +48,7 @@ def joined(value: Layout, name: str, parts: Sequence[str]) -> Layout:
 def divided_axis(value: Layout, name: str, parts: Sequence[tuple[str, int]]) -> Layout:
     """The input ``name`` as several inputs, least significant first. E321 where its digits cannot be cut there."""
     position = [axis.name for axis in value.inputs].index(value.axis(name).name)
-    digits = _loose(value)[position]
+    digits = loose_digits(value)[position]
     if math.prod(size for _, size in parts) != value.axis(name).size:
         raise catalogue.E320.error(operation="divided_axis", reason=f"the parts of {name} have not {value.axis(name).size} points together")
     axes = []
@@ -86,13 +86,14 @@ def restricted(value: Layout, sizes: Mapping[str, int]) -> Layout:
     for name in sizes:
         value.axis(name)
     axes = []
-    for axis, digits in zip(value.inputs, _loose(value)):
+    for axis, digits in zip(value.inputs, loose_digits(value)):
         low, _ = cut_digits(digits, sizes.get(axis.name, axis.size), f"{axis.name} at {sizes.get(axis.name)}")
         axes.append(Axis(name=axis.name, digits=tuple(low)))
     return Layout(inputs=tuple(axes), outputs=value.outputs)
 
 
-def _loose(value: Layout) -> list[list[Digit]]:
+def loose_digits(value: Layout) -> list[list[Digit]]:
+    """The digits of each input, :func:`~zellige.layouts.digits.loosened`."""
     return loosened([axis.digits for axis in value.inputs], len(value.outputs))
 
 
@@ -136,7 +137,7 @@ def product(inner: Layout, outer: Layout) -> Layout:
     small, large = inner.output_sizes, outer.output_sizes
     sizes = {name: small.get(name, 1) * large.get(name, 1) for name in names}
     axes = []
-    lows, highs = dict(zip(inner.input_sizes, _loose(inner))), dict(zip(outer.input_sizes, _loose(outer)))
+    lows, highs = dict(zip(inner.input_sizes, loose_digits(inner))), dict(zip(outer.input_sizes, loose_digits(outer)))
     for name in dict.fromkeys([*inner.input_sizes, *outer.input_sizes]):
         low = [_spread(digit, inner, names, {}) for digit in lows.get(name, [])]
         high = [_spread(digit, outer, names, small) for digit in highs.get(name, [])]
@@ -173,7 +174,7 @@ def divide(value: Layout, tile: Layout) -> Layout:
             raise catalogue.E323.error(reason=f"{size} of the tile's {name} do not divide {own}")
     sizes = [tile.output_sizes.get(dimension.name, 1) for dimension in value.outputs]
     lows, highs = [], []
-    for axis, digits in zip(value.inputs, _loose(value)):
+    for axis, digits in zip(value.inputs, loose_digits(value)):
         size = tile.input_sizes.get(axis.name, 1)
         if axis.size % size:
             raise catalogue.E323.error(reason=f"{size} of the tile's {axis.name} do not divide {axis.size}")
@@ -345,7 +346,7 @@ def compose(first: Layout, second: Layout) -> Layout:
     if first.output_sizes != second.input_sizes:
         given, taken = _sizes_text(first.output_sizes), _sizes_text(second.input_sizes)
         raise catalogue.E320.error(operation="compose", reason=f"the first gives {given}, the second takes {taken}")
-    sources = _loose(first)
+    sources = loose_digits(first)
     ordered = reordered(second, list(first.output_sizes), list(second.output_sizes))
     facing = _facing([digit for digits in sources for digit in digits], ordered)
     pieces = [[piece for digit in digits for piece in _lined_up(digit, facing)] for digits in sources]
@@ -365,7 +366,7 @@ class _Digits:
 def _facing(sources: Sequence[Digit], second: Layout) -> _Digits:
     """``second`` with the digits that suit what comes in: bits where bits are exchanged, else as few digits as can be."""
     axes = []
-    for position, (axis, loose) in enumerate(zip(second.inputs, _loose(second))):
+    for position, (axis, loose) in enumerate(zip(second.inputs, loose_digits(second))):
         is_exchanged = any(digit.flips[position] for digit in sources)
         axes.append(axis if is_exchanged else Axis(name=axis.name, digits=tuple(loose)))
     return _Digits(inputs=tuple(axes), outputs=second.outputs)

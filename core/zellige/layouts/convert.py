@@ -16,10 +16,10 @@ from zellige.diagnostics import catalogue
 from zellige.diagnostics.error import ZelligeError
 from zellige.layouts import bits
 from zellige.layouts.access import vector_width
-from zellige.layouts.algebra import compose, cut_digits, free_digits, right_inverse, sliced
+from zellige.layouts.algebra import compose, cut_digits, free_digits, loose_digits, right_inverse, sliced
 from zellige.layouts.banks import Access, Banks, conflict_degree, conflict_free
 from zellige.layouts.build import OFFSET, padded, row_major
-from zellige.layouts.digits import Digit, loosened, strided
+from zellige.layouts.digits import Digit, strided
 from zellige.layouts.distribute import LANE, REGISTER
 from zellige.layouts.layout import Layout, layout
 
@@ -113,7 +113,7 @@ def holder_map(source: Layout, target: Layout) -> Layout:
 
 def _nearest(holders: Layout, source: Layout) -> Layout:
     """Where the source has copies in other lanes, each lane takes the one whose number agrees with its own."""
-    axes = {axis.name: digits for axis, digits in zip(holders.inputs, _loose(holders))}
+    axes = {axis.name: digits for axis, digits in zip(holders.inputs, loose_digits(holders))}
     names = list(holders.output_sizes)
     for free in free_digits(source):
         copied = next((d for w, d in _weighted(source.axis(free.axis).digits) if w == free.weight), None)
@@ -141,10 +141,6 @@ def _weighted(digits: Sequence[Digit]) -> list[tuple[int, Digit]]:
         found.append((weight, digit))
         weight *= digit.extent
     return found
-
-
-def _loose(value: Layout) -> list[list[Digit]]:
-    return loosened([axis.digits for axis in value.inputs], len(value.outputs))
 
 
 def _keeps_outer(holders: Layout, source: Layout) -> bool:

@@ -27,6 +27,7 @@ from zellige.ir.expr import (
     Var,
     constant_value,
 )
+from zellige.ir.folding import index_as
 from zellige.ir.reductions import identity, reduction_dtype
 from zellige.ir.stmt import (
     Assign,
@@ -66,9 +67,7 @@ def axis(name: str) -> Var:
 
 def wide(expr: Expr) -> Expr:
     """An index as int64."""
-    if isinstance(expr, Const):
-        return number(int(expr.value))
-    return expr if expr.dtype == INT64 else Cast(value=expr, dtype=INT64)
+    return index_as(expr, INT64)
 
 
 def added(left: Expr, right: Expr) -> Expr:

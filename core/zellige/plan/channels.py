@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zellige.ir.expr import Buffer
+from zellige.ir.naming import unused_name
 from zellige.ir.stmt import Copy, For, Pipelined, Stmt
 from zellige.plan.by_hand import schedule_by_hand
 from zellige.plan.capabilities import Machine
@@ -134,7 +135,7 @@ def bind(
     names: set[str] = set()
     for group in groups:
         first = group.streams[0]
-        name = _name("_".join(b.name for b in group.buffers), names)
+        name = unused_name("_".join(b.name for b in group.buffers), names)
         token = tokens.get(first.producer) if sync is not None and sync.counts_bytes else None
         channel = Channel(
             name=name, buffers=group.buffers, depth=depths[group], producers=(first.producer,), consumers=first.consumers,
@@ -144,12 +145,3 @@ def bind(
         tell_channel(channel, group, decisions)
         found.append(Bound(channel=channel, group=group))
     return tuple(found)
-
-
-def _name(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted}_{number}"
-    taken.add(name)
-    return name

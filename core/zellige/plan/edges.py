@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.ir.expr import INT64, Binary, Cast, Const, Expr, Region, Var, constant_value
+from zellige.ir.folding import minimum
 from zellige.ir.stmt import AtomicTile, Bind, Copy, Fill, For, If, Map, Stmt, Transpose
 from zellige.plan.facts import LaunchFacts
 from zellige.plan.nodes import PlanStmt
@@ -106,7 +107,7 @@ def full_until(loop: For, statements: Sequence[Stmt | PlanStmt], scope: Scope) -
     least = ends[0]
     for end in ends[1:]:
         if end != least:
-            least = _minimum(least, end)
+            least = minimum(least, end)
     return least
 
 
@@ -137,9 +138,3 @@ def _end_of_full(region: Region, dimension: int, var: Var, scope: Scope) -> Expr
     quotient: Expr = Binary(op="floordiv", left=room.expression(), right=Const(value=factor, dtype=INT64))
     end: Expr = Binary(op="add", left=quotient, right=Const(value=1, dtype=INT64))
     return end if var.dtype == INT64 else Cast(value=end, dtype=var.dtype)
-
-
-def _minimum(left: Expr, right: Expr) -> Expr:
-    if isinstance(left, Const) and isinstance(right, Const):
-        return left if left.value <= right.value else right
-    return Binary(op="min", left=left, right=right)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from zellige.ir.expr import Binary, Buffer, Compare, Const, Expr, constant_value
+from zellige.ir.expr import Buffer, Compare, constant_value
+from zellige.ir.folding import minimum, plus
 from zellige.ir.stmt import For, Gemm, If, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.plan.facts import LaunchFacts, may_jump
@@ -117,8 +118,8 @@ class ProductsInFlight:
         if get.channel is not release.channel or get.channel.depth < 2 or step is None or step <= 0:
             return (loop,)
         self.loops_in_flight += 1
-        second = _sum(loop.start, int(step))
-        peeled = rebuilt(loop, stop=_least(second, loop.stop), body=(get, issue))
+        second = plus(loop.start, int(step))
+        peeled = rebuilt(loop, stop=minimum(second, loop.stop), body=(get, issue))
         steady = rebuilt(loop, start=second, body=(get, issue, Wait(token=wait.token, leave_in_flight=1), release))
         last = If(condition=Compare(op="lt", left=loop.start, right=loop.stop), then=(release,), span=loop.span)
         return (peeled, steady, Wait(token=wait.token), last)
@@ -128,15 +129,3 @@ def operands_of(gemm: Gemm) -> set[Buffer]:
     """The tiles that a product reads."""
     regions = (gemm.a, gemm.b, gemm.scale_a, gemm.scale_b, gemm.metadata)
     return {r.buffer.root for r in regions if r is not None}
-
-
-def _sum(value: Expr, amount: int) -> Expr:
-    if isinstance(value, Const):
-        return Const(value=int(value.value) + amount, dtype=value.dtype)
-    return Binary(op="add", left=value, right=Const(value=amount, dtype=value.dtype))
-
-
-def _least(left: Expr, right: Expr) -> Expr:
-    if isinstance(left, Const) and isinstance(right, Const):
-        return left if left.value <= right.value else right
-    return Binary(op="min", left=left, right=right)

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
-from zellige.dtypes import DType
-from zellige.ir.expr import INT32, INT64, Binary, BinaryOp, Cast, Compare, Const, Expr, Node, Var, constant_value
+from zellige.ir.expr import INT32, INT64, Binary, BinaryOp, Compare, Const, Expr, Node, Var, constant_value
+from zellige.ir.folding import index_as
+from zellige.ir.naming import unused_name
 from zellige.ir.stmt import Assume, Atomic, AtomicTile, Bind, Copy, Dialect, For, Launch, Persistent, RasterHint, Return, Stmt, While
 from zellige.ir.traverse import rebuilt, substitute, walk
 from zellige.plan.capabilities import Machine
@@ -90,27 +91,27 @@ def over_tiles(launch: Launch, order: LaunchPlan, workers: int) -> tuple[Launch,
     known = [constant_value(extent) for extent in launch.grid]
     is_small = None not in known and prod(int(extent or 0) for extent in known) + workers < 1 << 31
     dtype = INT32 if is_small else INT64
-    worker = Var(name=_unused("worker", taken), dtype=INT32, kind="grid")
-    tile = Var(name=_unused("tile", taken), dtype=dtype, kind="loop")
-    extents = [_as(extent, dtype) for extent in launch.grid]
+    worker = Var(name=unused_name("worker", taken), dtype=INT32, kind="grid")
+    tile = Var(name=unused_name("tile", taken), dtype=dtype, kind="loop")
+    extents = [index_as(extent, dtype) for extent in launch.grid]
     total = extents[0]
     for extent in extents[1:]:
         total = _binary("mul", total, extent)
     blocks = tuple(Var(name=var.name, dtype=var.dtype, kind="value") for var in launch.grid_vars)
     panel = order.panel if len(launch.grid) > 1 else 1
     places, before = _in_panels(tile, extents, order, taken) if panel > 1 else (_in_turn(tile, extents), [])
-    places = [_as(place, var.dtype) for place, var in zip(places, blocks)]
+    places = [index_as(place, var.dtype) for place, var in zip(places, blocks)]
     bound: list[Stmt] = [*before, *(Bind(var=var, value=place, span=launch.span) for var, place in zip(blocks, places))]
-    limits = [Compare(op="lt", left=var, right=_as(extent, var.dtype)) for var, extent in zip(blocks, launch.grid)]
+    limits = [Compare(op="lt", left=var, right=index_as(extent, var.dtype)) for var, extent in zip(blocks, launch.grid)]
     bound += [Assume(condition=condition, span=launch.span) for condition in limits]  # what is proven of the grid's variables, of these
     renamed: Mapping[Var, Var] = dict(zip(launch.grid_vars, blocks))
     body = tuple(substitute(statement, renamed) for statement in launch.body)
     loop = For(
-        var=tile, start=_as(worker, dtype), stop=total, step=Const(value=workers, dtype=dtype), kind=Persistent(), body=(*bound, *body),
-        span=launch.span,
+        var=tile, start=index_as(worker, dtype), stop=total, step=Const(value=workers, dtype=dtype), kind=Persistent(),
+        body=(*bound, *body), span=launch.span,
     )  # fmt: skip
     made = rebuilt(
-        launch, grid_vars=(worker,), grid=(_as(_binary("min", total, Const(value=workers, dtype=dtype)), INT32),), body=(loop,),
+        launch, grid_vars=(worker,), grid=(index_as(_binary("min", total, Const(value=workers, dtype=dtype)), INT32),), body=(loop,),
         hints=tuple(hint for hint in launch.hints if not isinstance(hint, RasterHint)),
     )  # fmt: skip
     return made, Tiles(workers=workers, tile=tile, blocks=blocks, grid=launch.grid, panel=panel, order=order.order)
@@ -133,7 +134,7 @@ def _in_panels(tile: Expr, extents: Sequence[Expr], order: LaunchPlan, taken: se
     before: list[Stmt] = []
 
     def named(name: str, value: Expr) -> Expr:
-        var = Var(name=_unused(name, taken), dtype=value.dtype, kind="value")
+        var = Var(name=unused_name(name, taken), dtype=value.dtype, kind="value")
         before.append(Bind(var=var, value=value))
         return var
 
@@ -149,15 +150,6 @@ def _in_panels(tile: Expr, extents: Sequence[Expr], order: LaunchPlan, taken: se
     return [found[0], found[1], *others], before
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name}_{number}"
-    taken.add(found)
-    return found
-
-
 _FOLDED: Final[Mapping[str, object]] = {"mul": int.__mul__, "sub": int.__sub__, "min": min, "floordiv": int.__floordiv__}
 
 
@@ -167,9 +159,3 @@ def _binary(op: BinaryOp, left: Expr, right: Expr) -> Expr:
     if op == "mul" and isinstance(left, Const):
         left, right = right, left
     return Binary(op=op, left=left, right=right)
-
-
-def _as(value: Expr, dtype: DType) -> Expr:
-    if isinstance(value, Const):
-        return Const(value=int(value.value), dtype=dtype)
-    return value if value.dtype == dtype else Cast(value=value, dtype=dtype)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zellige.ir.expr import Binary, Buffer, Const, Expr, Var, constant_value
+from zellige.ir.expr import Buffer, Const, Expr, Var, constant_value
+from zellige.ir.folding import maximum, minimum, plus
 from zellige.ir.stmt import Bind, For, Serial, Stmt
 from zellige.plan.dependence import Dependence, dependences
 from zellige.plan.facts import SCALARS, LaunchFacts
@@ -118,35 +119,16 @@ def pipelined(loop: For, segments: Sequence[Segment]) -> tuple[Stmt | PlanStmt, 
     """The statements that take the place of ``loop``."""
     last = max(s.stage for s in segments)
     before, start, stop = _bounds(loop)
-    dtype = loop.var.dtype
-
-    def number(value: int) -> Expr:
-        return Const(value=value, dtype=dtype)
-
-    def plus(value: Expr, amount: int) -> Expr:
-        if isinstance(value, Const):
-            return number(int(value.value) + amount)
-        return value if amount == 0 else Binary(op="add" if amount > 0 else "sub", left=value, right=number(abs(amount)))
-
-    def larger(a: Expr, b: Expr) -> Expr:
-        if isinstance(a, Const) and isinstance(b, Const):
-            return a if a.value >= b.value else b
-        return Binary(op="max", left=a, right=b)
-
-    def smaller(a: Expr, b: Expr) -> Expr:
-        if isinstance(a, Const) and isinstance(b, Const):
-            return a if a.value <= b.value else b
-        return Binary(op="min", left=a, right=b)
 
     def steps(name: str, low: Expr, high: Expr, chosen: Sequence[Segment], *, guarded: bool) -> For:
-        step = Var(name=f"{loop.var.name}_{name}", dtype=dtype, kind="loop")
+        step = Var(name=f"{loop.var.name}_{name}", dtype=loop.var.dtype, kind="loop")
         body: list[Stmt | PlanStmt] = []
         for segment in _together(chosen) if guarded else chosen:
             at = plus(step, -segment.stage)
             first, end = at, plus(step, 1 - segment.stage)
             statements = segment.statements
             if guarded:
-                first, end = larger(at, start), smaller(end, stop)
+                first, end = maximum(at, start), minimum(end, stop)
                 statements = segment.statements if segment.at_ends is None else segment.at_ends
             body.append(_loop(loop, loop.var, first, end, statements))
         return _loop(loop, step, low, high, tuple(body))
@@ -158,7 +140,7 @@ def pipelined(loop: For, segments: Sequence[Segment]) -> tuple[Stmt | PlanStmt, 
         *before,
         steps("fill", start, middle, early, guarded=True),
         steps("step", middle, stop, segments, guarded=False),
-        steps("drain", larger(stop, middle), plus(stop, last), late, guarded=True),
+        steps("drain", maximum(stop, middle), plus(stop, last), late, guarded=True),
     )
 
 

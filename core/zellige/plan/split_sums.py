@@ -19,6 +19,7 @@ from typing import ClassVar, Final
 from zellige.diagnostics import catalogue
 from zellige.ir.expr import INT32, Binary, Buffer, Const, Expr, Load, Region, Var, constant_value
 from zellige.ir.lanes import has_lane_code
+from zellige.ir.naming import unused_name
 from zellige.ir.stmt import (
     Alloc,
     Assign,
@@ -204,11 +205,7 @@ def _why_not_used(facts: LaunchFacts, loop: For, after: Sequence[Stmt], sums: tu
 
 
 def _workspace(launch: Launch, buffer: Buffer, parts: int, taken: set[str]) -> Buffer:
-    name, number = f"{buffer.name}_parts", 1
-    while name in taken:
-        number += 1
-        name = f"{buffer.name}_parts_{number}"
-    taken.add(name)
+    name = unused_name(f"{buffer.name}_parts", taken)
     return Buffer(name=name, dtype=buffer.dtype, shape=(Const(value=parts, dtype=INT32), *launch.grid, *buffer.shape), span=launch.span)
 
 

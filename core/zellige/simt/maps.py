@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from zellige.analysis.forms import Form
 from zellige.dtypes import DType
 from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
+from zellige.ir.folding import index_as
 from zellige.ir.stmt import Alloc, Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
 from zellige.ir.traverse import substitute, walk
 from zellige.records import dataclass
@@ -77,7 +78,7 @@ def _emit_dynamic(ctx: Context, statement: Map) -> None:
             size = extent if extent.dtype == INT64 else Cast(value=extent, dtype=INT64)
             place: Expr = rest if position == 0 else Binary(op="truncmod", left=rest, right=size)
             rest = Binary(op="truncdiv", left=rest, right=size)
-            ctx.code.emit(Bind(var=axis, value=_as(place, axis.dtype)))
+            ctx.code.emit(Bind(var=axis, value=index_as(place, axis.dtype)))
             scope.add_variable(axis, Form.of(0), scope.form(extent) - 1)
         alone = Point(axes=statement.axes, distribution=Distribution(shape=(), digits=()), register=number(0))
         with ctx.at(alone):
@@ -146,7 +147,7 @@ def _emit_group(ctx: Context, statement: Map, distribution: Distribution, wide: 
         with ctx.loop("e", wide.vector, is_unrolled=True) as part:
             last = statement.axes[-1]
             moved = Var(name=last.name, dtype=last.dtype, kind="value")
-            ctx.code.emit(Bind(var=moved, value=Binary(op="add", left=last, right=_as(part, last.dtype))))
+            ctx.code.emit(Bind(var=moved, value=Binary(op="add", left=last, right=index_as(part, last.dtype))))
             body = [substitute(_into_registers(s, kept, part), {last: moved}) for s in statement.body]
             hoisted_here = {substitute(load, {last: moved}): Load(buffer=array, indices=(part,)) for load, array in hoisted.items()}
             ctx.scope.add_variable(moved, Form.of(0), Form.of(distribution.shape[-1] - 1))
@@ -168,7 +169,7 @@ def scaled(value: Expr, factor: int) -> Expr:
 def bind_axes(ctx: Context, axes: Sequence[Var], distribution: Distribution, register: Expr) -> None:
     """Give the axes the coordinates of a register of this lane."""
     for dimension, axis in enumerate(axes):
-        ctx.code.emit(Bind(var=axis, value=_as(ctx.coordinate(distribution, dimension, register), axis.dtype)))
+        ctx.code.emit(Bind(var=axis, value=index_as(ctx.coordinate(distribution, dimension, register), axis.dtype)))
 
 
 def inside(axes: Sequence[Var], distribution: Distribution) -> Expr | None:
@@ -178,12 +179,6 @@ def inside(axes: Sequence[Var], distribution: Distribution) -> Expr | None:
         if distribution.covered(dimension) != extent:
             tests.append(Compare(op="lt", left=axis, right=Const(value=extent, dtype=axis.dtype)))
     return conjunction(tests)
-
-
-def _as(value: Expr, dtype: DType) -> Expr:
-    if isinstance(value, Const):
-        return Const(value=value.value, dtype=dtype)
-    return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
 
 
 # ---- wide accesses ----

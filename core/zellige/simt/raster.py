@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige.dtypes import DType
-from zellige.ir.expr import INT32, INT64, Binary, BinaryOp, Cast, Const, Expr, Var, constant_value
+from zellige.ir.expr import INT32, INT64, Binary, BinaryOp, Const, Expr, Var, constant_value
+from zellige.ir.folding import index_as
 from zellige.ir.stmt import Bind
 from zellige.plan.nodes import PlannedLaunch
 from zellige.records import dataclass
@@ -47,32 +47,32 @@ def _in_panels(planned: PlannedLaunch) -> Raster:
     across, along = (0, 1) if plan.order == "row" else (1, 0)
     # as many blocks as there may be are counted in 64 bits where their number is not known
     dtype = INT32 if constant_value(launch.grid[0]) is not None else INT64
-    extents = [_as(extent, dtype) for extent in launch.grid[:2]]
+    extents = [index_as(extent, dtype) for extent in launch.grid[:2]]
     place = Var(name="place", dtype=dtype, kind="value")
     which = Var(name="panel", dtype=INT32, kind="value")
     rest = Var(name="in_panel", dtype=dtype, kind="value")
     height = Var(name="height", dtype=INT32, kind="value")
     size = _product(extents[across], Const(value=plan.panel, dtype=dtype))
     statements = [
-        Bind(var=place, value=Binary(op="add", left=_product(_as(y, dtype), extents[0]), right=_as(x, dtype))),
-        Bind(var=which, value=_as(_joined("truncdiv", place, size), INT32)),
+        Bind(var=place, value=Binary(op="add", left=_product(index_as(y, dtype), extents[0]), right=index_as(x, dtype))),
+        Bind(var=which, value=index_as(_joined("truncdiv", place, size), INT32)),
         Bind(var=rest, value=_joined("truncmod", place, size)),
-        Bind(var=height, value=_height(_as(launch.grid[along], INT32), which, plan.panel)),
+        Bind(var=height, value=_height(index_as(launch.grid[along], INT32), which, plan.panel)),
     ]
-    tall = _as(height, dtype)
+    tall = index_as(height, dtype)
     values = {
-        across: _as(_joined("truncdiv", rest, tall), INT32),
-        along: added((times(which, plan.panel), _as(_joined("truncmod", rest, tall), INT32))),
+        across: index_as(_joined("truncdiv", rest, tall), INT32),
+        along: added((times(which, plan.panel), index_as(_joined("truncmod", rest, tall), INT32))),
     }
     for axis in (0, 1):
-        var, value = launch.grid_vars[axis], _as(values[axis], launch.grid_vars[axis].dtype)
+        var, value = launch.grid_vars[axis], index_as(values[axis], launch.grid_vars[axis].dtype)
         statements.append(Bind(var=var, value=_turned(planned, var, value) if var is plan.from_last else value))
     return Raster(axes=(x, y), statements=tuple(statements))
 
 
 def _turned(planned: PlannedLaunch, var: Var, value: Expr) -> Expr:
     """The place that is as far from the last as ``value`` from the first."""
-    extent = _as(planned.launch.grid[planned.launch.grid_vars.index(var)], var.dtype)
+    extent = index_as(planned.launch.grid[planned.launch.grid_vars.index(var)], var.dtype)
     return Binary(op="sub", left=Binary(op="sub", left=extent, right=Const(value=1, dtype=var.dtype)), right=value)
 
 
@@ -95,12 +95,6 @@ def _height(extent: Expr, which: Expr, panel: int) -> Expr:
         return number(panel)
     left = Binary(op="sub", left=extent, right=times(which, panel))
     return Binary(op="min", left=number(panel), right=left)
-
-
-def _as(value: Expr, dtype: DType) -> Expr:
-    if isinstance(value, Const):
-        return Const(value=int(value.value), dtype=dtype)
-    return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
 
 
 def _product(left: Expr, right: Expr) -> Expr:

@@ -25,7 +25,7 @@ from zellige.plan.checks.storage import Access, Accesses, Clock, Contents, join
 from zellige.plan.checks.structure import neighbours_of
 from zellige.plan.checks.touches import Touch
 from zellige.plan.execution.control import Leaf, Leave, steps
-from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, turn_state
+from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, channel_state, turn_state
 from zellige.plan.nodes import (
     Acquire,
     Channel,
@@ -174,7 +174,7 @@ class _RoleRun(Machine):
                 return self._get(statement.channel)
             case Release():
                 channel = statement.channel
-                number = self._state(channel).give_back(self.name)
+                number = channel_state(self.block.channels, channel, self.name).give_back(self.name)
                 self.block.release_clocks[channel, self.name, number] = dict(self.clock)
             case Wait():
                 self._wait(statement)
@@ -192,14 +192,8 @@ class _RoleRun(Machine):
                     self._operation(statement, None)
         return True
 
-    def _state(self, channel: Channel) -> ChannelState:
-        state = self.block.channels.get(channel)
-        if state is None:
-            raise PlanFault("membership", f"role {self.name} uses channel {channel.name}, which the launch does not list")
-        return state
-
     def _acquire(self, channel: Channel) -> bool:
-        state = self._state(channel)
+        state = channel_state(self.block.channels, channel, self.name)
         if not state.is_free(self.name):
             self.waiting = state.waits_for(self.name, to_acquire=True)
             return False
@@ -213,7 +207,7 @@ class _RoleRun(Machine):
         return True
 
     def _put(self, channel: Channel) -> None:
-        number = self._state(channel).hand_over(self.name)
+        number = channel_state(self.block.channels, channel, self.name).hand_over(self.name)
         clock = dict(self.clock)
         if channel.is_transaction and channel.token is not None:
             for one in self.issued.get(channel.token, ()):
@@ -222,7 +216,7 @@ class _RoleRun(Machine):
         self.block.put_clocks[channel, self.name, number] = clock
 
     def _get(self, channel: Channel) -> bool:
-        state = self._state(channel)
+        state = channel_state(self.block.channels, channel, self.name)
         if not state.is_full(self.name):
             self.waiting = state.waits_for(self.name, to_acquire=False)
             return False

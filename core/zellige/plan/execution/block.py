@@ -28,7 +28,7 @@ from zellige.plan.execution.control import Leaf, Leave, steps
 from zellige.plan.execution.in_flight import InFlight, Operation, poison
 from zellige.plan.execution.promises import Promises
 from zellige.plan.execution.schedule import Schedule
-from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, turn_state
+from zellige.plan.execution.slots import ChannelState, PlanFault, TurnState, channel_state, turn_state
 from zellige.plan.facts import bytes_of
 from zellige.plan.nodes import (
     Acquire,
@@ -237,12 +237,6 @@ class RoleRun:
             token, _ = left[-1]
             raise PlanFault("waits", f"role {self.name} ends with {len(left)} operations in flight, the last of token {token.name}")
 
-    def _state(self, channel: Channel) -> ChannelState:
-        state = self.block.channels.get(channel)
-        if state is None:
-            raise PlanFault("membership", f"role {self.name} uses channel {channel.name}, which the launch does not list")
-        return state
-
     def _perform(self, statement: Leaf) -> bool:
         match statement:
             case Acquire():
@@ -252,7 +246,7 @@ class RoleRun:
             case Get():
                 return self._get(statement.channel)
             case Release():
-                self._state(statement.channel).give_back(self.name)
+                channel_state(self.block.channels, statement.channel, self.name).give_back(self.name)
             case Wait():
                 self.in_flight.wait(statement.token, statement.leave_in_flight)
             case Turn():
@@ -297,7 +291,7 @@ class RoleRun:
     def _allocate(self, buffer: Buffer) -> None:
         root = buffer.root
         channel = self.block.of_buffer.get(root)
-        if channel is not None and any(self._state(channel).acquired.values()):
+        if channel is not None and any(channel_state(self.block.channels, channel, self.name).acquired.values()):
             raise PlanFault("placement", f"role {self.name} allocates {root.name} when channel {channel.name} has slots of it in use")
         if root in self.block.carried or buffer.alias is not None:
             return
@@ -305,7 +299,7 @@ class RoleRun:
         self.block.places[root] = self.block.fresh(root, frame)
 
     def _acquire(self, channel: Channel) -> bool:
-        state = self._state(channel)
+        state = channel_state(self.block.channels, channel, self.name)
         if not state.is_free(self.name):
             self.waiting = state.waits_for(self.name, to_acquire=True)
             return False
@@ -317,7 +311,7 @@ class RoleRun:
         return True
 
     def _put(self, channel: Channel) -> None:
-        number = self._state(channel).hand_over(self.name)
+        number = channel_state(self.block.channels, channel, self.name).hand_over(self.name)
         if not channel.is_transaction:
             return
         token = channel.token
@@ -329,7 +323,7 @@ class RoleRun:
             one.is_waited = True
 
     def _get(self, channel: Channel) -> bool:
-        state = self._state(channel)
+        state = channel_state(self.block.channels, channel, self.name)
         if not state.is_full(self.name):
             self.waiting = state.waits_for(self.name, to_acquire=False)
             return False

@@ -7,7 +7,7 @@ The static checks and the plan interpreter share this, so they mean the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from zellige.ir.expr import Buffer
@@ -167,6 +167,14 @@ class TurnState:
     def imbalance(self) -> list[str]:
         """What is left over when every role has ended: a turn that was taken and not passed on."""
         return [f"role {self.holder} took turn {self.name} and did not pass it on"] if self.is_taken else []
+
+
+def channel_state(channels: Mapping[Channel, ChannelState], channel: Channel, role: str) -> ChannelState:
+    """How far ``channel`` is, of which a role makes use. Raises PlanFault for one that the launch does not list."""
+    state = channels.get(channel)
+    if state is None:
+        raise PlanFault("membership", f"role {role} uses channel {channel.name}, which the launch does not list")
+    return state
 
 
 def turn_state(turns: dict[str, TurnState], statement: Turn) -> TurnState:
