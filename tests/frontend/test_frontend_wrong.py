@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,23 +25,15 @@ def expected(path: Path) -> tuple[str, int, int]:
     return found["code"], number - 1, len(found["blank"]) + 1
 
 
-def load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"wrong_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_there_are_sixty_programs() -> None:
     assert len(FILES) >= 60
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_wrong_program(path: Path) -> None:
+def test_wrong_program(path: Path, wrong_program: Callable[[str], Callable[[], None]]) -> None:
     code, line, column = expected(path)
     with pytest.raises(ZelligeError) as caught:
-        load(path).program()
+        wrong_program(path.stem)()
     span = caught.value.span
     assert span is not None, f"{caught.value} has no place"
     assert (caught.value.code, Path(span.file).name, span.line, span.column) == (code, path.name, line, column), str(caught.value)

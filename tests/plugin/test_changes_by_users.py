@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -39,35 +39,28 @@ def shifted(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """Multiplies what is stored."""
+class Changed:
+    """What is stored, ``op`` a number."""
 
-    factor: float
-    name: str = "scaled"
-
-    def __call__(self, kernel: Kernel) -> Kernel:
-        def scaled(node: Any) -> Any:
-            if not isinstance(node, Store):
-                return node
-            return replace(node, value=Binary(op="mul", left=node.value, right=Const(value=self.factor, dtype=node.value.dtype)))
-
-        return replace(kernel, launches=tuple(rewrite(launch, scaled) for launch in kernel.launches))
-
-
-@dataclass(frozen=True)
-class Added:
-    """Adds to what is stored."""
-
-    summand: float
-    name: str = "added"
+    name: str
+    op: Literal["add", "mul"]
+    number: float
 
     def __call__(self, kernel: Kernel) -> Kernel:
-        def added(node: Any) -> Any:
+        def changed(node: Any) -> Any:
             if not isinstance(node, Store):
                 return node
-            return replace(node, value=Binary(op="add", left=node.value, right=Const(value=self.summand, dtype=node.value.dtype)))
+            return replace(node, value=Binary(op=self.op, left=node.value, right=Const(value=self.number, dtype=node.value.dtype)))
 
-        return replace(kernel, launches=tuple(rewrite(launch, added) for launch in kernel.launches))
+        return replace(kernel, launches=tuple(rewrite(launch, changed) for launch in kernel.launches))
+
+
+def scaled(factor: float) -> Changed:
+    return Changed("scaled", "mul", factor)
+
+
+def added(summand: float) -> Changed:
+    return Changed("added", "add", summand)
 
 
 def _run(passes: list[Any], target: str = "cpu") -> Any:
@@ -79,9 +72,9 @@ def _run(passes: list[Any], target: str = "cpu") -> Any:
 @pytest.mark.parametrize("target", ["cpu", "interp"])
 def test_a_user_inserts_before_and_after(target: str) -> None:
     a = np.arange(8, dtype=np.float32)
-    assert (_run([Insert(step=Scaled(2.0)), Insert(step=Added(1.0))], target) == (a + 6) * 2 + 1 - 6).all()
-    assert (_run([Insert(step=Scaled(2.0)), Insert(step=Added(1.0), before=("scaled",))], target) == (a + 7) * 2 - 6).all()
-    assert (_run([Insert(step=Scaled(2.0), after=("added",)), ("legalise", Insert(step=Added(1.0)))], target) == (a + 7) * 2 - 6).all()
+    assert (_run([Insert(step=scaled(2.0)), Insert(step=added(1.0))], target) == (a + 6) * 2 + 1 - 6).all()
+    assert (_run([Insert(step=scaled(2.0)), Insert(step=added(1.0), before=("scaled",))], target) == (a + 7) * 2 - 6).all()
+    assert (_run([Insert(step=scaled(2.0), after=("added",)), ("legalise", Insert(step=added(1.0)))], target) == (a + 7) * 2 - 6).all()
 
 
 def _options(passes: list[Any]) -> CompileOptions:
@@ -95,10 +88,10 @@ def _legal(passes: list[Any]) -> str:
 def test_a_user_leaves_a_pass_out_and_replaces_it() -> None:
     assert "A[i] + 6.0" in _legal([])
     assert "A[i] * 1.0 + 6.0" in _legal([Veto(name="simplify", reason="to see what was written")])
-    assert "(A[i] * 1.0 + 6.0) * 2.0" in _legal([Replace(name="simplify", step=Scaled(2.0))])
+    assert "(A[i] * 1.0 + 6.0) * 2.0" in _legal([Replace(name="simplify", step=scaled(2.0))])
     a = np.arange(8, dtype=np.float32)
     assert (_run([Veto(name="simplify", reason="")]) == a).all()
-    assert (_run([Replace(name="simplify", step=Scaled(2.0))]) == (a + 6) * 2 - 6).all()
+    assert (_run([Replace(name="simplify", step=scaled(2.0))]) == (a + 6) * 2 - 6).all()
 
 
 def test_a_user_changes_what_a_plugin_brought(install: Install) -> None:
@@ -115,14 +108,14 @@ def test_a_user_changes_what_a_plugin_brought(install: Install) -> None:
     [
         ([Veto(name="nothing", reason="")], "E712", "cannot leave out the pass 'nothing' at the stage 'legalise'"),
         ([("allocate", Veto(name="plan", reason=""))], "E712", "nothing else makes a plan"),
-        ([("allocate", Replace(name="plan", step=Scaled(1.0)))], "E712", "nothing else makes a plan"),
-        ([Veto(name="simplify", reason=""), Replace(name="simplify", step=Scaled(1.0))], "E712", "leaves it out already"),
-        ([Insert(step=Scaled(1.0), before=("missing",))], "E712", "the stage has no pass 'missing'"),
-        ([Insert(step=Scaled(1.0), after=("added",)), Insert(step=Added(1.0), after=("scaled",))], "E711", "scaled"),
+        ([("allocate", Replace(name="plan", step=scaled(1.0)))], "E712", "nothing else makes a plan"),
+        ([Veto(name="simplify", reason=""), Replace(name="simplify", step=scaled(1.0))], "E712", "leaves it out already"),
+        ([Insert(step=scaled(1.0), before=("missing",))], "E712", "the stage has no pass 'missing'"),
+        ([Insert(step=scaled(1.0), after=("added",)), Insert(step=added(1.0), after=("scaled",))], "E711", "scaled"),
         ([Replace(name="simplify", step=lambda kernel: None)], "E713", "made a NoneType"),
         ([Insert(step=lambda kernel: kernel.nonsense)], "E718", "failed: AttributeError"),
         ([Insert(step="simplify")], "E159", "Insert: its step str 'simplify' is no pass: expected a function"),
-        ([Insert(step=Scaled(1.0), before="simplify")], "E159", "Insert: its before is 'simplify', expected a tuple of names"),
+        ([Insert(step=scaled(1.0), before="simplify")], "E159", "Insert: its before is 'simplify', expected a tuple of names"),
         ([Veto(name=4, reason="")], "E159", "Veto: its name is 4, expected the name of a pass"),
         ([("tidying", Veto(name="simplify", reason=""))], "E159", "'tidying' is no stage"),
     ],
@@ -136,14 +129,14 @@ def test_what_a_user_gets_wrong_is_told(passes: list[Any], code: str, words: str
 
 def test_changes_belong_to_the_key_of_the_cache() -> None:
     asked: list[list[Any]] = [
-        [], [Scaled(2.0)], [Insert(step=Scaled(3.0))], [Insert(step=Scaled(2.0), before=("simplify",))],
-        [Replace(name="simplify", step=Scaled(2.0))], [Veto(name="simplify", reason="")], [("layout", Insert(step=Scaled(2.0)))],
+        [], [scaled(2.0)], [Insert(step=scaled(3.0))], [Insert(step=scaled(2.0), before=("simplify",))],
+        [Replace(name="simplify", step=scaled(2.0))], [Veto(name="simplify", reason="")], [("layout", Insert(step=scaled(2.0)))],
     ]  # fmt: skip
     texts = [options_text(_options(passes)) for passes in asked]
     assert len(set(texts)) == len(asked)
     assert _run([Veto(name="simplify", reason="")]) is not None
     memo.clear()
-    assert (_run([Replace(name="simplify", step=Scaled(2.0))]) != _run([])).any(), "not what was compiled without it"
+    assert (_run([Replace(name="simplify", step=scaled(2.0))]) != _run([])).any(), "not what was compiled without it"
 
 
 # ---- hints of a backend
