@@ -134,8 +134,9 @@ def describe(name: str, arch: str, seconds: float, as_json: bool) -> None:
 
 def is_broken(report: BackendReport) -> bool:
     """Whether a backend is at fault, rather than without a device or not built."""
-    codes = ("quarantined", "probe-failed", "probe-timeout", "probe-crashed", "load-crashed", "load-timeout", "contract")
-    return report.unavailable is not None and report.unavailable.code in codes
+    from zellige.plugin.probing import AT_FAULT
+
+    return report.unavailable is not None and report.unavailable.code in AT_FAULT
 
 
 def _print_checkups(console: Console, checkups: Sequence[_Checkup]) -> None:

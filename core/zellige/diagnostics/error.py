@@ -60,9 +60,9 @@ class Code:
         return (kind if self.also is None else _both(kind, self.also))(diagnostic)
 
 
-NoteKind = Literal["place", "raised here", "said by", "replay"]
-"""What a note is for, where the program asks: a second place, the line of somebody else's code for whoever mends it, which backend's hook
-the error comes out of, the command that repeats it."""
+NoteKind = Literal["place", "call", "raised here", "said by", "replay"]
+"""What a note is for, where the program asks: a second place, a call on the way to the first, the line of somebody else's code for whoever
+mends it, which backend's hook the error comes out of, the command that repeats it."""
 
 
 @dataclass(frozen=True, slots=True)

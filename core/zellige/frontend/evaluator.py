@@ -125,7 +125,8 @@ def _helpers(raised: BaseException) -> tuple[Note, ...]:
         if not (is_ours(home) or is_library_file(code.co_filename)):
             span = Span(code.co_filename, entry.tb_lineno)
             line = span.source_line()
-            found = Note(message=f"in {code.co_name}, a Python function", span=Span(span.file, span.line, len(line) - len(line.lstrip())))
+            place = Span(span.file, span.line, len(line) - len(line.lstrip()))
+            found = Note(f"in {code.co_name}, a Python function", place, "call")
         entry = entry.tb_next
     return () if found is None else (found,)
 
@@ -135,9 +136,9 @@ _SHOWN_CALLS = 4
 
 
 def _with_place(error: ZelligeError, trace: Trace, raised: BaseException | None = None) -> ZelligeError:
-    calls = tuple(Note(message=f"in {name}, called from here", span=span) for name, span in reversed(trace.calls))
+    calls = tuple(Note(f"in {name}, called from here", span, "call") for name, span in reversed(trace.calls))
     if len(calls) > 2 * _SHOWN_CALLS:
-        left_out = Note(message=f"in {len(calls) - 2 * _SHOWN_CALLS} more calls")
+        left_out = Note(f"in {len(calls) - 2 * _SHOWN_CALLS} more calls", kind="call")
         calls = (*calls[:_SHOWN_CALLS], left_out, *calls[-_SHOWN_CALLS:])
     if raised is not None:
         calls = _helpers(raised) + calls
@@ -146,7 +147,7 @@ def _with_place(error: ZelligeError, trace: Trace, raised: BaseException | None 
         span = diagnostic.span
         if (span is None or diagnostic.is_place_of_call) and trace.builder.span is not None:
             span = trace.builder.span
-        notes = diagnostic.notes if any(n.message.startswith("in ") for n in diagnostic.notes) else diagnostic.notes + calls
+        notes = diagnostic.notes if any(note.kind == "call" for note in diagnostic.notes) else diagnostic.notes + calls
         return replace(diagnostic, span=span, notes=notes, is_place_of_call=False)
 
     return type(error)(*(located_one(d) for d in error.diagnostics))

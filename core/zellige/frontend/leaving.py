@@ -201,7 +201,7 @@ def refuse_passed(frame: Frame, error: BaseException) -> None:
 def passed_error(frame: Frame, passed: tuple[Exception, Span | None, str]) -> ZelligeError:
     """E120 for an exception that left a run-time construct."""
     error, span, kind = passed
-    if isinstance(error, ZelligeError) and error.code == "E120":
+    if isinstance(error, ZelligeError) and error.code == catalogue.E120.id:
         return error
     word = "loop" if kind in ("for", "while", "map") else kind
     what = f"the {type(error).__name__} raised here under a run-time {word}, and caught outside of it,"

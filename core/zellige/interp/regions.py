@@ -89,8 +89,8 @@ def read_box(run: Run, frame: Frame, box: Box, mask: Mask, *, reports_undefined:
     undefined = box.place.memory.undefined
     _log_box(run, frame, box, mask, "read")
     if reports_undefined and undefined is not None and _any_fact(box, undefined):
-        position, inside = box.elements()
-        report_undefined(run, box.place.memory, box.buffer, box.layout, _chosen(position, inside & _active(frame, mask, inside)).ravel())
+        _, positions = _selected(frame, box, mask)
+        report_undefined(run, box.place.memory, box.buffer, box.layout, positions.ravel())
     view = _view(box) if box.is_uniform else None
     if view is not None:
         inner, outer = box.slices()
@@ -116,13 +116,8 @@ def _log_box(run: Run, frame: Frame, box: Box, mask: Mask, kind: AccessKind, val
         if kind == "read":
             return
         kind = "atomic"
-    position, inside = box.elements()
-    lanes = (box.buffer.dtype.lanes,) if box.buffer.dtype.lanes > 1 else ()
-    shape = (max(inside.shape[0], 1 if values is None else values.shape[0]), *box.extents)
-    chosen = np.broadcast_to(inside, shape)
-    chosen = chosen & _active(frame, mask, chosen)
-    positions = np.broadcast_to(position, (*shape, *lanes))[chosen]
-    kept = None if values is None else np.broadcast_to(values, (*shape, *lanes))[chosen]
+    chosen, positions = _selected(frame, box, mask, 1 if values is None else values.shape[0])
+    kept = None if values is None else _at(values, chosen)
     if positions.size:
         run.blocks.log(statement, box.buffer, box.layout, box.place.memory, positions, kind, kept)
 
@@ -155,17 +150,11 @@ def write_box(run: Run, frame: Frame, box: Box, values: Array, mask: Mask, *, un
         if memory.written is not None:
             _facts(box, memory.written)[inner] = True
         return
-    position, inside = box.elements()
-    lanes = (box.buffer.dtype.lanes,) if box.buffer.dtype.lanes > 1 else ()
-    shape = (max(inside.shape[0], values.shape[0]), *box.extents)
-    inside = np.broadcast_to(inside, shape)
-    chosen = inside & _active(frame, mask, inside)
-    positions = np.broadcast_to(position, (*shape, *lanes))[chosen]
-    kept = np.broadcast_to(values, (*shape, *lanes))[chosen]
-    missing = None if undefined is None else np.broadcast_to(undefined, shape)[chosen]
-    memory.write(positions, kept, box.buffer.dtype)
-    if missing is not None and memory.undefined is not None:
-        spread = np.broadcast_to(missing[:, None], positions.shape) if lanes else missing
+    chosen, positions = _selected(frame, box, mask, values.shape[0])
+    memory.write(positions, _at(values, chosen), box.buffer.dtype)
+    if undefined is not None and memory.undefined is not None:
+        missing = _at(undefined, chosen)
+        spread = np.broadcast_to(missing[:, None], positions.shape) if box.buffer.dtype.lanes > 1 else missing
         memory.mark(memory.undefined, positions, box.buffer.dtype, value=spread)
 
 
@@ -208,8 +197,18 @@ def _active(frame: Frame, mask: Mask, inside: Array) -> Array:
     return flags.reshape(-1, *(1,) * (inside.ndim - 1))
 
 
-def _chosen(position: Array, flags: Array) -> Array:
-    return np.asarray(position[np.broadcast_to(flags, position.shape[: flags.ndim])])
+def _selected(frame: Frame, box: Box, mask: Mask, count: int = 1) -> tuple[Array, Array]:
+    """Which elements of the box are inside of the buffer and an active point's, and the positions of those in order. ``count``: of how
+    many points there are values for them."""
+    position, inside = box.elements()
+    chosen = np.broadcast_to(inside, (max(inside.shape[0], count), *box.extents))
+    chosen = chosen & _active(frame, mask, chosen)
+    return chosen, _at(position, chosen)
+
+
+def _at(values: Array, chosen: Array) -> Array:
+    """The values of the chosen elements in order; the lanes of vectors stay an axis."""
+    return np.asarray(np.broadcast_to(values, (*chosen.shape, *values.shape[chosen.ndim :]))[chosen])
 
 
 def _report_outside(run: Run, frame: Frame, box: Box, mask: Mask) -> None:

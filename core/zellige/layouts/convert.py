@@ -93,7 +93,7 @@ def convert(
     try:
         holders = holder_map(source, target)
     except ZelligeError as error:
-        if error.code != "E321":
+        if error.code != catalogue.E321.id:
             raise
         holders = None  # the factors of the two do not line up: only memory joins them
     if holders is not None and _keeps_outer(holders, source):
@@ -365,7 +365,7 @@ def _composed(values: Sequence[Layout], memory: Layout) -> list[Layout] | None:
     try:
         return [compose(value, memory) for value in values]
     except ZelligeError as error:
-        if error.code != "E321":
+        if error.code != catalogue.E321.id:
             raise
         return None
 

@@ -66,7 +66,7 @@ from zellige.plugin.interruption import is_blameless
 from zellige.plugin.limits import MOST_ITEMS
 from zellige.plugin.manifest import MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import OF_ZELLIGE, Origin
-from zellige.plugin.probing import isolated_once, patience, within_seconds
+from zellige.plugin.probing import CONTRACT, isolated_once, patience, within_seconds
 from zellige.plugin.schema import problems
 from zellige.plugin.signatures import STEPS, call_problems, hook_parameters, methods_of, shape_problems
 from zellige.target import SIMULATE
@@ -102,8 +102,7 @@ _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"}
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
 
 _WITHOUT_THE_COMPILER: Final = frozenset(
-    f"hook {name}"
-    for name in ("manifest", "probe", "tools", "describe", "describe_key", "dialect", "cache_key", "conformance", "schedules")
+    ("manifest", "probe", "tools", "describe", "describe_key", "dialect", "cache_key", "conformance", "schedules")
 )
 """Hooks in which nothing of core's runs but what the backend calls: what goes wrong there is what the backend gave it."""
 
@@ -169,7 +168,7 @@ class BackendHandle:
             found = within_seconds(lambda: self._call("probe", self._found), PROBE_SECONDS, self.manifest.name)
         if replaced:
             reason = f"probe replaced {', '.join(replaced[:MOST_PROBLEMS])}, which is not its own; that was undone"
-            return Unavailable(code="contract", reason=reason)
+            return Unavailable(code=CONTRACT, reason=reason)
         assert isinstance(found, (tuple, Unavailable)), "what _found makes, or why there is no answer"
         return found
 
@@ -179,10 +178,10 @@ class BackendHandle:
         if isinstance(answer, Unavailable) or (isinstance(answer, tuple) and all(isinstance(device, Device) for device in items)):
             wrong = self._type_problems(tuple[Device, ...] if isinstance(answer, tuple) else Unavailable, answer, "probe")
             wrong = wrong or "; ".join(islice(self._odd_devices(answer if isinstance(answer, tuple) else ()), MOST_PROBLEMS))
-            return Unavailable(code="contract", reason=f"probe answered what cannot be: {wrong}") if wrong else answer
+            return Unavailable(code=CONTRACT, reason=f"probe answered what cannot be: {wrong}") if wrong else answer
         kinds = ", ".join(sorted({type(d).__name__ for d in items}))
         given = f"a tuple of {kinds}" if kinds else type(answer).__name__
-        return Unavailable(code="contract", reason=f"probe answered {given}, not a tuple of Device or Unavailable")
+        return Unavailable(code=CONTRACT, reason=f"probe answered {given}, not a tuple of Device or Unavailable")
 
     def _odd_devices(self, devices: tuple[Device, ...]) -> Iterator[str]:
         """Devices that are somebody else's, or one of them twice."""
@@ -586,11 +585,13 @@ class BackendHandle:
     def _attempt(self, hook: str, do: Callable[[], _T], *, place: str = "") -> _T:
         """What a hook answers, or what is made of its answer, with its name on what goes wrong; ``place`` is what that is called, where it
         is something else than a hook."""
-        place = place or f"hook {hook}"
-        return self.blaming(place, do if self.origin.is_own else partial(self._watched, place, do))
+        called = place or f"hook {hook}"
+        watched = do if self.origin.is_own else partial(self._watched, called, do, has_limit=hook == "probe")
+        return self.blaming(called, watched, is_alone=not place and hook in _WITHOUT_THE_COMPILER)
 
-    def blaming(self, place: str, do: Callable[[], _T]) -> _T:
-        """What a hook, or something else of the backend's that is called ``place``, answers, with its name on what goes wrong."""
+    def blaming(self, place: str, do: Callable[[], _T], *, is_alone: bool = False) -> _T:
+        """What a hook, or something else of the backend's that is called ``place``, answers, with its name on what goes wrong.
+        ``is_alone``: nothing of core's runs there but what the backend calls."""
         try:
             return do()
         except ZelligeError as error:
@@ -601,7 +602,7 @@ class BackendHandle:
                 self._sign(error, place)
             raise
         except InternalError as error:
-            if not self.raised(error) and (self.origin.is_own or place not in _WITHOUT_THE_COMPILER):
+            if not self.raised(error) and (self.origin.is_own or not is_alone):
                 raise
             raise self.blamed(error, place) from error
         except BaseException as error:
@@ -618,9 +619,9 @@ class BackendHandle:
         if not self._is_named(error):
             error.tell_note(Note(f"said by the backend {self.name!r} in its {place}", kind="said by"))
 
-    def _watched(self, place: str, do: Callable[[], _T]) -> _T:
-        """The same of somebody else's hook. E703 where it leaves the process another than it was, which is undone."""
-        has_limit = place == "hook probe"
+    def _watched(self, place: str, do: Callable[[], _T], *, has_limit: bool) -> _T:
+        """The same of somebody else's hook. E703 where it leaves the process another than it was, which is undone. Of one that
+        ``has_limit`` of time nobody has to say that it takes long."""
         with nullcontext() if has_limit else patience(self.origin, f"in its {place}"), process_kept() as replaced:
             answer = do()
         if replaced:
@@ -770,7 +771,6 @@ def _unreadable(answer: object) -> str:
             for field in ("question", "chosen")
         ]
     return next((f"{where} is {shortened(text)}, expected a line of text" for where, text in texts if not is_line(text)), "")
-
 
 
 def _kind_of(value: object, *expected: type) -> str:

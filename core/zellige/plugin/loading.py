@@ -24,12 +24,12 @@ from zellige.plugin.handle import BackendHandle
 from zellige.plugin.interruption import is_from_outside
 from zellige.plugin.manifest import MOST_PROBLEMS
 from zellige.plugin.origin import OF_ZELLIGE, Origin
-from zellige.plugin.probing import isolated_once, patience
+from zellige.plugin.probing import LOAD_CRASHED, LOAD_TIMEOUT, isolated_once, patience
 
 LOAD_SECONDS: Final = 20.0
 """How long a process of its own may load a backend and look for its devices."""
 
-FATAL: Final = ("load-crashed", "load-timeout")
+FATAL: Final = (LOAD_CRASHED, LOAD_TIMEOUT)
 """What such a process answers when loading here would do the same to this one."""
 
 

@@ -33,7 +33,6 @@ MOST_PROBLEMS: Final = 5
 """How many faults of one answer a message names."""
 
 
-
 def validated(name: str, answer: object, *, is_own: bool) -> Manifest:
     """The manifest, or E703 that says which field is wrong. Those of zellige's own are checked by its tests, not at every start."""
     if not isinstance(answer, Manifest):

@@ -41,6 +41,16 @@ PATIENCE_SECONDS = 20.0
 
 _STEP_SECONDS: Final = 0.5
 
+LOAD_CRASHED: Final = "load-crashed"
+LOAD_TIMEOUT: Final = "load-timeout"
+PROBE_CRASHED: Final = "probe-crashed"
+PROBE_TIMEOUT: Final = "probe-timeout"
+PROBE_FAILED: Final = "probe-failed"
+CONTRACT: Final = "contract"
+QUARANTINED: Final = "quarantined"
+AT_FAULT: Final = frozenset((LOAD_CRASHED, LOAD_TIMEOUT, PROBE_CRASHED, PROBE_TIMEOUT, PROBE_FAILED, CONTRACT, QUARANTINED))
+"""Codes of ``Unavailable`` by which core says that a backend is broken, rather than without a device or not built."""
+
 MOST_PRINTED: Final = 20_000
 """Of what such a process prints so many characters are kept, the last."""
 
@@ -53,7 +63,7 @@ def within_seconds(ask: Callable[[], object], seconds: float, name: str) -> obje
         try:
             answer.append(ask())
         except BaseException as error:  # noqa: BLE001 - a stranger's code on another thread: whatever it raises is its answer
-            answer.append(Unavailable(code="probe-failed", reason=f"looking for devices failed: {said(error)}"))
+            answer.append(Unavailable(code=PROBE_FAILED, reason=f"looking for devices failed: {said(error)}"))
 
     worker = threading.Thread(target=on_thread, name=f"zellige-probe-{name}", daemon=True)
     worker.start()
@@ -103,7 +113,7 @@ class _Watch(Onlooker):
 
 
 def _too_long(seconds: float) -> Unavailable:
-    return Unavailable(code="probe-timeout", reason=f"looking for devices took more than {seconds:g} s")
+    return Unavailable(code=PROBE_TIMEOUT, reason=f"looking for devices took more than {seconds:g} s")
 
 
 def report_isolated(name: str, entry_point: str, seconds: float) -> BackendReport:
@@ -195,9 +205,9 @@ def _waited(process: subprocess.Popen[bytes], seconds: float) -> int | None:
 def _broken(code: int | None, seconds: float, *, is_loaded: bool) -> Unavailable:
     """Why a process gave no answer: what it was at when it ended, or did not end."""
     if code is None:
-        return _too_long(seconds) if is_loaded else Unavailable(code="load-timeout", reason=f"loading it took more than {seconds:g} s")
+        return _too_long(seconds) if is_loaded else Unavailable(code=LOAD_TIMEOUT, reason=f"loading it took more than {seconds:g} s")
     at = "looked for devices" if is_loaded else "loaded it"
-    return Unavailable(code="probe-crashed" if is_loaded else "load-crashed", reason=f"the process that {at} {ending_of(code)}")
+    return Unavailable(code=PROBE_CRASHED if is_loaded else LOAD_CRASHED, reason=f"the process that {at} {ending_of(code)}")
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:

@@ -25,7 +25,7 @@ from zellige.plugin.handle import BackendHandle
 from zellige.plugin.installed import OWN_DISTRIBUTION, Installed, installed_points
 from zellige.plugin.loading import FATAL, Quarantined, load, loader, refused
 from zellige.plugin.origin import OF_ZELLIGE, Origin
-from zellige.plugin.probing import report_isolated
+from zellige.plugin.probing import PROBE_CRASHED, QUARANTINED, report_isolated
 from zellige.target import AUTO, Target, parse_target, with_architecture
 
 __all__ = ["BackendHandle", "Origin", "Quarantined", "Registry", "registry"]
@@ -258,7 +258,7 @@ class Registry:
                 name=entry.origin.name,
                 entry_point=entry.origin.text,
                 manifest=None,
-                unavailable=Unavailable(code="quarantined", reason=entry.error.diagnostics[0].message),
+                unavailable=Unavailable(code=QUARANTINED, reason=entry.error.diagnostics[0].message),
                 traceback=entry.traceback,
                 origin=entry.origin.name,
             )
@@ -275,7 +275,7 @@ class Registry:
         for origin in self._origins:
             if not origin.is_own:
                 made[origin] = report_isolated(origin.name, origin.text, seconds)
-        ended = (*FATAL, "probe-crashed")
+        ended = (*FATAL, PROBE_CRASHED)
         crashed = {report.origin for report in made.values() if report.unavailable is not None and report.unavailable.code in ended}
         together = Registry(origin for origin in self._origins if origin.name not in crashed)
         wanted = together._points_of(names, crashed) if names else {origin.name for origin in self._origins}
@@ -434,7 +434,7 @@ def _with_taken(report: BackendReport, taken: dict[str, Quarantined]) -> Backend
     entry = taken.get(report.origin)
     if entry is None:
         return report
-    return replace(report, devices=(), unavailable=Unavailable(code="quarantined", reason=entry.error.diagnostics[0].message))
+    return replace(report, devices=(), unavailable=Unavailable(code=QUARANTINED, reason=entry.error.diagnostics[0].message))
 
 
 def _taken(new: BackendHandle, others: list[BackendHandle]) -> str:
