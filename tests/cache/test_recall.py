@@ -183,6 +183,21 @@ def test_another_machine_has_another_description(monkeypatch: pytest.MonkeyPatch
         assert handle.description(ctx) != known, change
 
 
+def test_machines_that_differ_in_memory_alone_have_one_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    from zellige_cpu import host
+
+    handle = registry().named("cpu")
+    here = host.running_host()
+    ctx = handle.context(Target(name="cpu"), CompileOptions())
+    known = set()
+    for gibibytes in (4, 5, 64):
+        monkeypatch.setattr(host, "_memory_bytes", lambda size=gibibytes: here.cores * size << 30)
+        other = host.make_host(here.triple, here.cpu, dict.fromkeys(here.features, True))
+        monkeypatch.setattr(host, "running_host", lambda other=other: other)
+        known.add(handle.description(ctx))
+    assert len(known) == 1
+
+
 def test_capabilities_stand_for_a_backend_without_a_description(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = registry().named("interp")
     ctx = handle.context(Target(name="interp"), CompileOptions())

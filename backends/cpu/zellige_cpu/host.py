@@ -13,6 +13,10 @@ from typing import Any, Final
 FAMILY_OF_TILES: Final = "amx-"
 """How LLVM's names of the features begin that need the registers of matrix tiles."""
 
+WORKER_BYTES: Final = 1 << 30
+"""The most that the tiles of one worker take, however much memory there is: machines that differ in nothing else have one description, so
+that a kernel compiled on one is found on the other."""
+
 LANES: Final = 32
 """Lanes of a warp in kernels that ask for them; a loop plays them."""
 
@@ -21,10 +25,10 @@ class Host:
     """What the emitters may ask about the machine.
 
     ``vector_bytes`` is the width of one vector register, ``vector_registers`` their number. ``features`` are LLVM's names. ``memory_bytes``
-    is the memory of the machine, as far as it is known; ``cache_bytes`` its last level of cache, 0 where :attr:`last_cache_bytes` shall
-    look for it. ``withheld`` are features that the processor has and the operating system does not let this process use, for the reason
-    ``withheld_because``. Compared by value. Written out, since making a named tuple takes Python a third of a millisecond, which a warm
-    start pays.
+    is the memory of the machine that workers may have (:data:`WORKER_BYTES`); ``cache_bytes`` its last level of cache, 0 where
+    :attr:`last_cache_bytes` shall look for it. ``withheld`` are features that the processor has and the operating system does not let this
+    process use, for the reason ``withheld_because``. Compared by value. Written out, since making a named tuple takes Python a third of a
+    millisecond, which a warm start pays.
     """
 
     __slots__ = (
@@ -137,15 +141,16 @@ def make_host(triple: str, cpu: str, flags: Mapping[str, bool]) -> Host:
     """A host of that name; ``flags`` says of each feature whether it is there."""
     features = frozenset([name for name, is_on in flags.items() if is_on])
     vector_bytes, vector_registers = register_file(triple, features)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Host(
-        memory_bytes=_memory_bytes(),
+        memory_bytes=min(_memory_bytes(), cores * WORKER_BYTES),
         triple=triple,
         cpu=cpu,
         features=features,
         disabled=frozenset([name for name, is_on in flags.items() if not is_on]),
         vector_bytes=vector_bytes,
         vector_registers=vector_registers,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=cores,
     )
 
 
