@@ -105,6 +105,21 @@ def test_masks_are_left_out_of_full_iterations(name: str, machine: str) -> None:
         assert_same_bits(kernel, planned, size, 4)
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_limit_that_the_loops_variable_cannot_hold_lies_before_or_behind_all_iterations(machine: str) -> None:
+    """-65535 x 65536 is -2^32 + 65536: of its low 32 bits alone one would take the loop for full."""
+    kernel = masked("scores[i, j] if cast(k * 16 + j, int64) < cast(own, int64) * int64(1048576) else 0.0")
+    planned = plan(kernel, TEST_TARGETS[machine])
+    assert planned.launches[0].resolved
+    arrays, lens = arguments(100), np.asarray([-65535, 65535, 0, 1], np.int32)
+    found, wanted = np.zeros_like(arrays[2]), np.zeros_like(arrays[2])
+    interpret(kernel, [arrays[0], lens, wanted])
+    run(planned, [arrays[0], lens, found], schedule_seed=1)
+    assert found.tobytes() == wanted.tobytes()
+    assert not found[0].any()
+    assert found[1].any()
+
+
 @pytest.mark.parametrize("name", UNSPLIT)
 def test_other_masks_are_tested_everywhere(name: str) -> None:
     for machine in MACHINES:

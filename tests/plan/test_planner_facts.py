@@ -10,11 +10,12 @@ from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
 from zellige.dtypes import dtype
 from zellige.generate.kernels import generate_seeded
-from zellige.ir.expr import INT32, Binary, Buffer, Const, Load, Var
+from zellige.ir.expr import INT32, Binary, Buffer, Const, Load, Var, const
 from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Copy, For, Kernel
-from zellige.ir.traverse import walk
+from zellige.ir.traverse import substitute, walk
 from zellige.ir.verify import check
+from zellige.passes.simplify import simplified
 from zellige.plan import edges as tensor_edges
 from zellige.plan.by_hand import renewed_tiles
 from zellige.plan.capabilities import Machine
@@ -229,6 +230,27 @@ def test_the_first_iteration_that_may_leave() -> None:
     end = tensor_edges.full_until(loop, [copy], scopes[id(copy)])
     assert isinstance(end, Const)
     assert end.value == 3
+
+
+@pytest.mark.parametrize(("block", "found"), [(0, 4), (4095, 4 - (4095 << 16)), (65535, -(1 << 31))])
+def test_the_first_iteration_that_may_leave_is_a_number_of_the_loops_variable(block: int, found: int) -> None:
+    """Where the block's own offset is far behind the tensor the first is before every iteration, also where it is below int32."""
+    facts = facts_of(
+        "X: tensor((64,), float32)",
+        """
+        t = alloc((16,), float32, "shared")
+        for k in serial(4):
+            copy(X[cast(bx, int64) * int64(1048576) + cast(k * 16, int64):+16], t[:])
+        """,
+        "launch(65536) as (bx,)",
+    )
+    loop = loop_in(facts)
+    copy = loop.body[0]
+    end = tensor_edges.full_until(loop, [copy], tensor_edges.scopes_of(facts)[id(copy)])
+    assert end is not None
+    at_block = simplified(substitute(end, {facts.launch.grid_vars[0]: const(block, INT32)}))
+    assert isinstance(at_block, Const)
+    assert at_block.value == found
 
 
 def test_a_condition_that_was_passed_counts() -> None:

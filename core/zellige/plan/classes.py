@@ -12,15 +12,15 @@ run the same operations in the same order without the tests that hold, so no bit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form
-from zellige.ir.expr import INT64, Binary, Cast, Compare, Const, Expr, Load, Select, Unary, Var, constant_value
+from zellige.ir.expr import INT64, Binary, Compare, Const, Expr, Load, Select, Unary, Var, constant_value
 from zellige.ir.sizes import ROOM
 from zellige.ir.stmt import Assign, Bind, For, If, Map, Stmt, Store
 from zellige.ir.traverse import rebuilt, rewrite, walk
+from zellige.plan.edges import limit_among
 from zellige.plan.facts import LaunchFacts, launch_scope, statements_in
 from zellige.plan.nodes import Issue, PlanStmt, Resolved, Slotted
 from zellige.plan.split import clamped
@@ -166,21 +166,7 @@ class _Masked:
     def limits(self, literal: Literal, var: Var, bound: set[Var]) -> tuple[list[Expr], list[Expr]] | None:
         """From and to which value of the loop's variable the literal holds at all points; None where that is not known."""
         forms = self.scope.differences(literal[0], holds=literal[1])
-        low: list[Expr] = []
-        high: list[Expr] = []
-        for form in forms or ():
-            parts = self._in_loop(form, var)
-            if parts is None or (factor := parts[0].constant) is None or not _is_stable(parts[1], self.scope, bound | {var}):
-                return None
-            if not self.scope.fits(parts[1], INT64) or not self.scope.fits(parts[1].scaled(-1) + abs(factor), INT64):
-                return None
-            if factor < 0:
-                high.append(_as(Binary(op="add", left=_quotient(parts[1], -factor), right=Const(value=1, dtype=INT64)), var))
-            elif factor > 0:
-                low.append(_as(_quotient(parts[1].scaled(-1) + (factor - 1), factor), var))
-            elif not self.scope.is_nonnegative(parts[1]):
-                return None
-        return (low, high) if forms else None
+        return None if not forms else limits_of([self._in_loop(form, var) for form in forms], var, self.scope, bound)
 
     def _in_loop(self, form: Form, var: Var) -> tuple[Form, Form] | None:
         """Factor and rest of the least value over the points."""
@@ -188,6 +174,27 @@ class _Masked:
         for inner, value in reversed(self.points):
             least = least.replaced(inner, value) if least is not None else None
         return least.split(var) if least is not None else None
+
+
+def limits_of(
+    parts: Sequence[tuple[Form, Form] | None], var: Var, scope: Scope, bound: set[Var]
+) -> tuple[list[Expr], list[Expr]] | None:
+    """From and to which value of the variable all forms are at least 0, each given by its factor and rest; None where that is not known
+    before the loop, which gives the variables ``bound`` their values."""
+    low: list[Expr] = []
+    high: list[Expr] = []
+    for part in parts:
+        if part is None or (factor := part[0].constant) is None or not _is_stable(part[1], scope, bound | {var}):
+            return None
+        if not scope.fits(part[1], INT64) or not scope.fits(part[1].scaled(-1) + abs(factor), INT64):
+            return None
+        if factor < 0:
+            high.append(limit_among(var, part[1], -factor, 1, scope))
+        elif factor > 0:
+            low.append(limit_among(var, part[1].scaled(-1) + (factor - 1), factor, 0, scope))
+        elif not scope.is_nonnegative(part[1]):
+            return None
+    return low, high
 
 
 def _maps(loop: For, scope: Scope) -> Iterator[_Masked]:
@@ -262,20 +269,6 @@ def _is_stable(form: Form, scope: Scope, inside: set[Var]) -> bool:
 
 def _is_fixed(expr: Expr, inside: set[Var]) -> bool:
     return not any(isinstance(n, Load) or (isinstance(n, Var) and (n.is_mutable or n in inside)) for n in walk(expr))
-
-
-def _quotient(form: Form, divisor: int) -> Expr:
-    if (value := form.constant) is not None:
-        return Const(value=value // divisor, dtype=INT64)
-    return Binary(op="floordiv", left=form.expression(), right=Const(value=divisor, dtype=INT64))
-
-
-def _as(expr: Expr, var: Var) -> Expr:
-    if isinstance(expr, Binary) and isinstance(expr.left, Const) and isinstance(expr.right, Const):
-        return Const(value=int(expr.left.value) + int(expr.right.value), dtype=var.dtype)
-    if isinstance(expr, Const):
-        return replace(expr, dtype=var.dtype)
-    return expr if var.dtype == INT64 else Cast(value=expr, dtype=var.dtype)
 
 
 def _extreme(op: str, values: list[Expr]) -> Expr:

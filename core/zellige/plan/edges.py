@@ -133,8 +133,23 @@ def _end_of_full(region: Region, dimension: int, var: Var, scope: Scope) -> Expr
     room = scope.form(region.buffer.shape[dimension]) - scope.form(region.extents[dimension]) - rest
     if not scope.fits(room, INT64):
         return None
-    if (value := room.constant) is not None:
-        return Const(value=value // factor + 1, dtype=var.dtype)
-    quotient: Expr = Binary(op="floordiv", left=room.expression(), right=Const(value=factor, dtype=INT64))
-    end: Expr = Binary(op="add", left=quotient, right=Const(value=1, dtype=INT64))
-    return end if var.dtype == INT64 else Cast(value=end, dtype=var.dtype)
+    return limit_among(var, room, factor, 1, scope)
+
+
+def limit_among(var: Var, form: Form, divisor: int, more: int, scope: Scope) -> Expr:
+    """``form // divisor + more`` in the type of a loop's variable, where the form fits int64. What is no number of the type becomes the
+    nearest one, which lies before or behind all iterations as the limit does: narrowed, it might lie among them."""
+    least, most = int(var.dtype.min), int(var.dtype.max)
+    if (value := form.constant) is not None:
+        return Const(value=min(max(value // divisor + more, least), most), dtype=var.dtype)
+    end: Expr = Binary(op="floordiv", left=form.expression(), right=Const(value=divisor, dtype=INT64))
+    if more:
+        end = Binary(op="add", left=end, right=Const(value=more, dtype=INT64))
+    if var.dtype == INT64:
+        return end
+    known = scope.interval(form)
+    if known.high is None or known.high // divisor + more > most:
+        end = Binary(op="min", left=end, right=Const(value=most, dtype=INT64))
+    if known.low is None or known.low // divisor + more < least:
+        end = Binary(op="max", left=end, right=Const(value=least, dtype=INT64))
+    return Cast(value=end, dtype=var.dtype)
