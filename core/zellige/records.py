@@ -29,6 +29,7 @@ else:
 
 _FIELDS: Final = "__dataclass_fields__"
 
+
 class _NotGiven:
     """The default of a parameter whose field has a function that makes one."""
 

@@ -28,6 +28,7 @@ from zellige_cpu.values import Value, constant
 
 _LASTING: Final = (AtomicTile, Copy, Fill, For, Gemm, Map, Reduce, Scan, Transpose, While)
 
+
 def emit_assert(ctx: Context, statement: Assert) -> None:
     """Emits a run-time check that stops the launch with the number of its place."""
     fn = ctx.fn
@@ -48,17 +49,7 @@ def check_reach(ctx: Context, offset: Value, dtype: DType, region: Region) -> No
     """Stop the launch where the offset of a region is negative or beyond its type."""
     fn = ctx.fn
     ctx.sites.append(Site(kind="reach", message=region.buffer.name, span=region.span, dtype=dtype))
-    number = len(ctx.sites)
-    assert ctx.status is not None
-    fine, fails, first = fn.fresh_label("fine"), fn.fresh_label("fails"), fn.fresh_label("first")
-    fn.branch_if(fn.compare("ule", offset, i64(int(dtype.max))), fine, fails)
-    fn.label(fails)
-    _, is_first = fn.compare_exchange(ctx.status, i64(0), i64(number), "monotonic", "monotonic", align=8)
-    fn.branch_if(is_first, first, ctx.stop)
-    fn.label(first)
-    fn.store(offset, fn.offset(ctx.status, 8), align=8)
-    fn.branch(ctx.stop)
-    fn.label(fine)
+    _stop_unless(ctx, fn.compare("ule", offset, i64(int(dtype.max))), len(ctx.sites), [offset])
 
 
 def check_extents(ctx: Context, left: Sequence[Expr], right: Sequence[Expr], pairs: Sequence[tuple[Expr, Expr]], span: Span | None) -> None:
@@ -70,10 +61,16 @@ def check_extents(ctx: Context, left: Sequence[Expr], right: Sequence[Expr], pai
         return
     ctx.sites.append(Site(kind="extents", message="", span=span, rank=len(left), width=len(right)))
     number = len(ctx.sites)
-    assert ctx.status is not None
     test = conjunction(ctx, *[fn.binary("xor", d, constant("i1", True)) for d in differ]) or constant("i1", True)
-    fine, fails, first = fn.fresh_label("fine"), fn.fresh_label("fails"), fn.fresh_label("first")
     values = [uniform(ctx, ctx.freeze(ctx, extent)) for extent in (*left, *right)][:STATUS_WORDS]
+    _stop_unless(ctx, test, number, values)
+
+
+def _stop_unless(ctx: Context, test: Value, number: int, values: Sequence[Value]) -> None:
+    """Stop the launch where the test fails; the first to fail notes the number of its place and the values, of 64 bits."""
+    fn = ctx.fn
+    assert ctx.status is not None
+    fine, fails, first = fn.fresh_label("fine"), fn.fresh_label("fails"), fn.fresh_label("first")
     fn.branch_if(test, fine, fails)
     fn.label(fails)
     _, is_first = fn.compare_exchange(ctx.status, i64(0), i64(number), "monotonic", "monotonic", align=8)

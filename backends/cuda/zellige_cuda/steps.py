@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from zellige.options import CompileOptions
     from zellige.plan.nodes import PlannedKernel
 
+
 def candidates(operation: Operation, ctx: CompileContext) -> Sequence[Answer]:
     """For products what the capabilities offer, and which other products of the table would take the operands; for copies of loops with
     stages the same of what copies beside the lanes and what waits for it."""

@@ -21,13 +21,8 @@ from zellige.frontend.evaluator import evaluate, evaluates, executes
 from zellige.frontend.expressions import Mark, apply_binary, escaping, index_value, item, kept, plain, refuse_run_time_index
 from zellige.frontend.parameters import PendingTensor, annotate
 from zellige.frontend.scopes import Frame, Hidden, Pending, Signal
-from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, taken
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_number, taken
 from zellige.frontend.vectors import Vector, VectorVariable
-
-
-def is_number(value: Any) -> bool:
-    """Whether a variable of the kernel could hold ``value``."""
-    return isinstance(value, (bool, int, float, Scalar))
 
 
 def assign_name(frame: Frame, name: str, value: Any, source: ast.expr | None) -> None:

@@ -38,6 +38,15 @@ def current_builder(operation: str) -> Builder:
     return builder
 
 
+def current_launch(operation: str) -> LaunchDraft:
+    """The launch that is being traced. E101 outside of a kernel, and what :meth:`Builder.require_body` raises outside of T.Kernel, name
+    ``operation``."""
+    builder = current_builder(operation)
+    builder.require_body(operation)
+    assert builder.launch is not None
+    return builder.launch
+
+
 def tracing() -> Builder | None:
     """The builder of the trace in progress, if there is one."""
     return _current.get()

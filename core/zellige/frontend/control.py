@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
-from zellige.frontend.assignments import assign, is_number
+from zellige.frontend.assignments import assign
 from zellige.frontend.builder import Points
 from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, execute, executes
@@ -26,7 +26,7 @@ from zellige.frontend.junctions import condition_of
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
-from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_number
 from zellige.ir.expr import BOOL, INT32, Const, Expr, Var, const
 from zellige.ir.stmt import Break, For, If, Map, Persistent, Serial, While
 

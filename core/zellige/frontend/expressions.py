@@ -20,7 +20,19 @@ from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.junctions import are_numbers, condition_of, junction
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, Pending
-from zellige.frontend.values import LaneWise, NamedVariable, Scalar, Tile, TileRegion, Variable, bind, declare, is_volatile, taken
+from zellige.frontend.values import (
+    LaneWise,
+    NamedVariable,
+    Scalar,
+    Tile,
+    TileRegion,
+    Variable,
+    bind,
+    declare,
+    is_number,
+    is_volatile,
+    taken,
+)
 from zellige.ir.expr import BOOL, Const, Expr
 from zellige.ir.stmt import Bind, If, Stmt
 
@@ -421,19 +433,15 @@ def choose(condition: Any, then: Any, otherwise: Any, span: Span) -> Any:
     """``then if condition else otherwise`` of a run-time condition; E134 for two different things that are no numbers."""
     if isinstance(then, tuple) and isinstance(otherwise, tuple) and len(then) == len(otherwise):
         return tuple(choose(condition, a, b, span) for a, b in zip(then, otherwise))
-    if not _is_number(then) or not _is_number(otherwise):
+    if not is_number(then) or not is_number(otherwise):
         if then is otherwise or (type(then) is type(otherwise) and isinstance(then, (str, type(None))) and then == otherwise):
             return then
     _must_be_numbers(then, otherwise, span)
     return Scalar(arithmetic.select(condition, then, otherwise, span))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, Scalar))
-
-
 def _must_be_numbers(then: Any, otherwise: Any, span: Span) -> None:
-    if not _is_number(then) or not _is_number(otherwise):
+    if not is_number(then) or not is_number(otherwise):
         raise catalogue.E134.error(span, left=arithmetic.describe(then), right=arithmetic.describe(otherwise))
 
 

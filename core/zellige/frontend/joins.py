@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
-from zellige.frontend.assignments import is_number
 from zellige.frontend.scopes import Frame, Hidden, Pending
-from zellige.frontend.values import Scalar, Variable, declare
+from zellige.frontend.values import Scalar, Variable, declare, is_number
 
 MISSING: Final = object()
 """What a name holds that holds nothing."""

@@ -83,6 +83,12 @@ def paired_regions(src: Any, dst: Any, operation: str) -> tuple[Region, Region]:
     return source, target
 
 
+def adjacent(place: Element, count: int) -> Region:
+    """The region of ``count`` elements from an element on, side by side along the last dimension."""
+    extents = (const(1, INT32),) * (len(place.indices) - 1) + (const(count, INT32),)
+    return Region(buffer=place.buffer, offsets=place.indices, extents=extents, span=here())
+
+
 def constant_extents(region: Region) -> tuple[int, ...] | None:
     """The extents as Python ints, None where one is known only at run time."""
     if not all(isinstance(e, Const) for e in region.extents):

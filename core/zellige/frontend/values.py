@@ -201,8 +201,7 @@ class Variable(Scalar):
         return taken(self.at(position))  # type: ignore[no-any-return]
 
     def __setitem__(self, position: Any, value: Any) -> None:
-        if position not in (0, (0,)):
-            raise catalogue.E207.error(here(), name=self.expr.name)
+        self.at(position)
         self.assign(value)
 
     def value(self) -> Scalar:
@@ -215,6 +214,11 @@ def _keeps_dtype(value: Any, given: DType, declared: DType) -> bool:
     if given == declared or given.is_bool:
         return True
     return isinstance(value, (int, float)) and (declared.is_float or (declared.is_integer and isinstance(value, int)))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a variable of the kernel could hold ``value``."""
+    return isinstance(value, (bool, int, float, Scalar))
 
 
 def is_volatile(value: Any) -> bool:

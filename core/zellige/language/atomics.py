@@ -9,10 +9,10 @@ from zellige.diagnostics.suggest import closest
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.regions import constant_extents, paired_regions, place_of, positions, region_of
+from zellige.frontend.regions import adjacent, constant_extents, paired_regions, place_of, positions, region_of
 from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, here
 from zellige.frontend.vectors import Vector, is_vector, lanes_of
-from zellige.ir.expr import INT32, Buffer, Expr, Load, Region, Var, const
+from zellige.ir.expr import Buffer, Expr, Load, Region, Var
 from zellige.ir.stmt import Atomic, AtomicOp, AtomicTile, Hints, Map, MemoryOrder
 from zellige.language.keywords import accept, flag
 
@@ -148,8 +148,7 @@ def _run(place: Any, count: int, operation: str) -> list[Element]:
         if all(isinstance(lane, Element) for lane in lanes):
             return lanes
     if isinstance(place, Element):
-        extents = (const(1, INT32),) * (len(place.indices) - 1) + (const(count, INT32),)
-        region = Region(buffer=place.buffer, offsets=place.indices, extents=extents, span=here())
+        region = adjacent(place, count)
     else:
         region = region_of(place, operation)
     sizes = constant_extents(region)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
-from zellige.frontend.builder import LaunchDraft, current_builder
+from zellige.frontend.builder import current_builder, current_launch
 from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import INT32, Buffer, Var
 from zellige.ir.stmt import LayoutHint, NamedHint, RasterHint, SafeValue
@@ -24,13 +24,6 @@ NAMES: Final = frozenset(
     )
 )  # fmt: skip
 """Names of the language that are wishes only."""
-
-
-def _launch(operation: str) -> LaunchDraft:
-    builder = current_builder(operation)
-    builder.require_body(operation)
-    assert builder.launch is not None
-    return builder.launch
 
 
 def _buffer(value: Any, operation: str) -> Buffer:
@@ -55,7 +48,7 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
     if order not in ("row", "column", "col", "mlx"):
         raise catalogue.E244.error(here(), given=repr(order), suggestion=closest(order, ("row", "column")))
     panel = _positive(panel_size, "panel_size")
-    launch = _launch("T.use_swizzle")
+    launch = current_launch("T.use_swizzle")
     if enable:
         launch.hints.append(RasterHint(panel=panel, order="column" if order in ("column", "col") else "row"))
 
@@ -65,7 +58,7 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
 
     E246: no layout, or one of the wrong sort; E247: another rank, or two elements in one place.
     """
-    launch = _launch("T.annotate_layout")
+    launch = current_launch("T.annotate_layout")
     builder = current_builder("T.annotate_layout")
     for tile, layout in layout_map.items():
         buffer = _buffer(tile, "T.annotate_layout")
@@ -119,7 +112,7 @@ def _check_injective(buffer: Buffer, layout: Layout) -> None:
 
 def annotate_safe_value(safe_value_map: Mapping[Any, Any]) -> None:
     """What elements of tensors outside their shape read as, instead of 0. E222: no tile; E254: a number that does not fit."""
-    launch = _launch("T.annotate_safe_value")
+    launch = current_launch("T.annotate_safe_value")
     for tile, value in safe_value_map.items():
         buffer = _buffer(tile, "T.annotate_safe_value")
         launch.safe_values.append(SafeValue(buffer=buffer, value=arithmetic.stored(value, buffer.dtype, here())))
@@ -127,19 +120,20 @@ def annotate_safe_value(safe_value_map: Mapping[Any, Any]) -> None:
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:
     """The wish to keep this share of a tensor in the last-level cache."""
-    launch = _launch("T.annotate_l2_hit_ratio")
+    launch = current_launch("T.annotate_l2_hit_ratio")
     for tile, ratio in l2_hit_ratio_map.items():
         launch.hints.append(NamedHint(name="l2_hit_ratio", value=float(ratio), buffer=_buffer(tile, "T.annotate_l2_hit_ratio")))
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
     """The wish for at least ``n`` resident blocks a core. E245: no count."""
-    _launch("T.annotate_min_blocks_per_sm").hints.append(NamedHint(name="min_blocks_per_core", value=_positive(n, "the number of blocks")))
+    launch = current_launch("T.annotate_min_blocks_per_sm")
+    launch.hints.append(NamedHint(name="min_blocks_per_core", value=_positive(n, "the number of blocks")))
 
 
 def annotate_restrict_buffers(*buffers: Any) -> None:
     """Names tensors that may share memory with others."""
-    launch = _launch("T.annotate_restrict_buffers")
+    launch = current_launch("T.annotate_restrict_buffers")
     for tile in buffers:
         launch.hints.append(NamedHint(name="may_alias", value=True, buffer=_buffer(tile, "T.annotate_restrict_buffers")))
 

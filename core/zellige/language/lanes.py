@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype as as_dtype
 from zellige.frontend import arithmetic
-from zellige.frontend.builder import LaunchDraft, current_builder
+from zellige.frontend.builder import current_builder, current_launch
 from zellige.frontend.values import Scalar, bind, from_expr, here
 from zellige.ir.expr import BOOL, INT32, Var, const
 from zellige.ir.stmt import LARGEST_WARP, Barrier, Scope, Shuffle, Vote
@@ -23,13 +23,6 @@ WHOLE_WARP: Final = 0
 
 _DIMENSIONS: Final = 3
 _WARPS_OF_A_GROUP: Final = 4
-
-
-def _launch(operation: str) -> LaunchDraft:
-    builder = current_builder(operation)
-    builder.require_body(operation)
-    assert builder.launch is not None
-    return builder.launch
 
 
 def _axis(dim: Any, count: int, what: str) -> int:
@@ -78,7 +71,7 @@ def launch_thread(env_var: str, extent: Any) -> Any:
 
 def _claim(kind: str, dim: int, extent: Any) -> None:
     """Gives the launch of a kernel without T.Kernel an extent that it lacks."""
-    launch = _launch("T.thread_binding")
+    launch = current_launch("T.thread_binding")
     size = getattr(extent, "constant", extent)
     if not launch.implied_by or (isinstance(size, (int, float)) and (not isinstance(size, int) or isinstance(size, bool) or size < 1)):
         return
@@ -102,19 +95,19 @@ def _shown(extent: Any) -> str:
 
 def get_thread_bindings() -> list[Scalar]:
     """The lane's numbers along the three dimensions of ``threads``."""
-    lanes = [Scalar(var) for var in _launch("T.get_thread_binding").lanes()]
+    lanes = [Scalar(var) for var in current_launch("T.get_thread_binding").lanes()]
     return lanes + [Scalar(const(0, INT32))] * (_DIMENSIONS - len(lanes))
 
 
 def get_block_binding(dim: int = 0) -> Scalar:
     """The block's number along grid dimension ``dim``. E241: the grid has no such dimension."""
-    grid = _launch("T.get_block_binding").grid_vars
+    grid = current_launch("T.get_block_binding").grid_vars
     return Scalar(grid[_axis(dim, len(grid), "grid dimension")])
 
 
 def get_block_bindings() -> list[Scalar]:
     """The block's numbers along every grid dimension."""
-    return [Scalar(var) for var in _launch("T.get_block_bindings").grid_vars]
+    return [Scalar(var) for var in current_launch("T.get_block_bindings").grid_vars]
 
 
 def get_thread_extent(dim: int = 0) -> Any:
@@ -124,7 +117,7 @@ def get_thread_extent(dim: int = 0) -> Any:
 
 def get_thread_extents() -> list[Any]:
     """The numbers of lanes along the three dimensions of ``threads``."""
-    extents = [from_expr(e) for e in _launch("T.get_thread_extent").threads or ()]
+    extents = [from_expr(e) for e in current_launch("T.get_thread_extent").threads or ()]
     return extents + [1] * (_DIMENSIONS - len(extents))
 
 
@@ -135,13 +128,13 @@ def get_block_extent(dim: int = 0) -> Any:
 
 def get_block_extents() -> list[Any]:
     """The grid's extents along three dimensions."""
-    extents = [from_expr(e) for e in _launch("T.get_block_extent").grid]
+    extents = [from_expr(e) for e in current_launch("T.get_block_extent").grid]
     return extents + [1] * (_DIMENSIONS - len(extents))
 
 
 def linear_lane() -> Scalar:
     """The lane's number in the block, the first dimension of ``threads`` fastest."""
-    launch = _launch("a lane operation")
+    launch = current_launch("a lane operation")
     lanes = launch.lanes()
     result = Scalar(lanes[0])
     step: Any = Scalar((launch.threads or ())[0])
@@ -153,7 +146,7 @@ def linear_lane() -> Scalar:
 
 def warp_lanes() -> Var:
     """How many lanes a warp of the target has."""
-    return _launch("a lane operation").warp_width()
+    return current_launch("a lane operation").warp_width()
 
 
 def _width(warp_size: Any) -> Any:
@@ -189,7 +182,7 @@ def shuffle_elect(thread_extent: int) -> Scalar:
 
 
 def _barrier(scope: Scope, operation: str) -> None:
-    launch = _launch(operation)
+    launch = current_launch(operation)
     launch.has_barriers = True
     builder = current_builder(operation)
     builder.emit(Barrier(scope=scope, span=builder.span))
@@ -250,7 +243,7 @@ def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: An
     is_count = isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= LARGEST_WARP and not size & (size - 1)
     if width is not None and not is_count:
         raise catalogue.E243.error(here(), given=f"{arithmetic.describe(width)} as the width")
-    _launch("a shuffle").lanes()
+    current_launch("a shuffle").lanes()
     builder = current_builder("a shuffle")
     expr = arithmetic.as_expr(value, builder.span)
     result = builder.var("shuffled", expr.dtype, "value")
@@ -284,7 +277,7 @@ def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = No
 
 
 def _vote(mode: Literal["any", "all", "count", "ballot"], scope: Scope, predicate: Any) -> Scalar:
-    _launch("a vote").lanes()
+    current_launch("a vote").lanes()
     builder = current_builder("a vote")
     dtype = {"ballot": as_dtype("uint64"), "count": INT32}.get(mode, BOOL)
     result: Var = builder.var("vote", dtype, "value")

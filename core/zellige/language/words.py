@@ -13,10 +13,10 @@ from zellige.diagnostics import catalogue
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.regions import constant_extents, place_of, positions, region_of
+from zellige.frontend.regions import adjacent, constant_extents, place_of, positions, region_of
 from zellige.frontend.values import Element, Scalar, Tile, TileRegion, here
 from zellige.frontend.vectors import Vector, lanes_of
-from zellige.ir.expr import INT32, Buffer, Expr, Load, Region, Reinterpret, const
+from zellige.ir.expr import INT32, Buffer, Expr, Load, Reinterpret, const
 from zellige.ir.stmt import If, Store
 
 _WORD: Final = as_dtype("uint32")
@@ -76,8 +76,7 @@ def _elements(place: Any, words: int, operation: str) -> tuple[Buffer, list[tupl
     width = region.buffer.dtype.storage_bits
     count = 32 * words // width
     if isinstance(place, Element):
-        extents = (const(1, INT32),) * (len(place.indices) - 1) + (const(count, INT32),)
-        region = Region(buffer=place.buffer, offsets=place.indices, extents=extents, span=here())
+        region = adjacent(place, count)
     sizes = constant_extents(region)
     found = positions(region, sizes, here()) if sizes is not None else []
     if len(found) * width != 32 * words:

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Alloc, For, Stmt, StmtNode, While
 from zellige.ir.traverse import rebuilt, walk
-from zellige.plan.nodes import Channel, Issue, PlanStmt, Role, Slotted
+from zellige.plan.nodes import Channel, PlanStmt, Role, operation_of
 from zellige.records import dataclass
 
 _Body = Sequence[Stmt | PlanStmt]
@@ -62,7 +62,7 @@ def misplaced(role: Role, carried: AbstractSet[Buffer]) -> dict[Buffer, str]:
         for root in _used(statement):
             if root in own and root not in there:
                 found.setdefault(root, "is used where it has not been allocated")
-        inner = _operation(statement)
+        inner = operation_of(statement)
         is_repeated = top.is_repeated or isinstance(inner, (For, While))
         pending += [_Open(statements=iter(getattr(inner, name)), is_repeated=is_repeated) for name in type(inner).BODIES]
     return found
@@ -74,12 +74,6 @@ def _used(statement: Stmt | PlanStmt) -> Iterator[Buffer]:
         if isinstance(node, StmtNode):
             for region in (*node.reads(), *node.writes()):
                 yield region.buffer.root
-
-
-def _operation(statement: Stmt | PlanStmt) -> Stmt | PlanStmt:
-    while isinstance(statement, (Issue, Slotted)):
-        statement = statement.operation
-    return statement
 
 
 def with_allocations_first(roles: tuple[Role, ...], channels: Collection[Channel]) -> tuple[Role, ...]:

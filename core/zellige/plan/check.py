@@ -78,6 +78,7 @@ __all__ = ["Findings", "Level", "Limits", "Problem", "check", "examine", "verify
 
 Level: TypeAlias = Literal["static", "sampled"]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """``problems`` of a plan, and ``notes`` on what could be looked at in part only."""

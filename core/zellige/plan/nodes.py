@@ -172,6 +172,13 @@ class Slotted(_PlanStmt):
     CHILDREN: ClassVar[tuple[str, ...]] = ("operation",)
 
 
+def operation_of(statement: Stmt | PlanStmt) -> Stmt | PlanStmt:
+    """The statement itself, without the Issue and Slotted around it."""
+    while isinstance(statement, (Issue, Slotted)):
+        statement = statement.operation
+    return statement
+
+
 PlanStmt: TypeAlias = Acquire | Put | Get | Release | Issue | Wait | Turn | Slotted
 
 

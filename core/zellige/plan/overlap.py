@@ -6,7 +6,7 @@ In: a loop of a role, the tiles with versions, and how far to run ahead. Out: th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import For, Gemm, Stmt
@@ -181,16 +181,15 @@ class Skew:
 
 
 def find_skew(
-    facts: LaunchFacts, loop: For, tiles: Mapping[Buffer, object], is_asynchronous: object, skipped: frozenset[int]
+    facts: LaunchFacts, loop: For, tiles: Mapping[Buffer, object], is_asynchronous: Callable[[Gemm], bool], skipped: frozenset[int]
 ) -> Skew | str | None:
     """The skew that a loop allows; a reason where a product is followed by its use but may not run ahead; None where there is nothing to
     win.
 
     ``skipped`` are positions that another role runs.
     """
-    assert callable(is_asynchronous)
     positions = [i for i in range(len(loop.body)) if i not in skipped]
-    products = [i for i in positions if isinstance(loop.body[i], Gemm) and is_asynchronous(loop.body[i])]
+    products = [i for i in positions if isinstance(loop.body[i], Gemm) and is_asynchronous(loop.body[i])]  # type: ignore[arg-type]
     if len(products) < 2:
         return None
     at = products[0]

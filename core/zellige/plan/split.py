@@ -13,7 +13,7 @@ from zellige.ir.expr import Binary, Const, Expr, constant_value
 from zellige.ir.stmt import For, Stmt
 from zellige.ir.traverse import rebuilt
 from zellige.plan.edges import full_until, global_regions, is_inside, moves_with
-from zellige.plan.nodes import Issue, PlanStmt, Slotted
+from zellige.plan.nodes import PlanStmt, operation_of
 from zellige.records import dataclass
 
 
@@ -58,7 +58,7 @@ def split_loops(body: Sequence[Stmt | PlanStmt], tested: Mapping[int, tuple[int,
 
 def _split(loop: For, tested: Mapping[int, tuple[int, ...]], scopes: Mapping[int, Scope]) -> tuple[For, For, set[int]] | None:
     """The main loop, the tail, and the operations that need no test in the first."""
-    operations = [op for op in map(_inner, loop.body) if tested.get(id(op)) and id(op) in scopes]
+    operations = [op for op in map(operation_of, loop.body) if tested.get(id(op)) and id(op) in scopes]
     clearing: list[Stmt | PlanStmt] = []
     for operation in operations:
         scope = scopes[id(operation)]
@@ -79,12 +79,6 @@ def _split(loop: For, tested: Mapping[int, tuple[int, ...]], scopes: Mapping[int
     main = rebuilt(loop, stop=middle)
     tail = rebuilt(loop, start=middle)
     return main, tail, {id(op) for op in clearing}
-
-
-def _inner(statement: Stmt | PlanStmt) -> Stmt | PlanStmt:
-    while isinstance(statement, (Issue, Slotted)):
-        statement = statement.operation
-    return statement
 
 
 def _is_fixed(end: Expr, loop: For, scope: Scope) -> bool:

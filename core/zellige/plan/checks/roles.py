@@ -238,7 +238,7 @@ class _RoleRun(Machine):
             self.block.turn_clocks[statement.name] = dict(self.clock)
             return True
         if not state.can_take(self.name):
-            self.waiting = f"role {self.name} waits for its turn {state.name}, which role {state.holder} holds"
+            self.waiting = state.waits_for(self.name)
             return False
         state.take()
         join(self.clock, self.block.turn_clocks.get(statement.name, {}))

@@ -338,7 +338,7 @@ class RoleRun:
             state.hand_on(self.name)
             return True
         if not state.can_take(self.name):
-            self.waiting = f"role {self.name} waits for its turn {state.name}, which role {state.holder} holds"
+            self.waiting = state.waits_for(self.name)
             return False
         state.take()
         return True

@@ -153,6 +153,10 @@ class TurnState:
             raise PlanFault("membership", f"role {role} takes turn {self.name}, whose order is {_names(self.order)}")
         return self.holder == role and not self.is_taken
 
+    def waits_for(self, role: str) -> str:
+        """What ``role`` waits for, in words."""
+        return f"role {role} waits for its turn {self.name}, which role {self.holder} holds"
+
     def take(self) -> None:
         """The role whose turn it is begins it."""
         self.is_taken = True
