@@ -139,6 +139,36 @@ def test_products_of_bytes(left: str, right: str) -> None:
     assert "group_product_n48_s32" in compiled.get_kernel_source()
 
 
+@pytest.mark.parametrize("far", [4096, 8192, -4096])
+def test_boxes_that_begin_farther_than_a_coordinate_reaches_are_outside(far: int) -> None:
+    """far x 2^20 has zeros as its low 32 bits: narrowed, a box would be the first of the tensor."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((128, 160), "float16"), B: T.Tensor((160, 64), "float16"), C: T.Tensor((64, 64), "float16"),
+               row: T.int32, to: T.int32):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for s in T.Pipelined(5, num_stages=2):
+                T.copy(A[T.cast(row, "int64") * (1 << 20), s * 32], a)
+                T.copy(B[s * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[T.cast(to, "int64") * (1 << 20), 0])
+
+    a, b = whole_numbers((128, 160), np.float16, 1), whole_numbers((160, 64), np.float16, 2)
+    compiled = zellige.compile(kernel, target=TARGET)
+    for row, to in ((0, 0), (far, 0), (0, far)):
+        c = np.full((64, 64), 7, np.float16)
+        compiled(a, b, c, row, to)
+        product_of_rows = (a[:64].astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
+        np.testing.assert_array_equal(c, np.full_like(c, 7) if to else np.zeros_like(c) if row else product_of_rows)
+    text = compiled.get_kernel_source()
+    assert "box_load" in text
+    assert "box_store" in text
+
+
 def masked() -> Any:
     """A product's operand that the consumers compute in shared memory, beside one that boxes bring."""
 

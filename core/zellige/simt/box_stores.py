@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from zellige.diagnostics import Span
 from zellige.dtypes import DType
-from zellige.ir.expr import INT32, Binary, Buffer, Cast, Compare, Expr, Load, constant_value
+from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, constant_value
 from zellige.ir.stmt import Barrier, Copy, Store
 from zellige.passes import tile_operations
 from zellige.records import dataclass
@@ -178,9 +178,6 @@ def _origin(ctx: Context, copy: Copy, tiling: WarpTiling, tile: int, column: int
     group = Binary(op="truncdiv", left=WARP, right=number(form.warps))
     member = Binary(op="truncmod", left=WARP, right=number(form.warps))
     row = added((times(group, tiling.row_tiles * form.m), times(member, ROWS), number(tile * form.m)))
-    offsets = []
-    for offset in copy.dst.offsets:
-        value = elements.value_of(ctx, offset)
-        offsets.append(value if value.dtype == INT32 else Cast(value=value, dtype=INT32))
+    offsets = [elements.coordinate(ctx, offset) for offset in copy.dst.offsets]
     return (*offsets[:-2], added((offsets[-2], row)), added((offsets[-1], number(column))))
 

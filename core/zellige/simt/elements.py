@@ -11,7 +11,23 @@ from typing import Final
 from zellige.analysis.forms import Form
 from zellige.diagnostics import InternalError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
-from zellige.ir.expr import Binary, BinaryOp, Buffer, Cast, Compare, Const, Expr, Load, Reinterpret, Select, Unary, Var, constant_value
+from zellige.ir.expr import (
+    INT32,
+    INT64,
+    Binary,
+    BinaryOp,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Reinterpret,
+    Select,
+    Unary,
+    Var,
+    constant_value,
+)
 from zellige.ir.stmt import Assign, Atomic, AtomicOp, Bind, Store
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.records import dataclass
@@ -23,6 +39,7 @@ from zellige.simt.distribution import (
     reach,
 )
 from zellige.simt.homes import (
+    FARTHEST,
     GlobalHome,
     LaneHome,
     RegisterHome,
@@ -61,6 +78,19 @@ def value_of(ctx: Context, expr: Expr) -> Expr:
         return loaded(ctx, node) if isinstance(node, Load) else node
 
     return rewrite(expr, visit)
+
+
+def coordinate(ctx: Context, offset: Expr) -> Expr:
+    """Where a box begins in a dimension, an int32. What lies farther from the tensor's begin than any coordinate stays outside of it."""
+    value = value_of(ctx, offset)
+    if isinstance(value, Cast) and value.dtype == INT64 and value.value.dtype == INT32:
+        value = value.value
+    if value.dtype == INT32:
+        return value
+    if value.dtype != INT64:
+        value = Cast(value=value, dtype=INT64)
+    near = Binary(op="max", left=value, right=Const(value=-FARTHEST, dtype=INT64))
+    return Cast(value=Binary(op="min", left=near, right=Const(value=FARTHEST, dtype=INT64)), dtype=INT32)
 
 
 def zero(dtype: DType) -> Const:

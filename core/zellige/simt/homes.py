@@ -7,7 +7,7 @@ place there. Sub-byte elements stand two or more to a byte in global memory and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form
@@ -131,6 +131,11 @@ def dense_forms(scope: Scope, shape: Sequence[Expr]) -> tuple[Expr, ...]:
     for extent in reversed(shape[1:]):
         strides.append(strides[-1] * scope.form(extent))
     return tuple(form.expression() for form in reversed(strides))[: len(shape)]
+
+
+FARTHEST: Final = (1 << 31) - (1 << 16)
+"""The most elements of a dimension of which boxes are copied, and where one may begin: what is added to that, rows of a tile and its
+slabs, leaves int32 nowhere."""
 
 
 def narrow(expr: Expr) -> Expr:

@@ -26,7 +26,7 @@ def emit(ctx: Context, copy: Copy, boxes: Boxes) -> None:
     state = ctx.channels[channel] if channel is not None else None
     if not isinstance(home, SharedHome) or state is None or state.barriers is None:
         raise InternalError(f"the boxes for {root.name} have no barrier to complete on")
-    origin = tuple(_coordinate(ctx, o) for o in copy.src.offsets)
+    origin = tuple(ctx.value("from", elements.coordinate(ctx, o)) for o in copy.src.offsets)
     first: Expr = number(0)
     if boxes.peers > 1:
         place = ctx.value("peer", Binary(op="truncmod", left=_as_number(boxes.along), right=number(boxes.peers)))
@@ -50,8 +50,3 @@ def emit(ctx: Context, copy: Copy, boxes: Boxes) -> None:
 def _as_number(var: Var | None) -> Expr:
     assert var is not None, "blocks lie along an axis of the grid"
     return var if var.dtype == INT32 else Cast(value=var, dtype=INT32)
-
-
-def _coordinate(ctx: Context, offset: Expr) -> Expr:
-    value = elements.value_of(ctx, offset)
-    return ctx.value("from", value if value.dtype == INT32 else Cast(value=value, dtype=INT32))
