@@ -19,7 +19,7 @@ from broken_sources import backend, works
 
 from zellige.diagnostics import ZelligeError
 from zellige.options import CompileOptions
-from zellige.plugin import guard, handle as handle_module
+from zellige.plugin import guard, handle as handle_module, nesting
 from zellige.plugin.contract import Unavailable
 from zellige.plugin.guard import process_kept
 from zellige.plugin.registry import Registry, registry
@@ -204,7 +204,7 @@ def test_a_probe_that_changes_the_process_is_not_available(is_late: bool, instal
 
 
 def test_a_hook_that_asks_for_itself_on_new_threads_ends(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handle_module, "SECONDS_BEFORE", 0.1)
+    monkeypatch.setattr(nesting, "SECONDS_BEFORE", 0.1)
     body = (
         "asked = 0\n@hookimpl\ndef describe(self, target):\n    import threading\n    from zellige.plugin.registry import registry\n"
         "    type(self).asked += 1\n    assert self.asked < 200\n    raised = []\n"

@@ -6,12 +6,11 @@ that is no diagnostic becomes E709, or E710 where the backend's hook ``diagnose`
 
 from __future__ import annotations
 
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import is_dataclass, replace
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from types import FrameType, ModuleType
@@ -44,9 +43,7 @@ from zellige.plugin.contract import (
     Fitted,
     FittedKernel,
     Insert,
-    NativeKernel,
     Operation,
-    PackedKernel,
     PassChange,
     PassStage,
     Rejection,
@@ -59,11 +56,10 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
-from zellige.plugin.fields import cut, is_line, is_protocol, is_text, items_of, limit_problems, said, shortened, type_problems
+from zellige.plugin.fields import cut, is_protocol, is_text, items_of, said, shortened
 from zellige.plugin.guard import process_kept
 from zellige.plugin.installed import is_importable
 from zellige.plugin.interruption import is_blameless
-from zellige.plugin.limits import MOST_ITEMS
 from zellige.plugin.manifest import MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import CONTRACT, isolated_once, patience, within_seconds
@@ -79,24 +75,6 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS: Final = 20.0
 """How long a backend may look for its devices before it counts as not available."""
-
-MOST_CALLS_INSIDE: Final = 3
-"""How often a hook may be running at once, on one thread and for one target: it may ask for itself, and must then answer."""
-
-MOST_CALLS_AT_ONCE: Final = 32
-"""How often a hook may be running at once for one target on all threads together; more of them wait for the others."""
-
-SECONDS_BEFORE: Final = 30.0
-"""How long they wait. Calls of several threads end sooner or later; those of a hook that asks for itself on new threads never do."""
-
-_running: Final = threading.local()
-"""The hooks of others that run on a thread, each as often as it was entered: a Counter by backend, hook and target."""
-
-_running_anywhere: Final[Counter[tuple[str, str, str]]] = Counter()
-"""The same of all threads together."""
-
-_ended: Final = threading.Condition()
-"""Held to count those, and told whenever one has ended."""
 
 _LAUNCHES: Final = frozenset({"launch", "launch_packed", "launch_among", "load"})
 """Methods of what the hook ``runtime`` answers, and of what that makes."""
@@ -310,7 +288,9 @@ class BackendHandle:
         expected = f" for {operation.text}, expected candidates, rejections or None"
 
         def checked(answers: object) -> tuple[Answer, ...] | None:
-            return None if answers is None else self._several("candidates", answers, (Candidate, Rejection), expected, may_be_none=False)
+            from zellige.plugin.answers import several
+
+            return None if answers is None else several(self, "candidates", answers, (Candidate, Rejection), expected, may_be_none=False)
 
         return self._call("candidates", checked, operation=operation, ctx=ctx)
 
@@ -318,41 +298,18 @@ class BackendHandle:
         """What the backend changes about the passes of a stage."""
         if not self.has("passes"):
             return ()
+        from zellige.plugin.answers import several
+
         expected = ", expected a tuple of Insert, Replace or Veto"
-        return self._call("passes", lambda found: self._several("passes", found, (Insert, Replace, Veto), expected), stage=stage, ctx=ctx)
+        return self._call("passes", lambda found: several(self, "passes", found, (Insert, Replace, Veto), expected), stage=stage, ctx=ctx)
 
     def fit(self, planned: PlannedKernel, asked: tuple[Asked, ...], ctx: CompileContext) -> tuple[Revision, ...] | Fitted:
         """What the backend says of a plan: it stands (also where it has no such hook), or launches to be planned again."""
         if not self.has("fit"):
             return Fitted()
-        return self._call("fit", self._revisions, planned=planned, asked=asked, ctx=ctx)
+        from zellige.plugin.answers import revisions
 
-    def _revisions(self, answer: object) -> tuple[Revision, ...] | Fitted:
-        """What the hook ``fit`` answered, checked."""
-        if isinstance(answer, Fitted):
-            self._check_fields("fit", answer)
-            return answer
-        for one in items_of(answer) if isinstance(answer, (tuple, list)) else ():
-            if isinstance(one, Revision) and isinstance(one.decisions, tuple) and len(one.decisions) > MOST_ITEMS:
-                reason = f"its hook fit says {len(one.decisions)} decisions of launch {one.launch}, more than {MOST_ITEMS}"
-                raise self.at_fault(reason)
-        return self._several("fit", answer, (Revision,), ", expected Fitted or a tuple of Revision", may_be_none=False)
-
-    def _several(self, hook: str, answer: object, kinds: tuple[type, ...], expected: str, *, may_be_none: bool = True) -> tuple[Any, ...]:
-        """The items of an answer, which are of these kinds. E703 where they are not, or too many, or none where not ``may_be_none``."""
-        found = tuple(items_of(answer)) if isinstance(answer, (tuple, list)) else ()
-        wrong = ", ".join(sorted({_kind_of(one, *kinds) for one in found if not isinstance(one, kinds)}))
-        if not isinstance(answer, (tuple, list)):
-            wrong = _kind_of(answer, *kinds)
-        elif not found and not may_be_none:
-            wrong = "nothing"
-        elif len(found) > MOST_ITEMS:
-            wrong = f"{len(found)} items, more than {MOST_ITEMS}"
-        if wrong:
-            raise self.at_fault(f"its hook {hook} answered {wrong}{expected}")
-        for one in found:
-            self._check_fields(hook, one)
-        return found
+        return self._call("fit", partial(revisions, self), planned=planned, asked=asked, ctx=ctx)
 
     def schedules(self) -> Mapping[str, StagePass]:
         """The backend's scheduling strategies by name; empty where it has none."""
@@ -361,23 +318,11 @@ class BackendHandle:
     def _strategies(self, answer: object) -> Mapping[str, StagePass]:
         """What the hook ``schedules`` answered, checked."""
         found: Mapping[str, StagePass] = self._checked(Mapping, "schedules", answer)
-        for name, strategy in found.items():
-            wrong = self._type_problems(str, name, "a name") or self._type_problems(StagePass, strategy, f"strategy {shortened(name)}")
-            if not wrong and not self.origin.is_own:
-                wrong = self._odd_strategy(name)
-            if wrong:
-                raise self.at_fault(f"its hook schedules answered what cannot be: {wrong}")
+        if not self.origin.is_own:
+            from zellige.plugin.answers import check_strategies
+
+            check_strategies(self, found)
         return found
-
-    def _odd_strategy(self, name: str) -> str:
-        """What is wrong with the name of a strategy; empty where nothing is."""
-        from zellige.plugin.registry import registry  # strategies are asked for by name, with every backend taken in
-
-        if not is_line(name):
-            return f"a strategy is called {shortened(name)}, expected a line of text"
-        owner = name.partition(".")[0] if "." in name else self.manifest.name
-        others = {handle.manifest.name for handle in registry().backends} - {self.manifest.name}
-        return f"the strategy {shortened(name)} has the name of the backend {owner} in front" if owner in others else ""
 
     def cache_key(self, ctx: CompileContext) -> str:
         """What else the backend's code depends on; empty where it says nothing."""
@@ -423,7 +368,9 @@ class BackendHandle:
         if found is None:
             return None, ""
         if not isinstance(found, Diagnosis):
-            return None, f"answered {_kind_of(found, Diagnosis)}, expected Diagnosis or None"
+            from zellige.plugin.answers import kind_of
+
+            return None, f"answered {kind_of(found, Diagnosis)}, expected Diagnosis or None"
         wrong = self._type_problems(Diagnosis, found, "Diagnosis")
         if wrong:
             return None, f"answered what cannot be: {wrong}"
@@ -557,30 +504,10 @@ class BackendHandle:
         if self.origin.is_own:
             return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
         asked = arguments.get("target", getattr(arguments.get("ctx"), "target", ""))
-        with self._entered(hook, str(asked)):
-            return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
+        from zellige.plugin.nesting import entered  # ours do without
 
-    @contextmanager
-    def _entered(self, hook: str, target: str) -> Iterator[None]:
-        """E709 where a hook asks for itself again and again, such as one that compiles for the target that it belongs to."""
-        counts: Counter[tuple[str, str, str]] = _running.__dict__.setdefault("counts", Counter())
-        question = (self.origin.text, hook, target)
-        if counts[question] >= MOST_CALLS_INSIDE:
-            reason = f"it asks for itself: it is running {counts[question]} times at once" + (f" for {target}" if target else "")
-            raise catalogue.E709.error(name=self.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
-        with _ended:
-            if not _ended.wait_for(lambda: _running_anywhere[question] < MOST_CALLS_AT_ONCE, SECONDS_BEFORE):
-                reason = f"it is running {_running_anywhere[question]} times at once, and none of them ends: does it ask for itself?"
-                raise catalogue.E709.error(name=self.name, place=f"hook {hook}", reason=reason, vendor=self._vendor)
-            _running_anywhere[question] += 1
-        counts[question] += 1
-        try:
-            yield
-        finally:
-            counts[question] -= 1
-            with _ended:
-                _running_anywhere[question] -= 1
-                _ended.notify()
+        with entered(self, hook, str(asked)):
+            return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
 
     def _attempt(self, hook: str, do: Callable[[], _T], *, place: str = "") -> _T:
         """What a hook answers, or what is made of its answer, with its name on what goes wrong; ``place`` is what that is called, where it
@@ -639,12 +566,12 @@ class BackendHandle:
         more = (Note(f"its hook diagnose, asked what that means, {wrong}"),) if wrong else ()
         line = place_in(error, self._is_mine) or place_outside(error)
         made = catalogue.E709.error(
-            name=self.name, place=place or self._place(error), reason=said(error), vendor=self._vendor, notes=(*raised_at(line), *more)
+            name=self.name, place=place or self._place(error), reason=said(error), vendor=self.vendor, notes=(*raised_at(line), *more)
         )  # fmt: skip
         return caught_too(made, MemoryError) if isinstance(error, MemoryError) else made
 
     @property
-    def _vendor(self) -> str:
+    def vendor(self) -> str:
         """Who is told of a fault; a manifest that raised cannot say it."""
         return self.manifest.vendor if "manifest" in self.__dict__ else "its author"
 
@@ -703,77 +630,33 @@ class BackendHandle:
         return self._call(hook, lambda answer: self._checked(kind, hook, answer), **arguments)
 
     def _checked(self, kind: type[_T], hook: str, answer: object, *, place: str = "") -> _T:
+        """An answer that is of the type ``kind`` and as the contract has it, or E703. ``place`` is what the hook is called."""
         place = place or f"hook {hook}"
         if self.origin.is_own and is_protocol(kind):
             return cast(_T, answer)  # asking a protocol takes long, and tests keep our own to it
         if not isinstance(answer, kind):
-            reason = f"its {place} answered {_kind_of(answer, kind)}, expected {kind.__name__}"
-            raise self.at_fault(reason)
-        if kind in (str, bytes) and type(answer) is not kind and not self.origin.is_own:  # its methods may answer otherwise than it holds
-            reason = f"its {place} answered a {type(answer).__name__}, a kind of {kind.__name__}; expected a {kind.__name__} itself"
-            raise self.at_fault(reason)
-        if kind in (Emitted, Binary) and type(answer) is not kind and not self._is_of_zellige(answer):
-            reason = f"its {place} answered a {type(answer).__name__}, a kind of {kind.__name__}; expected {kind.__name__} itself: what it"
-            reason += " has beside the fields of that would not be there where the kernel is found in the cache"
-            raise self.at_fault(reason)
+            from zellige.plugin.answers import kind_of
+
+            raise self.at_fault(f"its {place} answered {kind_of(answer, kind)}, expected {kind.__name__}")
+        if not self.origin.is_own:
+            from zellige.plugin.answers import check_answer  # ours do without
+
+            check_answer(self, hook, answer, kind, place)
         if isinstance(answer, str) and not is_text(answer):
             reason = f"its {place} answered {shortened(answer)}, which holds characters that are no text (half of a surrogate pair)"
             raise self.at_fault(reason)
-        if hook != "manifest" and hook != "describe":  # those are checked as a whole
-            self._check_fields(hook, answer)
-        if is_protocol(kind):
-            self._check_methods(hook, answer, kind)
         return answer
-
-    def _is_of_zellige(self, answer: object) -> bool:
-        """Whether an answer is one of core's own kinds, such as the program of a simulated device, which no cache keeps."""
-        return self.origin.is_own or type(answer).__module__.partition(".")[0] in OF_ZELLIGE
-
-    def _check_methods(self, hook: str, answer: object, kind: type) -> None:
-        """E703 where a method of what somebody else's backend hands over does not take what core calls it with."""
-        kinds = (CompiledKernel, PackedKernel, StreamKernel, NativeKernel) if kind is CompiledKernel else (kind,)
-        wrong = call_problems(answer, methods_of(*kinds))
-        if wrong:
-            reason = f"its hook {hook} answered {type(answer).__name__}: {'; '.join(wrong[:MOST_PROBLEMS])}"
-            raise self.at_fault(reason)
-
-    def _check_fields(self, hook: str, answer: object) -> None:
-        """E703 where an answer of somebody else's backend holds something of a wrong type."""
-        wrong = self._type_problems(type(answer), answer, type(answer).__name__) if is_dataclass(answer) else ""
-        if not wrong and not self.origin.is_own:
-            wrong = _unreadable(answer)
-        if wrong:
-            raise self.at_fault(f"its hook {hook} answered what cannot be: {wrong}")
 
     def _type_problems(self, kind: Any, value: object, where: str) -> str:
         """What is of a wrong type or beyond a limit; empty where nothing is, or where the backend is one of zellige's own, which its tests
         check."""
         if self.origin.is_own:
             return ""
-        wrong = tuple(islice(type_problems(kind, value, where), MOST_PROBLEMS))
-        return "; ".join(wrong or islice(limit_problems(value, where), MOST_PROBLEMS))
+        from zellige.plugin.answers import faults_of_type
+
+        return faults_of_type(kind, value, where)
 
 
 def _frames(error: BaseException) -> list[FrameType]:
     """The frames that an exception passed through, whatever its class says of them."""
     return [frame for frame, _ in traceback.walk_tb(_TRACEBACK.__get__(error))]
-
-
-def _unreadable(answer: object) -> str:
-    """What of an answer cannot stand in a line of a report; empty where everything can."""
-    texts: list[tuple[str, str]] = []
-    if isinstance(answer, (Candidate, Rejection)):
-        texts = [(f"{type(answer).__name__}.name", answer.name)]
-    elif isinstance(answer, Revision):
-        texts = [
-            (f"Revision.decisions[{at}].{field}", getattr(decision, field))
-            for at, decision in enumerate(answer.decisions)
-            for field in ("question", "chosen")
-        ]
-    return next((f"{where} is {shortened(text)}, expected a line of text" for where, text in texts if not is_line(text)), "")
-
-
-def _kind_of(value: object, *expected: type) -> str:
-    """The name of a value's type; with its module where another type of that name was expected, such as one of another version."""
-    kind = type(value)
-    return f"{kind.__name__} of {kind.__module__}" if any(kind.__name__ == one.__name__ for one in expected) else kind.__name__
