@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, Region, Select, constant_value
 from zellige.ir.stmt import Bind, Fill, Gemm, Map, Stmt, Store, is_whole
 from zellige.passes import tile_operations
-from zellige_cpu import maps
 from zellige_cpu.indexes import conjunction, is_nonnegative
+from zellige_cpu.map_facts import known_of_points
 from zellige_cpu.values import TRUE, Value
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test(ctx: Context, statement: Stmt, following: Stmt) -> Value | None:
         return TRUE if is_all and _is_zero(statement.value) else None
     if not isinstance(statement, Map) or not _covers(statement, following.c):
         return None
-    known = maps.known_of_points(ctx, statement)
+    known = known_of_points(ctx, statement)
     store = statement.body[-1]
     assert isinstance(store, Store)
     if not _is_zero_where(store.value, known.scope, known.holding):
