@@ -86,6 +86,9 @@ def built() -> dict[str, tuple[list[int], s.Kernel]]:
     deep: s.Stmt = s.Bind(var=variable(), value=number())
     for _ in range(80):
         deep = s.If(condition=Const(value=True, dtype=BOOL), then=(deep,))
+    wrong: s.Stmt = s.If(condition=Const(value=True, dtype=BOOL), then=(number(),))  # type: ignore[arg-type]
+    for _ in range(80):
+        wrong = s.If(condition=Const(value=True, dtype=BOOL), then=(wrong,))
     chain: s.Stmt = s.Break()
     for _ in range(500):
         chain = s.If(condition=Const(value=True, dtype=BOOL), then=(), otherwise=(chain,))
@@ -147,6 +150,10 @@ def built() -> dict[str, tuple[list[int], s.Kernel]]:
         "an unknown kind of loop": ([31], kernel_of(
             s.For(var=variable("loop"), start=number(), stop=number(2), step=number(1), kind="fast", body=()))),  # type: ignore[arg-type]
         "a statement that is none": ([31], kernel_of(number())),  # type: ignore[arg-type]
+        "a statement that is none, where lanes are told apart": ([31], kernel_of(launches=(s.Launch(
+            grid_vars=(), grid=(), threads=(number(32),), lane_vars=(variable("lane"),), body=(number(),)),))),  # type: ignore[arg-type]
+        "a statement that is none, deeper than is looked, where lanes are told apart": ([25], kernel_of(launches=(s.Launch(
+            grid_vars=(), grid=(), threads=(number(32),), lane_vars=(variable("lane"),), body=(wrong,)),))),
         "an expression that is none": ([31], kernel_of(s.Print(value=3))),  # type: ignore[arg-type]
     }  # fmt: skip
 

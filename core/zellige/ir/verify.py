@@ -118,7 +118,7 @@ def _launch(context: Context, launch: Launch) -> None:
     context.frame, context.span = head, launch.span
     check_launch_hints(context, launch)
     context.close(head)
-    if launch.lane_vars and not context.has_wrong_nodes:
+    if launch.lane_vars and not context.has_unchecked_nodes:
         check_lanes(context, launch)
     context.launch, context.frame, context.span = None, outer, context.kernel.span
 
@@ -136,12 +136,13 @@ def _bodies(context: Context, launch: Launch) -> None:
         frame.index += 1
         context.span = getattr(statement, "span", None) or launch.span
         if not has_right_nodes(context, statement):
-            context.has_wrong_nodes = True
+            context.has_unchecked_nodes = True
             continue
         check_statement(context, statement)
         nested = _nested(frame, statement)
         if nested and nested[-1].depth > MAXIMUM_DEPTH:
             context.report(25, statement.span, f"loops and conditions nest more than {MAXIMUM_DEPTH} deep here")
+            context.has_unchecked_nodes = True
             continue
         for child in nested:
             context.open(child, _loop_variables(statement))

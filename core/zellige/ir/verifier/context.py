@@ -80,7 +80,7 @@ class Context:
         self.declared: set[int] = set()
         self.verified: set[int] = set()  # expressions known to be right while the frame that checked them is open
         self.frame = Frame((), depth=0, in_loop=False, in_map=False)
-        self.has_wrong_nodes = False  # what a statement holds is not what it should, so nothing may look into it
+        self.has_unchecked_nodes = False  # of the wrong sort, or too deep to be looked at: no analysis may look into the launch
         self.reducers: dict[int, tuple[ReduceOp, Frame]] = {}  # by id of the root buffer
         self.launch: Launch | None = None
         self.launch_buffers: set[int] = set()  # ids of the buffers allocated anywhere in the launch at hand

@@ -75,7 +75,10 @@ def _are(context: Context, nodes: tuple[Any, ...], sort: type, what: str) -> Non
 
 
 def has_right_nodes(context: Context, statement: Stmt) -> bool:
-    """Whether every node of the statement, nested statements apart, is of the sort that its place asks for."""
+    """Whether it is a statement and every node of it, nested statements apart, is of the sort that its place asks for."""
+    if not isinstance(statement, Stmt):
+        context.report(31, None, f"{type(statement).__name__} is not a statement")
+        return False
     is_right = True
     hints: Any = getattr(getattr(statement, "kind", statement), "hints", ())
     if not isinstance(hints, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in hints):
@@ -93,7 +96,7 @@ def has_right_nodes(context: Context, statement: Stmt) -> bool:
         context.report(31, statement.span, f"{field} of {type(statement).__name__.lower()} is not {_WORDS[sort]}")
         is_right = False
     word = type(statement).__name__.lower()
-    is_right &= has_right_values(context, statement, word, statement.span) if hasattr(statement, "span") else True
+    is_right &= has_right_values(context, statement, word, statement.span)
     if isinstance(statement, For):
         is_right &= has_right_values(context, statement.kind, f"the {type(statement.kind).__name__.lower()} loop", statement.span)
     return is_right
