@@ -544,6 +544,56 @@ def products_in_a_loop(stages=2):
     return products_in_a_loop
 
 
+def corrected(filling="whole", stages=3):
+    """A copy that writes over a part of what the copy before it brings: both may not be under way at a time. Parts that are filled by
+    copies of their own are apart."""
+
+    @T.prim_func
+    def corrected(A: T.Tensor((16, 128), "float16"), P: T.Tensor((8, 128), "float16"), B: T.Tensor((128, 32), "float16"),
+                  C: T.Tensor((16, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((16, 32), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=stages):
+                if filling == "steps":
+                    for j in T.serial(2):
+                        T.copy(A[0:16, (k + j) * 32 : (k + j) * 32 + 32], a)
+                else:
+                    T.copy(A[0, k * 32], a)
+                if filling == "whole":
+                    T.copy(P[0:8, k * 32 : k * 32 + 32], a[8:16, 0:32])
+                elif filling == "rows":
+                    T.copy(P[0:4, k * 32 : k * 32 + 32], a[4:8, 0:32])
+                    T.copy(P[4:8, k * 32 : k * 32 + 32], a[7:11, 0:32])
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    return corrected
+
+
+def corrected_before(stages=2):
+    """The same before the loop."""
+
+    @T.prim_func
+    def corrected_before(A: T.Tensor((16, 32), "float16"), P: T.Tensor((8, 32), "float16"), B: T.Tensor((32, 128), "float16"),
+                         C: T.Tensor((16, 128), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((16, 32), "float32")
+            T.copy(A, a)
+            T.copy(P, a[8:16, 0:32])
+            for k in T.Pipelined(4, num_stages=stages):
+                T.copy(B[0, k * 32], b)
+                T.gemm(a, b, c, clear_accum=True)
+                T.copy(c, C[0:16, k * 32 : k * 32 + 32])
+
+    return corrected_before
+
+
 def two_sums(blocks=5):
     """Two products take what the lanes make of the first one's result: that one may run ahead."""
 
@@ -586,7 +636,8 @@ PROGRAMS = {
     "two launches": two_launches,
     "lanes": lanes_of_a_block, "by hand": by_hand, "by hand, another order": lambda: by_hand((2, 1, 0), (0, 1, 1)),
     "by hand, wrong": lambda: by_hand((0, 1, 2), (1, 0, 0)), "softmax of products": softmax_of_products,
-    "products in a loop": products_in_a_loop,
+    "products in a loop": products_in_a_loop, "corrected": corrected, "corrected, rows": lambda: corrected("rows"),
+    "corrected, steps": lambda: corrected("steps"), "corrected before": corrected_before,
 }  # fmt: skip
 
 

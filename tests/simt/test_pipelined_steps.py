@@ -141,3 +141,28 @@ def test_text_has_one_swizzle_a_copy():
     steady = text[text.index("s_step = ") :]
     assert len(re.findall(r"cp_async_16_2\w*\(", steady)) == 1
     assert "^" not in steady[steady.index("cp_async_16_2") :].split("\n", 1)[0]
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80,simulate", "cuda:sm_90a,simulate"])
+def test_copies_that_meet_in_a_tile_are_not_under_way_together(target):
+    """The second one's rows are those that the product sees, whichever lands first."""
+
+    @T.prim_func
+    def corrected(A: T.Tensor((64, 96), "float16"), P: T.Tensor((32, 96), "float16"), B: T.Tensor((96, 64), "float16"),
+                  C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(3, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(P[0:32, k * 32 : k * 32 + 32], a[32:64, 0:32])
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    A, P, B = (whole_numbers(shape, np.float16, i) for i, shape in enumerate(((64, 96), (32, 96), (96, 64))))
+    (*_, C) = agree(corrected, A, P, B, np.zeros((64, 64), np.float32), target=target)
+    wanted = np.concatenate([A[:32], P]).astype(np.float32) @ B.astype(np.float32)
+    np.testing.assert_array_equal(C, wanted)

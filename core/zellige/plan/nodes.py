@@ -33,8 +33,8 @@ prologue, steady state and drain) and a loop that is split hold an operation sev
 most one iteration or by the parts. In a part whose masks hold at every point a Map may stand for another one (Resolved).
 
 ``Issue`` starts an asynchronous operation: it may read its sources and write its destination at any time until a ``Wait`` on its token
-with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Operations of one token take effect in
-the order of their issue. A ``Put`` of a transaction channel completes by itself when the operations issued before it on the channel's
+with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Products of one token take effect in
+the order of their issue; copies of one token write in any order, and so never where another may still write. A ``Put`` of a transaction channel completes by itself when the operations issued before it on the channel's
 ``token`` have finished.
 
 All synchronisation between roles is channels and turns, inside a role tokens: nothing else orders two operations of different engines.
@@ -57,7 +57,7 @@ ChannelScope = Literal["role", "block", "cluster"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Token:
-    """Names one sequence of asynchronous operations of a role: they take effect in the order of their issue."""
+    """Names one sequence of asynchronous operations of a role: they are waited for in the order of their issue."""
 
     name: str
     engine: str

@@ -6,15 +6,16 @@ go back to the consumer, each with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from zellige.ir.expr import Buffer, Var
-from zellige.ir.stmt import Copy, Stmt
+from zellige.ir.stmt import Copy, For, Stmt
 from zellige.plan.ahead import tell
 from zellige.plan.context import Context
-from zellige.plan.roles import CONSUMER, PRODUCER, Ahead, Assignment, changed_in, copies_ahead, operations_of, pipelined_loops
+from zellige.plan.dependence import meeting_distance, varying_variables
+from zellige.plan.roles import CONSUMER, PRODUCER, Ahead, Assignment, changed_in, copies_ahead, is_operation, operations_of, pipelined_loops
 from zellige.plan.spaces import choose_path
-from zellige.plan.streams import RoleView, Sharing, share
+from zellige.plan.streams import RoleView, Sharing, Stream, home_of, share
 
 
 def candidates(context: Context) -> tuple[Ahead, ...]:
@@ -75,7 +76,14 @@ def assign_producer(context: Context, chosen: list[Stmt]) -> tuple[Assignment | 
         if idle:
             continue
         if not sharing.shared:
-            return (assignment, sharing, view) if sharing.streams else (None, None, None)
+            late = _overwriting(context, chosen, sharing.streams)
+            if late is None:
+                return (assignment, sharing, view) if sharing.streams else (None, None, None)
+            chosen.remove(late)
+            name = ", ".join(b.name for b in context.facts.written(late))
+            why = f"it writes to {name} where an earlier copy may still write: copies under way land in any order"
+            context.decisions.take(f"can the copy to {name} run ahead?", "no", why, where=late.span)
+            continue
         bad = set(sharing.shared)
         for statement in [s for s in chosen if context.facts.written(s) & bad] or chosen[:]:
             chosen.remove(statement)
@@ -85,6 +93,42 @@ def assign_producer(context: Context, chosen: list[Stmt]) -> tuple[Assignment | 
                 why = f"its address needs {', '.join(b.name for b in bad)}, which the consumer changes"
             context.decisions.take(f"can the copy to {name} run ahead?", "no", why, where=statement.span)
     return None, None, None
+
+
+def _overwriting(context: Context, chosen: Sequence[Stmt], streams: Sequence[Stream]) -> Stmt | None:
+    """A copy to a version of a tile that writes where one before it to the same version does, or itself in an earlier iteration of a loop
+    that fills the version; None where all write to places of their own."""
+    facts = context.facts
+    for stream in streams:
+        _, body, _, _ = home_of(facts, stream.buffer)
+        for phase in stream.phases:
+            filling = body[phase.made[0] : phase.made[1] + 1]
+            varying = varying_variables(filling)
+            found = [(copy, loops) for copy, loops in _in_loops(filling) if any(copy is s for s in chosen)]
+            found = [(copy, loops) for copy, loops in found if stream.buffer in facts.written(copy)]
+            for number, (copy, loops) in enumerate(found):
+                assert isinstance(copy, Copy), "a producer makes copies"
+                for other, _ in found[:number]:
+                    assert isinstance(other, Copy), "a producer makes copies"
+                    if meeting_distance(other.dst, copy.dst, None, facts.scope, 0, varying) is not None:
+                        return copy
+                for loop in loops:
+                    if meeting_distance(copy.dst, copy.dst, loop, facts.scope, 1, varying_variables(loop.body)) is not None:
+                        return copy
+    return None
+
+
+def _in_loops(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, tuple[For, ...]]]:
+    """The operations under ``body`` in order, each with the loops of ``body`` around it."""
+    pending: list[tuple[Stmt, tuple[For, ...]]] = [(s, ()) for s in reversed(body)]
+    while pending:
+        statement, loops = pending.pop()
+        if is_operation(statement):
+            yield statement, loops
+            continue
+        around = (*loops, statement) if isinstance(statement, For) else loops
+        for name in reversed(type(statement).BODIES):
+            pending.extend((s, around) for s in reversed(getattr(statement, name)))
 
 
 def _hand_back(context: Context, chosen: Sequence[Stmt], foreign: frozenset[Var | Buffer]) -> Stmt:

@@ -16,7 +16,7 @@ from zellige.diagnostics import InternalError
 from zellige.elements.conversion import Array
 from zellige.interp.frame import Run
 from zellige.ir.expr import Buffer, Var
-from zellige.ir.stmt import Alloc, Assume, Bind, Stmt
+from zellige.ir.stmt import Alloc, Assume, Bind, Copy, Stmt
 from zellige.plan.checks.edges import EdgeRules, EdgeWatch
 from zellige.plan.checks.problem import Problems
 from zellige.plan.checks.programs import Machine, Trace, note_final, note_reads
@@ -262,8 +262,8 @@ class _RoleRun(Machine):
         note_reads(block.trace, instance, touches, self.contents, keys, self.signatures)
         thread = self.name if token is None else self._thread(token)
         count = self._next_count(thread, token)
-        # operations of one token take effect in their order
-        clock = self.clock if token is None else {**self.clock, thread: count - 1}
+        # products of one token take effect in their order; of copies those that somebody has waited for are known to have landed
+        clock = self.clock if token is None or isinstance(statement, Copy) else {**self.clock, thread: count - 1}
         what = self.signatures.text(signature)
         for touch in touches:
             access = Access(

@@ -48,8 +48,8 @@ class InFlight:
     def issue(self, token: Token, statement: Stmt, frame: Frame, timing: Timing) -> Operation:
         """Start an operation; ``frame`` is its own from now on."""
         queue = self.operations.setdefault(token, [])
-        if self.finished.get(token, 0) < len(queue):
-            timing = "late"  # operations of one token take effect in their order
+        if self.finished.get(token, 0) < len(queue) and not isinstance(statement, Copy):
+            timing = "late"  # products of one token take effect in their order, copies in any
         if isinstance(statement, AtomicTile) and timing == "torn":
             timing = "late"  # another role's addition must not get lost
         operation = Operation(statement=statement, finish=self._effect(statement, frame, timing))
