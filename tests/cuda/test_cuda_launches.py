@@ -332,7 +332,7 @@ def test_maps_made_by_machine_code_are_those_of_python(
     extents = (m, *(const(e) for e in shape[1:]))
     pitch = None if strides is None else tuple(const(s) for s in strides)
     tensors = [Buffer(name=name, dtype=dtype("float16"), shape=extents, strides=pitch) for name in "AB"]
-    maps = device.Maps([{"tensor": 1, "box": list(box), "swizzle": 128}], tensors)
+    maps = device.Maps([{"tensor": 1, "box": list(box), "swizzle": 128}], tensors, [m])
     maps.addresses([4096, 8192], {m: shape[0]})
     made = native.made_map(maps.wanted[0], tensors[1])
     values = [evaluate_size(value, {m: shape[0]}) & (1 << 64) - 1 for value in made.values]

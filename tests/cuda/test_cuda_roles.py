@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -16,8 +17,11 @@ import zellige
 import zellige.language as T
 from zellige.diagnostics import ZelligeWarning
 from zellige.driver import dump, fit_kernel
+from zellige.dtypes import dtype as as_dtype
 from zellige.explain import explain
+from zellige.ir.expr import INT32, Buffer, Var, const
 from zellige.plan.nodes import Decision, PlannedKernel
+from zellige.simt.homes import FARTHEST
 from zellige.target import parse_target
 from zellige_cuda import device
 from zellige_cuda.disassembly import disassembled
@@ -242,15 +246,99 @@ def test_a_program_without_boxes_stands_beside_it() -> None:
     facts = json.loads(json.loads(compiled.emitted.facts)["otherwise"])
     assert facts["maps"] == []
     assert facts["functions"][0]["threads"] == 128
-    assert compiled.ordinary([256, 256, 256]) is None
-    found = instructions(disassembled(compiled.ordinary([8, 8, 8])._binary.data))
+    assert compiled.ordinary([256, 256, 256], {}) is None
+    found = instructions(disassembled(compiled.ordinary([8, 8, 8], {})._binary.data))
     assert found["HMMA"] > 0
     assert found["LDGSTS"] > 0
     assert found["HGMMA"] == found["UTMALDG"] == 0
 
 
+def test_a_tensor_without_elements_is_read_by_the_program_without_boxes() -> None:
+    """A map of it cannot be made, and a block that reads it must find zeros; where no block runs nothing is compiled."""
+    m, k = T.dynamic("m"), T.dynamic("k")
+
+    @T.prim_func
+    def summed(A: T.Tensor((m, 64 * k), "float16"), B: T.Tensor((128, 64), "float16"), C: T.Tensor((m, 64), "float32")):
+        with T.Kernel(T.ceildiv(m, 128), threads=128) as by:
+            a = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            T.clear(c)
+            for s in T.Pipelined(2, num_stages=2):
+                T.copy(A[by * 128, s * 64], a)
+                T.copy(B[s * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * 128, 0])
+
+    compiled = zellige.compile(summed, target=TARGET)._default.compiled
+    sizes = {v.name: v for v in compiled.sizes}
+
+    def ordinary(rows: int, steps: int, first: int = 256) -> Any:
+        return compiled.ordinary([first, 256, 256], {sizes["m"]: rows, sizes["k"]: steps})
+
+    assert len(compiled.maps.wanted) == 2
+    assert ordinary(300, 2) is None
+    assert ordinary(0, 2, first=0) is None
+    assert ordinary(300, 0).facts["maps"] == []
+    assert ordinary(300, 2, first=264) is not None
+
+
+def test_tensors_of_more_dimensions_than_boxes_have_are_stored_by_lanes() -> None:
+    @T.prim_func
+    def spread(A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((1, 2, 1, 2, 128, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            T.clear(c)
+            for s in T.Pipelined(1, num_stages=2):
+                T.copy(A[0, s * 64], a)
+                T.copy(B[s * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[0, 1, 0, 1, 0:128, 0:64])
+
+    compiled = zellige.compile(spread, target=TARGET)
+    assert "// C is stored by lanes: C has 6 dimensions, the copy engine knows 5" in compiled.get_kernel_source()
+    found = instructions(compiled.get_asm())
+    assert found["UTMALDG"] > 0
+    assert found["UTMASTG"] == 0
+
+
+def test_boxes_are_not_asked_for_beyond_the_places_that_they_can_name() -> None:
+    """Rows whose numbers need more than 31 bits; what is known at a call only is kept from the engine then."""
+    long = product(sizes=(128, 2**31 + 128, 64), transposed=True)
+    assert "TensorMap B" not in dump(long.kernel, TARGET, "source")
+    (launch,) = explain(long, TARGET).planned.launches
+    reasons = [d.because for d in launch.decisions if "programs of their own" in d.question]
+    assert "B is longer than the coordinates of a box reach" in reasons[0]
+    assert device.LONGEST_AXIS == FARTHEST
+    columns = T.dynamic("columns", "int64")
+    compiled = zellige.compile(product(sizes=(128, columns, 64), transposed=True), target=TARGET)._default.compiled
+    (size,) = compiled.sizes
+    assert compiled.ordinary([256, 256, 256], {size: FARTHEST}) is None
+    assert compiled.ordinary([256, 256, 256], {size: FARTHEST + 1}) is not None
+
+
+def test_maps_are_kept_by_the_sizes_that_they_were_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order in which a launch names the sizes."""
+    made: list[int] = []
+
+    def encode(place: int, kind: int, rank: int, pointer: int, dims: bytes, *rest: Any) -> int:
+        made.append(struct.unpack("2Q", dims)[1])
+        return 0
+
+    monkeypatch.setattr(device, "_encoder", lambda: encode)
+    m, n = (Var(name=name, dtype=INT32, kind="size") for name in "mn")
+    tensor = Buffer(name="A", dtype=as_dtype("float16"), shape=(m, const(64)))
+    maps = device.Maps([{"tensor": 0, "box": [64, 64], "swizzle": 128}], [tensor], [m, n])
+    maps.addresses([256], {m: 100, n: 200})
+    maps.addresses([256], {n: 100, m: 200})
+    maps.addresses([256], {n: 200, m: 100})
+    assert made == [100, 200]
+
+
 def test_tensors_that_begin_elsewhere_are_told() -> None:
-    maps = device.Maps([{"tensor": 1, "box": [64, 64], "swizzle": 128}], [])
-    assert not maps.are_unfit((8, 256))
-    assert maps.are_unfit((0, 264))
+    maps = device.Maps([{"tensor": 1, "box": [64, 64], "swizzle": 128}], [], [])
+    assert not maps.begin_elsewhere((8, 256))
+    assert maps.begin_elsewhere((0, 264))
 

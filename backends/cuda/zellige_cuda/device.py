@@ -29,7 +29,7 @@ from zellige.plugin.contract import Bounds, LoadedCode, Unavailable
 
 if TYPE_CHECKING:
     from zellige.dtypes import DType
-    from zellige.ir.expr import Buffer
+    from zellige.ir.expr import Buffer, Var
     from zellige.plugin.contract import Binary as MachineCode, Emitted, NativeLaunch
     from zellige_cuda.native import PackedLaunch
     from zellige_cuda.records import Records
@@ -244,6 +244,9 @@ def current_stream(index: int) -> int:
 MAP_BYTES: Final = 128
 MAP_ALIGNMENT: Final = 64
 ADDRESS_ALIGNMENT: Final = 16
+LONGEST_AXIS: Final = 2**31 - 2**16
+"""Elements along an axis of a tensor that boxes are copied from or to: :data:`zellige.simt.homes.FARTHEST`, which a start does not load."""
+
 KEPT: Final = 64
 """Calls whose maps are kept."""
 
@@ -257,24 +260,37 @@ PROMOTION: Final = 2
 
 class Maps:
     """The tensor maps of one kernel, made on the host for each launch; those of the last calls are kept, since a loop calls with the same
-    tensors. ``wanted`` are :func:`zellige_cuda.facts.facts_of_box` in the order in which launches name them. Source: CUDA Driver API 13,
-    cuTensorMapEncodeTiled (limits of extents, strides and boxes)."""
+    tensors. ``wanted`` are :func:`zellige_cuda.facts.facts_of_box` in the order in which launches name them, ``sizes`` the variables that
+    extents and strides are made of. Source: CUDA Driver API 13, cuTensorMapEncodeTiled (limits of extents, strides and boxes)."""
 
-    def __init__(self, wanted: Sequence[dict[str, Any]], tensors: Sequence[Buffer]) -> None:
+    def __init__(self, wanted: Sequence[dict[str, Any]], tensors: Sequence[Buffer], sizes: Sequence[Var]) -> None:
         self.wanted = list(wanted)
         self._tensors = list(tensors)
+        self._sizes = list(sizes)
         self._kept: OrderedDict[tuple[int, ...], tuple[Any, list[int]]] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self.wanted)
 
-    def are_unfit(self, pointers: Sequence[int]) -> bool:
+    def begin_elsewhere(self, pointers: Sequence[int]) -> bool:
         """Whether a tensor begins where the copy engine cannot read from."""
         return any(pointers[wanted["tensor"]] % ADDRESS_ALIGNMENT for wanted in self.wanted)
 
+    def have_odd_sizes(self, pointers: Sequence[int], values: Mapping[Any, int]) -> bool:
+        """Whether the copy engine cannot be told of a tensor of these sizes, such as one without elements, which is zeros all over."""
+        if self._key(pointers, values) in self._kept:
+            return False
+        return any(not self._is_sayable(self._tensors[wanted["tensor"]], pointers[wanted["tensor"]], values) for wanted in self.wanted)
+
+    def _key(self, pointers: Sequence[int], values: Mapping[Any, int]) -> tuple[int, ...]:
+        return (*pointers, *(values[size] for size in self._sizes))
+
+    def _is_sayable(self, tensor: Buffer, pointer: int, values: Mapping[Any, int]) -> bool:
+        return pointer != 0 and all(0 < evaluate_size(e, values) <= LONGEST_AXIS for e in tensor.shape)
+
     def addresses(self, pointers: Sequence[int], values: Mapping[Any, int]) -> list[int]:
         """Where each map lies in memory of the host, for tensors at ``pointers`` and sizes of these values."""
-        key = (*pointers, *values.values())
+        key = self._key(pointers, values)
         found = self._kept.get(key)
         if found is None:
             memory = ctypes.create_string_buffer(MAP_BYTES * len(self.wanted) + MAP_ALIGNMENT)
@@ -289,9 +305,9 @@ class Maps:
 
     def _encode(self, place: int, wanted: dict[str, Any], pointer: int, values: Mapping[Any, int]) -> None:
         tensor = self._tensors[wanted["tensor"]]
+        if not self._is_sayable(tensor, pointer, values):
+            return  # no block runs that would ask for it (:meth:`CudaKernel.ordinary`)
         extents = [evaluate_size(e, values) for e in tensor.shape]
-        if min(extents) <= 0 or not pointer:
-            return  # nothing is copied from a tensor without elements
         size = tensor.dtype.bytes
         strides = [s * size for s in strides_of(tensor, values)]
         rank = len(extents)
@@ -364,7 +380,7 @@ class CudaKernel:
         self.sizes = list(size_vars(kernel))
         self.reports = any(f["records"] for f in self.functions)
         """Whether it asserts or prints."""
-        self.maps = Maps(facts["maps"], self.tensors)
+        self.maps = Maps(facts["maps"], self.tensors, [*(v for v in self.scalars if not v.dtype.is_float), *self.sizes])
         self.facts = facts
         """Everything that was put down beside the code (:func:`zellige_cuda.facts.facts_of`)."""
         self.emitted = source
@@ -444,7 +460,7 @@ class CudaKernel:
         """Put every launch into the caller's stream, in order."""
         values = dict(zip(self.sizes, sizes))
         values.update({v: int(x) for v, x in zip(self.scalars, scalars) if not v.dtype.is_float})
-        ordinary = self.ordinary(pointers)
+        ordinary = self.ordinary(pointers, values)
         if ordinary is not None:
             ordinary.launch(pointers, scalars, sizes)
             return
@@ -493,10 +509,12 @@ class CudaKernel:
             self._packed = PackedLaunch(self, self._grids)
         self._packed(words)
 
-    def ordinary(self, pointers: Sequence[int]) -> CudaKernel | None:
-        """The kernel of the program without copies of boxes, where there is one and the tensors at ``pointers`` do not suit boxes; compiled
-        when it is first needed."""
-        if not self.facts["otherwise"] or not self.maps.are_unfit(pointers):
+    def ordinary(self, pointers: Sequence[int], values: Mapping[Any, int]) -> CudaKernel | None:
+        """The kernel of the program without copies of boxes, where there is one and the tensors at ``pointers``, of sizes of these
+        ``values``, do not suit boxes; compiled when it is first needed. A launch without blocks needs none for the sake of sizes."""
+        if not self.facts["otherwise"]:
+            return None
+        if not self.maps.begin_elsewhere(pointers) and not (self.maps.have_odd_sizes(pointers, values) and self._asks_for_boxes(values)):
             return None
         with self._lock:
             if self._without_boxes is None:
@@ -504,6 +522,13 @@ class CudaKernel:
 
                 self._without_boxes = without_boxes(self)
             return self._without_boxes
+
+    def _asks_for_boxes(self, values: Mapping[Any, int]) -> bool:
+        """Whether a launch that takes maps has blocks."""
+        return any(
+            min(_grid(grid, values) if fixed is None else fixed) > 0
+            for grid, fixed, boxed in zip(self.grids, self._grids, self.boxed) if boxed
+        )  # fmt: skip
 
     def start(self, loaded: _Loaded, number: int, grid: tuple[int, int, int], arguments: Any, stream: int) -> None:
         """Put a launch into a stream; ``arguments`` is an array of the addresses of its parameters."""
@@ -565,7 +590,7 @@ def constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
         return None
 
 
-def _grid(grid: Sequence[Any], values: dict[Any, int]) -> tuple[int, int, int]:
+def _grid(grid: Sequence[Any], values: Mapping[Any, int]) -> tuple[int, int, int]:
     first, second, third = (evaluate_size(e, values) for e in three(grid))
     return first, second, third
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from zellige.ir.expr import INT64, Binary, Buffer, Expr, const
+from zellige.ir.expr import INT64, Binary, Buffer, Const, Expr, const
 from zellige.plugin.contract import DriverFunctions, NativeLaunch, NativeMade, NativeStep
 from zellige_cuda import device
-from zellige_cuda.device import ADDRESS_ALIGNMENT, PROMOTION, SWIZZLES, TYPE_OF_BYTES, three
+from zellige_cuda.device import ADDRESS_ALIGNMENT, LONGEST_AXIS, PROMOTION, SWIZZLES, TYPE_OF_BYTES, three
 
 if TYPE_CHECKING:
     from zellige_cuda.device import CudaKernel
@@ -71,15 +71,19 @@ def made_map(wanted: Mapping[str, Any], tensor: Buffer) -> NativeMade:
     size, rank = tensor.dtype.bytes, tensor.rank
     pitches = [_product(stride, const(size, INT64)) for stride in _stride_sizes(tensor)[:-1]]
     box, steps = _words_of_pairs(list(reversed(wanted["box"]))), _words_of_pairs([1] * rank)
-    values = (*reversed(tensor.shape), *reversed(pitches), *(const(word, INT64) for word in (*box, *steps)))
-    first = rank + len(pitches)
+    long = [extent for extent in tensor.shape if extent.dtype == INT64 and not isinstance(extent, Const)]
+    room = [Binary(op="sub", left=const(LONGEST_AXIS + 1, INT64), right=extent) for extent in long]
+    values = (*room, *reversed(tensor.shape), *reversed(pitches), *(const(word, INT64) for word in (*box, *steps)))
+    before = len(room)
+    first = before + rank + len(pitches)
     numbers = (0, SWIZZLES[wanted["swizzle"]], PROMOTION, 0)
-    lists = (0, rank if pitches else 0, first, first + len(box))  # a tensor of one dimension has no pitches, and none are read
+    # a tensor of one dimension has no pitches, and none are read
+    lists = (before, before + rank if pitches else before, first, first + len(box))
     return NativeMade(
         function=address_of("cuTensorMapEncodeTiled"),
         tensor=wanted["tensor"],
         values=values,
-        positive=rank,
+        positive=before + rank,
         arguments=(
             ("result", 0), ("number", TYPE_OF_BYTES[size]), ("number", rank), ("tensor", 0),
             *(("list", place) for place in lists), *(("number", number) for number in numbers),
@@ -131,12 +135,13 @@ class PackedLaunch:
         if not self._is_plain:
             kernel.launch(pointers, others[: self._scalars], others[self._scalars :])
             return
-        ordinary = kernel.ordinary(pointers)
+        sizes = dict(zip(self._names, others))
+        ordinary = kernel.ordinary(pointers, sizes)
         if ordinary is not None:
             ordinary.launch_packed(words)
             return
         defines = kernel.defines(pointers)
-        boxes = kernel.maps.addresses(pointers, dict(zip(self._names, others))) if kernel.maps else []
+        boxes = kernel.maps.addresses(pointers, sizes) if kernel.maps else []
         base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
         api = device.required()
         with device.entered(api, pointers):

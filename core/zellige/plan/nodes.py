@@ -34,8 +34,8 @@ most one iteration or by the parts. In a part whose masks hold at every point a 
 
 ``Issue`` starts an asynchronous operation: it may read its sources and write its destination at any time until a ``Wait`` on its token
 with ``leave_in_flight = n`` returns, which leaves at most the n operations issued last unfinished. Products of one token take effect in
-the order of their issue; copies of one token write in any order, and so never where another may still write. A ``Put`` of a transaction channel completes by itself when the operations issued before it on the channel's
-``token`` have finished.
+the order of their issue; copies of one token write in any order, and so never where another may still write. A ``Put`` of a transaction
+channel completes by itself when the operations issued before it on the channel's ``token`` have finished.
 
 All synchronisation between roles is channels and turns, inside a role tokens: nothing else orders two operations of different engines.
 """

@@ -94,6 +94,8 @@ def _why_not(ctx: Context, copy: Copy) -> str | None:
         return "a part of it is copied"
     engines = ctx.machine.engines
     assert engines is not None, "boxes are chosen where an engine copies them"
+    if (reason := engines.why_no_boxes(target)) is not None:
+        return reason
     if target.alias is not None or _width(ctx, copy) == 0:
         return f"its columns are no multiple of {engines.spans[-1] // 2}"
     inner = ctx.scope.form(target.shape[-1])

@@ -20,7 +20,7 @@ from zellige.plan.clusters import cluster_axis
 from zellige.plan.nodes import Acquire, Channel, Choice, Issue, PlannedLaunch, Put, Role
 from zellige.records import dataclass
 from zellige.simt.distribution import Digit, Distribution
-from zellige.simt.homes import FARTHEST, Swizzle
+from zellige.simt.homes import Swizzle
 from zellige.simt.ir import GRID_AXES, ProductForm, TensorBox
 from zellige.simt.machine import EngineMemory, LaneMachine
 from zellige.simt.statements import statements_of
@@ -208,11 +208,11 @@ def _boxes(copy: Copy, storage: EngineStorage, engines: EngineMemory) -> Boxes:
     wanted = [e for e in _whole(copy.dst) if e != 1]
     if [e for e in sizes if e != 1] != wanted or sizes[-1] != storage.columns:
         raise NotLowered(f"the copy to {copy.dst.buffer.name} changes the order of its dimensions")
+    if (reason := engines.why_no_boxes(source.buffer)) is not None:
+        raise NotLowered(reason)
     box = (*sizes[:-1], storage.slab)
-    if len(box) > engines.box_rank or max(box) > engines.box_extent or len(box) < 2:
+    if max(box) > engines.box_extent or len(box) < 2:
         raise NotLowered(f"a box of {' x '.join(map(str, box))} elements is too large for the copy engine")
-    if any(int(constant_value(extent) or 0) > FARTHEST for extent in source.buffer.root.shape):
-        raise NotLowered(f"{source.buffer.name} is longer than the coordinates of a box reach")
     tensor = TensorBox(tensor=source.buffer.root, box=box, swizzle_bytes=storage.span)
     slabs = storage.columns // storage.slab
     return Boxes(box=tensor, slabs=slabs, bytes=storage.rows * storage.columns * source.buffer.dtype.bytes)

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from zellige.diagnostics import catalogue
+from zellige.ir.expr import Buffer, constant_value
 from zellige.plugin.contract import Capabilities
 from zellige.records import dataclass
+from zellige.simt.homes import FARTHEST
 from zellige.simt.ir import ProductForm
 
 
@@ -21,7 +23,7 @@ class EngineMemory:
     A tile stands in slabs of columns that are one of ``spans`` bytes wide (the widest first). Within a slab the pieces of ``piece_bytes``
     of a row are exchanged by the number of the row, which begins anew after ``rows``; slots begin at multiples of ``alignment``, where the
     exchange does. ``box_copy`` is the mechanism of the capabilities' copy paths that are :class:`~zellige.simt.ir.TensorCopy`, of boxes of
-    at most ``box_rank`` dimensions of at most ``box_extent`` elements.
+    at most ``box_rank`` dimensions of at most ``box_extent`` elements, from tensors of as many dimensions.
     """
 
     spans: tuple[int, ...]
@@ -35,6 +37,14 @@ class EngineMemory:
     def span_of(self, row_bytes: int) -> int | None:
         """The widest span that divides a row of a tile; None where none does."""
         return next((span for span in self.spans if row_bytes % span == 0), None)
+
+    def why_no_boxes(self, tensor: Buffer) -> str | None:
+        """What of a tensor's shape keeps boxes from being copied from or to it; None where nothing does. Extents that are known at a call
+        only are told of there."""
+        if tensor.rank > self.box_rank:
+            return f"{tensor.name} has {tensor.rank} dimensions, the copy engine knows {self.box_rank}"
+        is_long = any(int(constant_value(extent) or 0) > FARTHEST for extent in tensor.shape)
+        return f"{tensor.name} is longer than the coordinates of a box reach" if is_long else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
