@@ -139,6 +139,8 @@ vectorized = np.vectorize(key_of)
 large = np.zeros((1 << 26) + 8, np.int8)
 def change_large():
     large[-1] += 1
+def make_lists(counts):
+    counts.default_factory = list
 
 def make():
     held = []
@@ -150,7 +152,7 @@ def make():
             h = Plain(); values = [1, 2]; nested = [[1]]; array = np.zeros(3, int); queue = collections.deque([5, 6])
             it = itertools.count(); listed = iter([1, 2]); d = {"a": 1}; ordered = collections.OrderedDict(a=1, b=2)
             c = Counter(); slotted = Slotted(); slotted.v = 1; byte = bytearray(2); space = types.SimpleNamespace(v=1)
-            private = Private(); shared = Shared(); prop = Property()
+            private = Private(); shared = Shared(); prop = Property(); factory = collections.defaultdict(int)
             HEAD
                 BODY
     return kernel
@@ -206,6 +208,7 @@ CHANGES = [
     "z = kept_behind(); z.append(3)",
     "z = context.get(); z.append(3)", "vectorized(values)", "z = array.reshape(-1); z += 1", "z = memoryview(byte); z[0] = 1",
     "z = np.asarray(array); z += 1", "z = collections.ChainMap(d, {}).maps; push(z)", "z = max(nested); z.append(3)",
+    "make_lists(factory)",
 ]  # fmt: skip
 
 

@@ -11,19 +11,19 @@ many that comparing them takes longer than a trace, the array is unclear, and th
 from __future__ import annotations
 
 import array
-import collections
 import functools
 import gc
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from zellige.diagnostics.ownership import is_core
-from zellige.frontend.dependencies import Look, Same, Unclear, is_followed
+from zellige.frontend.dependencies import MISSING, Look, Same, Unclear, is_followed
+from zellige.frontend.holdings import CONTAINERS, attributes_of, slots_of
 
 _MOST_BYTES: Final = 1 << 20
 """The longest array that is compared by its bytes: hashing these takes about a millisecond, and a trace some."""
@@ -183,33 +183,16 @@ def tensor_bytes(value: Any) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
 # ---- containers and other objects of Python's own
 
 
-def _entries(value: Mapping[Any, Any], items: Callable[[Any], Iterable[tuple[Any, Any]]] = dict.items) -> list[Any]:
-    found = [part for pair in items(value) for part in pair]
-    return [len(found), *found]
-
-
-def _sequence(value: Iterable[Any]) -> list[Any]:
-    found = list(value)
-    return [len(found), *found]
-
-
 _PARTS: Final[dict[type, Callable[[Any], list[Any]]]] = {
-    list: _sequence,
-    dict: _entries,
-    set: _sequence,
-    frozenset: _sequence,
+    **CONTAINERS,
     bytearray: lambda value: [bytes(value)],
     memoryview: lambda value: [value.format, value.shape, value.tobytes()],
     array.array: lambda value: [value.typecode, value.tobytes()],
-    collections.deque: lambda value: [value.maxlen, *_sequence(value)],
-    collections.OrderedDict: lambda value: _entries(value, collections.OrderedDict.items),
-    collections.defaultdict: lambda value: [value.default_factory, *_entries(value)],
     range: lambda value: [value.start, value.stop, value.step],
     slice: lambda value: [value.start, value.stop, value.step],
     property: lambda value: [value.fget, value.fset, value.fdel],
     staticmethod: lambda value: [value.__func__],
     classmethod: lambda value: [value.__func__],
-    functools.partial: lambda value: [value.func, value.args, value.keywords, vars(value)],
     types.MappingProxyType: gc.get_referents,
     types.SimpleNamespace: lambda value: [vars(value)],
     types.MethodWrapperType: lambda value: [value.__name__, value.__self__],
@@ -227,15 +210,7 @@ _BASES: Final[tuple[tuple[type, Callable[[Any], list[Any]]], ...]] = (
     (str, lambda value: [str.__str__(value)]),
     (bytes, lambda value: [bytes.__repr__(value)]),
     (bytearray, lambda value: [bytearray.__repr__(value)]),
-    (collections.OrderedDict, _PARTS[collections.OrderedDict]),
-    (collections.defaultdict, lambda value: [value.default_factory, *_entries(value)]),
-    (collections.deque, lambda value: [value.maxlen, *_sequence(collections.deque.__iter__(value))]),
-    (dict, _entries),
-    (list, lambda value: _sequence(list.__iter__(value))),
-    (tuple, lambda value: _sequence(tuple.__iter__(value))),
-    (set, lambda value: _sequence(set.__iter__(value))),
-    (frozenset, lambda value: _sequence(frozenset.__iter__(value))),
-    (functools.partial, _PARTS[functools.partial]),
+    *CONTAINERS.items(),
     (property, _PARTS[property]),
     (types.SimpleNamespace, _PARTS[types.SimpleNamespace]),
     (BaseException, lambda value: [value.args]),
@@ -262,25 +237,12 @@ def _is_hashed_by_identity(kind: Any) -> bool:
 
 def _attributes(look: Look, value: Any) -> None:
     """The attributes and slots of an object."""
-    held = getattr(value, "__dict__", None)
-    if type(held) is dict and held:
+    held = attributes_of(value)
+    if held:
         look.pending.append(held)
-    for above in type(value).__mro__:
-        for name, slot in vars(above).items() if above.__flags__ & _HEAP_TYPE else ():
-            if isinstance(slot, types.MemberDescriptorType):
-                look.parts.append(name)
-                look.pending += _slot(value, slot)
-
-
-def _slot(value: Any, slot: Any) -> list[Any]:
-    try:
-        return [slot.__get__(value)]
-    except AttributeError:
-        return []
-
-
-_HEAP_TYPE: Final = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE of CPython's object.h: classes made while the program runs."""
+    for _, name, content in slots_of(value):
+        look.parts.append(name)
+        look.pending += [] if content is MISSING else [content]
 
 
 def _check_memory(kind: type) -> None:

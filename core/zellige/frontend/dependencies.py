@@ -24,7 +24,8 @@ ATOMS: Final = frozenset((bool, int, float, complex, str, bytes, type(None), typ
 _MOST_PARTS: Final = 20_000
 """How much is looked at before a function counts as one that is traced each time, which takes no longer by then."""
 
-_MISSING: Final = object()
+MISSING: Final = object()
+"""What a name, an attribute, a slot or a cell of a closure holds that holds nothing."""
 
 
 def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -34,6 +35,14 @@ def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
         top = pending.pop()
         yield top
         pending.extend(c for c in top.co_consts if isinstance(c, types.CodeType))
+
+
+def content_of_cell(cell: types.CellType) -> Any:
+    """What a cell of a closure holds, MISSING before it is given something."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
 
 
 def plain_function(value: Any) -> types.FunctionType | None:
@@ -204,10 +213,10 @@ class Look:
 
     def name(self, names: dict[str, Any], name: str) -> None:
         """What a name of a module, or an attribute of one, holds."""
-        value = names.get(name, _MISSING)
+        value = names.get(name, MISSING)
         self.places.append((names, name))
-        self.parts.append(name if value is not _MISSING else None)
-        self.pending += [] if value is _MISSING else [value]
+        self.parts.append(name if value is not MISSING else None)
+        self.pending += [] if value is MISSING else [value]
 
     def _function(self, function: types.FunctionType) -> None:
         """A function by its code, defaults, attributes and closure, and by what its names mean; that of a library, which may stand around
@@ -223,9 +232,9 @@ class Look:
             self.pending.append(attributes)
         for cell in function.__closure__ or ():
             self.cells.append(cell)
-            content = _content(cell)
-            self.parts.append(content is _MISSING)
-            self.pending += [] if content is _MISSING else [content]
+            content = content_of_cell(cell)
+            self.parts.append(content is MISSING)
+            self.pending += [] if content is MISSING else [content]
         home = str(function.__globals__.get("__name__"))
         if not is_followed(home, function.__name__):
             self.settings(home)
@@ -234,7 +243,7 @@ class Look:
         self._words |= reads.words
         held = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         for base, word in reads.pairs:
-            value = _content(held[base]) if base in held else function.__globals__.get(base)
+            value = content_of_cell(held[base]) if base in held else function.__globals__.get(base)
             if not isinstance(value, types.ModuleType) or not is_core(value.__name__):
                 self._words.add(word)
         for name in reads.names:
@@ -324,9 +333,9 @@ class Dependencies:
 
     def values(self) -> list[Any]:
         """The very objects that the places hold now."""
-        held = [names.get(name, _MISSING) for names, name in self.names]
+        held = [names.get(name, MISSING) for names, name in self.names]
         if self.cells:
-            held += [_content(cell) for cell in self.cells]
+            held += [content_of_cell(cell) for cell in self.cells]
         held += [function.__code__ for function in self.codes]
         if len(self.codes) == 1:  # what calls the first gives its defaults
             return held
@@ -343,10 +352,3 @@ def content_of(value: Any) -> tuple[Any, ...] | None:
         return look.follow()
     except Unclear:
         return None
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _MISSING

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from zellige.diagnostics import ZelligeError
 from zellige.dtypes import DType
-from zellige.frontend.dependencies import codes_in
+from zellige.frontend.dependencies import MISSING, codes_in, content_of_cell
 from zellige.frontend.functions import Macro
 from zellige.frontend.source import FunctionSource, body_of, first_line, function_source
 from zellige.frontend.specs import PointerSpec, TensorSpec
@@ -56,7 +56,6 @@ _BY_TEXT: Final = frozenset(
     ("ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "format", "format_map", "gi_frame", "tb_frame")
 )
 """Attributes that lead to names which are made while the program runs: those of frames, and text such as "{0.name}"."""
-_MISSING: Final = object()
 
 
 class _Unclear(Exception):
@@ -243,7 +242,7 @@ class _Reader:
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         for name in sorted({*_free_names(codes, source.node, words), *cells, *names}):
             if name in cells:
-                self.name(name, _content(cells[name]))
+                self.name(name, content_of_cell(cells[name]))
             elif name in names:
                 self.name(name, names[name])
             elif name in function.__globals__:
@@ -253,7 +252,7 @@ class _Reader:
 
     def name(self, name: str, value: Any) -> None:
         self.add("name", name)
-        if value is _MISSING:
+        if value is MISSING:
             self.add("empty")
         else:
             self.value(value, 0)
@@ -321,10 +320,3 @@ def _free_names(codes: tuple[types.CodeType, ...], node: ast.FunctionDef, words:
         raise _Unclear  # the text is not what was compiled
     body = body_of(node)
     return {name for name in body.names if name in compiled or name not in local} | body.annotated
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _MISSING

@@ -20,7 +20,7 @@ import sys
 import types
 import weakref
 import zlib
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -28,7 +28,8 @@ import numpy as np
 
 from zellige.diagnostics.ownership import is_library, is_library_file, is_ours
 from zellige.frontend.contents import tensor_bytes
-from zellige.frontend.dependencies import codes_in
+from zellige.frontend.dependencies import MISSING, codes_in, content_of_cell
+from zellige.frontend.holdings import attributes_of, parts_of_container, slots_of
 
 _LIMIT: Final = 1 << 14  # objects that are looked at for one call
 
@@ -36,11 +37,9 @@ _VALUES: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellips
 PLAIN: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
 _COMPARED: Final = (bool, int, float, complex, str, bytes)
 _OF_THE_RUN: Final = (types.FrameType, types.TracebackType, types.CodeType)
-_ORDERED: Final = (list, tuple, set, frozenset, deque)
 _TRANSPARENT: Final = frozenset(("builtins", "itertools", "functools", "operator"))
 """Modules written in C whose objects only hand on what they hold."""
 
-_ABSENT: Final = object()
 _CACHED: Final = type(functools.cache(len))
 
 State = tuple[list[Any], list[Any]]
@@ -114,43 +113,15 @@ def _mentions(code: types.CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
     return known[1], known[2]
 
 
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _ABSENT  # nothing yet
-
-
-def _slots(value: Any) -> Iterator[Any]:
-    """What the slots of an object hold, those with private names too."""
-    for base in type(value).__mro__:
-        for descriptor in vars(base).values():
-            if isinstance(descriptor, types.MemberDescriptorType) and is_users_class(base):
-                try:
-                    yield descriptor.__get__(value, type(value))
-                except AttributeError:
-                    yield _ABSENT
-
-
 def _attributes(value: Any) -> list[Any]:
     """What an object of a user's class holds by name and in slots, with its class."""
     kind = type(value)
     found: list[Any] = [kind]
-    named = _dictionary(value)
-    for name, held in named.items():
+    for name, held in attributes_of(value).items():
         if not isinstance(_of_class(kind, name), functools.cached_property):
             found += (name, held)
-    found += _slots(value)
+    found += (held for owner, _, held in slots_of(value) if is_users_class(owner))
     return found
-
-
-def _dictionary(value: Any) -> dict[str, Any]:
-    """An object's own attributes, without asking a property or method of its class."""
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return found if type(found) is dict else {}
 
 
 def _of_class(kind: type, name: str) -> Any:
@@ -186,7 +157,7 @@ class Observed:
             self._look_at(pending.popleft(), pending)
 
     def _look_at(self, value: Any, pending: deque[Any]) -> None:
-        if id(value) in self.states or value is _ABSENT:
+        if id(value) in self.states or value is MISSING:
             return
         if isinstance(value, types.ModuleType):
             self._add_module(value)
@@ -207,7 +178,7 @@ class Observed:
         """Looks at the names of modules that any code mentions; what they lead to may mention more."""
         for names, asked in self._modules.values():
             for word in self._words - asked.keys():
-                asked[word] = names.get(word, _ABSENT)
+                asked[word] = names.get(word, MISSING)
                 pending.append(asked[word])
         return bool(pending)
 
@@ -219,11 +190,11 @@ class Observed:
             module = sys.modules.get(name)
             if module is not None:
                 self._add_module(module)
-        return [around.get(name, _ABSENT) for name in names]
+        return [around.get(name, MISSING) for name in names]
 
     def _function_state(self, function: types.FunctionType) -> State:
         """What a function takes from around it; of a library's the user's functions and objects that it was made around."""
-        cells = [_content(cell) for cell in function.__closure__ or ()]
+        cells = [content_of_cell(cell) for cell in function.__closure__ or ()]
         if is_ours(function.__globals__.get("__name__")):
             return [], []
         if is_library_file(function.__code__.co_filename):
@@ -243,16 +214,12 @@ class Observed:
 
     def _state(self, value: Any) -> State | None:
         """None for what holds nothing that can change."""
+        if isinstance(value, (*_VALUES, *_OF_THE_RUN)) or is_own(value):
+            return None
+        held = parts_of_container(value)
         match value:
-            case _ if isinstance(value, (*_VALUES, *_OF_THE_RUN)) or is_own(value):
-                return None
-            case OrderedDict():
-                found = [part for item in OrderedDict.items(value) for part in item]
-            case dict():
-                found = [part for item in dict.items(value) for part in item]
-            case list() | tuple() | set() | frozenset() | deque():
-                held: Any = next(kind for kind in _ORDERED if isinstance(value, kind))
-                found = list(held.__iter__(value))
+            case _ if held is not None:
+                found = held
             case np.ndarray():
                 found = _array_state(value)
             case bytearray() | memoryview():
@@ -263,8 +230,6 @@ class Observed:
                 return self._function_state(value)
             case types.MethodType():
                 return [value.__self__, value.__func__], []
-            case functools.partial():
-                found = [value.func, value.args, value.keywords]
             case types.BuiltinFunctionType():
                 return [value.__self__], []
             case weakref.ReferenceType():
@@ -335,7 +300,7 @@ class Observed:
             if state is None or not _is_same(before, state[0]):
                 yield value
         for names, asked in list(self._modules.values()):
-            if not _is_same(list(asked.values()), [names.get(word, _ABSENT) for word in asked]):
+            if not _is_same(list(asked.values()), [names.get(word, MISSING) for word in asked]):
                 yield sys.modules.get(str(names.get("__name__")), names)
 
 
