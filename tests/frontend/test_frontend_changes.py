@@ -257,6 +257,9 @@ FINE = [
     ("D[j] += max(values, key=first_of) + len(list(map(first_of, values)))", 4),
     ("z = zelligefoo.Kept(); D[j] += z.next() + z.next()", 3),
     ("for x, y in zip(values, [10, 20]): D[j] += x * y", 50),
+    ("D[j] += sum(map(first, [values, [4]])) + len(dict(zip(values, [3, 4])))", 7),
+    ("D[j] += list(enumerate(values))[1][1] + sum(list(reversed(values))) + max(filter(None, values))", 7),
+    ("D[j] += list(map(first, zip([values], [3])))[0][0]", 1),
 ]
 
 

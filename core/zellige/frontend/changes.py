@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import types
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -76,7 +77,8 @@ def refuse_changes(trace: Trace, function: Any, observed: Observed | None, resul
     if observed is None:
         is_new = isinstance(result, (list, dict, set)) or hasattr(type(result), "__next__")
         if is_new and _is_builtin(function) and function in _MAKERS:
-            trace.remember(result)
+            for made in (result, *_steps_of(result)):
+                trace.remember(made)
         return
     changed = list(observed.changes())
     for value in changed:
@@ -90,6 +92,15 @@ def refuse_changes(trace: Trace, function: Any, observed: Observed | None, resul
         for made in (*given, *(after.values() if changed else ())) if after.is_whole else ():
             if not (observed.has(made) or after.keeps(made) or _shows_what_was(trace, observed, made)):
                 trace.remember(made)
+
+
+def _steps_of(made: Any) -> Iterator[Any]:
+    """The iterators that a builtin made inside of the one that it gives: those over the arguments that are none themselves. One that is an
+    argument is new already, or was refused."""
+    for part in gc.get_referents(made) if hasattr(type(made), "__next__") else ():
+        for step in part if type(made) in (map, zip) and type(part) is tuple else (part,):
+            if hasattr(type(step), "__next__"):
+                yield step
 
 
 def _shows_what_was(trace: Trace, observed: Observed, made: Any) -> bool:
