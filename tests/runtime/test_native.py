@@ -107,6 +107,8 @@ def f32(*shape: int) -> Any:
 
 
 MATRIX = signature(buffer("A", (M, N)), buffer("B", (N, M)), buffer("C", (M,)), written=("C",))
+GIVEN_BACK = torch.ones(3, 4)
+GIVEN_BACK.untyped_storage().resize_(0)
 LOCKED = f32(3)
 LOCKED.flags.writeable = False
 
@@ -148,6 +150,7 @@ def test_right_arguments_are_packed() -> None:
         (torch.ones(3, 4, dtype=torch.float64), f32(4, 3), f32(3)),
         (torch.ones(3, 4, device="meta"), f32(4, 3), f32(3)),
         (torch.ones(3, 4).to_sparse(), f32(4, 3), f32(3)),
+        (GIVEN_BACK, f32(4, 3), f32(3)),
         (torch._neg_view(torch.ones(3, 4)), f32(4, 3), f32(3)),
     ],
 )

@@ -254,7 +254,9 @@ class _Words(Function):
         self.require(b.not_(self.is_equal(b.ptrtoint(strides, _I64), _I64(0))))
         self.dense(record, extents, strides)
         self.note(number, extents, strides, _I64(1))
-        return b.add(self.load(tensor, layout.TENSOR_DATA), self.load(tensor, layout.TENSOR_OFFSET))
+        data = self.load(tensor, layout.TENSOR_DATA)
+        self.require(b.not_(self.is_equal(data, _I64(0))))  # empty, or its memory was given back
+        return b.add(data, self.load(tensor, layout.TENSOR_OFFSET))
 
     def see_negation(self, value: Any) -> None:
         """Leave a tensor to Python whose values are the negatives of those in memory."""
