@@ -48,8 +48,10 @@ class Program:
             return f"({left} * {right} % 31)"
         if choice < 0.87:
             return f"({left} {self.random.choice(['//', '%'])} {self.random.choice([2, 3, -4, 7])})"
-        if choice < 0.94:
+        if choice < 0.93:
             return f"({left} if {self.condition(1, loop_names)} else {right})"
+        if choice < 0.96:
+            return f"({self.random.choice(NAMES)} := {left} % 31)"
         return f"A[{left} % 8]"
 
     def condition(self, depth: int, loop_names: tuple[str, ...]) -> str:
@@ -63,7 +65,7 @@ class Program:
             return self.random.choice(FLAGS)
         operators = ["<", "<=", ">", ">=", "==", "!="]
         if choice < 0.5:
-            return f"-2 {self.random.choice(operators[:2])} {self.number(1, loop_names)} < {self.random.randint(1, 9)}"
+            return f"-2 {self.random.choice(operators[:2])} {self.number(1, loop_names)} < {self.number(1, loop_names)}"
         return f"{self.number(1, loop_names)} {self.random.choice(operators)} {self.number(1, loop_names)}"
 
     def block(self, level: int, count: int, loop_names: tuple[str, ...]) -> None:

@@ -148,6 +148,29 @@ PROGRAMS = {
     "a walrus in while": "i = 0\nv = 0\nwhile (v := A[i]) != 2:\n    i += 1\nD[0] = v\nD[1] = i",
     "a walrus in while, read in the body": "i = 0\nwhile (v := A[i]) != 2:\n    D[i] = v\n    i += 1\nD[7] = v",
     "a walrus behind and": "i = 0\nwhile i < 6 and (v := A[i]) != 1:\n    D[i] = v + 1\n    i += 1",
+    "a walrus in an arm": "v = A[1]\nD[0] = (v := 8) if n > 2 else v\nD[1] = v\nD[2] = 1 if A[0] > n else (v := 5)\nD[3] = v",
+    "a walrus in either arm": (
+        "w = 0\nD[0] = (v := 8) if n > 2 else 1 + (v := A[2])\nD[1] = v\nD[2] = ((w := 4), 6)[1] if A[0] > n else v\nD[3] = w"
+    ),
+    "a walrus in an arm of an arm": (
+        "v = w = 1\nD[0] = ((v := A[0]) if A[1] > n else (w := 7)) if A[0] > n else (v := 9)\nD[1] = v\nD[2] = w"
+    ),
+    "a walrus that or passes over": "v = w = 1\nD[0] = n or (v := A[0])\nD[1] = (n - 2) or (w := A[0])\nD[2] = v\nD[3] = w",
+    "a walrus that and passes over": "v = w = 1\nif n > 2 and (v := A[0]) > 1 or (w := A[1]) > 9:\n    D[0] = 1\nD[2] = v\nD[3] = w",
+    "a walrus in a chain of comparisons": "v = w = 1\nD[0] = 2 < n < (v := 8)\nD[1] = 1 < n < (w := A[2]) < 10\nD[2] = v\nD[3] = w",
+    "a walrus in an element of a sum": "D[0] = sum((v := A[i]) if A[i] > 4 else 1 for i in (0, 1, 2, 3))\nD[1] = v",
+    "a walrus in an index and in bounds": (
+        "v = 1\nD[(v := 3) if n > 2 else 0] = v\nfor i in range((v := 4) if n > 1 else 2):\n    D[i] += v"
+    ),
+    "any and all stop": (
+        "D[0] = any((v := A[i]) > 4 for i in (1, 2, 3))\nD[1] = v\nD[2] = all((v := A[i]) > 4 for i in (2, 1, 0))\nD[3] = v"
+    ),
+    "any that stores": "D[0] = any(changing(A, i, A[i]) > 4 for i in (1, 0, 2))\nD[1] = any([])\nD[2] = all(x > 3 for x in [A[0], A[1]])",
+    "a chain of comparisons that stores": "D[0] = 2 < n < changing(A, 0, 9)\nD[1] = 1 < n < changing(A, 1, 1) < changing(A, 2, 3)",
+    "a name that a loop does not reach": (
+        "if n > 1:\n    for i in range(n):\n        if len([1]) > 1:\n            v = 1\n    if A[0] > n:\n        v = 4\n"
+        "if A[0] <= n:\n    v = 6\nD[0] = v"
+    ),
     "or": "D[0] = A[0] or 5\nD[1] = (A[0] - 5) or n\nD[2] = (A[0] - 5) or 0\nD[3] = (n - 2) or (A[1] - 3) or A[2]",
     "and": "D[0] = A[0] and 6\nD[1] = (A[0] - 5) and 6\nD[2] = A[0] and A[1]\nD[3] = A[0] and 0\nD[4] = A[0] and A[1] and (n + 1)",
     "and with or": "D[0] = (A[0] and A[1]) or 4\nD[1] = ((A[0] - 5) and A[1]) or 4\nD[2] = A[0] and ((A[1] - 3) or 4)",

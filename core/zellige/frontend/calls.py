@@ -21,9 +21,10 @@ from zellige.diagnostics.ownership import is_core, is_library, package_of
 from zellige.diagnostics.suggest import closest_argument
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic
+from zellige.frontend.apart import names_given
 from zellige.frontend.changes import observe_call, refuse_changes, refuse_iterator, refuse_iterators
 from zellige.frontend.evaluator import evaluate, evaluates
-from zellige.frontend.expressions import Mark, all_kept, combine, constantly, escaping, plain, run_time
+from zellige.frontend.expressions import Mark, all_kept, combine, escaping, plain, run_time
 from zellige.frontend.loops import ForSpec
 from zellige.frontend.parameters import DESCRIBING, PendingTensor
 from zellige.frontend.scopes import Frame
@@ -259,13 +260,26 @@ def _extreme(frame: Frame, node: ast.Call, positional: list[Any], named: dict[st
 @_builtin(builtins.any, builtins.all)
 def _quantifier(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
     is_all = evaluate(frame, node.func) is builtins.all
+    items, end = iter(positional[0]), object()
+    names = names_given(*node.args)
+    is_ended = False
+
+    def following() -> Any:
+        nonlocal is_ended
+        item = next(items, end)
+        is_ended = item is end
+        if is_ended:
+            return is_all
+        return Scalar(arithmetic.truth(item, frame.builder.span)) if run_time(item) else bool(plain(item))
+
     result: Any = is_all
-    for item in positional[0]:
-        item = Scalar(arithmetic.truth(item, frame.builder.span)) if run_time(item) else bool(plain(item))
-        result = combine(frame, is_all, result, constantly(item), node)
+    while True:
+        found = combine(frame, is_all, result, following, node, names)
+        if is_ended:
+            return result if run_time(result) else bool(plain(result))
+        result = found
         if not run_time(result) and bool(plain(result)) != is_all:
             return not is_all
-    return result if run_time(result) else bool(plain(result))
 
 
 @_builtin(builtins.bool)

@@ -16,11 +16,12 @@ from typing import Any, Final, Literal
 
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
+from zellige.frontend.apart import aside, splice
 from zellige.frontend.assignments import assign
 from zellige.frontend.builder import Points
 from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, execute, executes
-from zellige.frontend.expressions import aside, plain, run_time, splice
+from zellige.frontend.expressions import plain, run_time
 from zellige.frontend.joins import MISSING, at_ends, held, joined, prepare, put, restore, same_object, settle_after_loop
 from zellige.frontend.junctions import condition_of
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec

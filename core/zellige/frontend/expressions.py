@@ -1,14 +1,15 @@
 """Expressions with Python's meaning; where an operand is known only when the kernel runs, the operators make tile IR.
 
 ``and``, ``or``, ``not``, comparisons, ``in`` and ``x if c else y`` decide while compiling where they can, and otherwise evaluate both
-sides: a side that only computes becomes part of the expression, a side that does more (a macro that stores) is put under an If.
+sides (:mod:`zellige.frontend.apart`): a side that only computes becomes part of the expression, a side that does more (a macro that
+stores, a name that is given) is put under an If.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from zellige.diagnostics import Span, catalogue
 from zellige.diagnostics.suggest import closest
 from zellige.diagnostics.warn import warn
 from zellige.frontend import arithmetic, vectors
+from zellige.frontend.apart import alternatives, names_given, nothing, splice
 from zellige.frontend.evaluator import evaluate, evaluates
 from zellige.frontend.junctions import are_numbers, condition_of, junction
 from zellige.frontend.parameters import PendingTensor
@@ -273,18 +275,20 @@ def _boolean(frame: Frame, node: ast.BoolOp) -> Any:
     is_and = isinstance(node.op, ast.And)
     value = evaluate(frame, node.values[0])
     for following in node.values[1:]:
-        value = combine(frame, is_and, value, partial(evaluate, frame, following), node)
+        value = combine(frame, is_and, value, partial(evaluate, frame, following), node, names_given(following))
         if not run_time(value) and bool(plain(value)) != is_and:
             return value
     return value
 
 
-def combine(frame: Frame, is_and: bool, left: Any, right: Callable[[], Any], node: ast.expr) -> Any:
-    """``left and right`` or ``left or right``; the right side is evaluated only where the left does not decide."""
+def combine(
+    frame: Frame, is_and: bool, left: Any, right: Callable[[], Any], node: ast.expr, names: Sequence[str] = ()
+) -> Any:
+    """``left and right`` or ``left or right``; the right side is evaluated where the left does not decide. ``names``: those it gives."""
     if not run_time(left):
         frame.here(node)
         return right() if bool(plain(left)) == is_and else left
-    value, statements = aside(frame, right)
+    value, statements = alternatives(frame, names, right, nothing)[0]
     span = frame.here(node)
     if all(isinstance(s, Bind) for s in statements):
         splice(frame, statements)
@@ -308,41 +312,25 @@ def constantly(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def aside(frame: Frame, make: Callable[[], Any]) -> tuple[Any, list[Stmt]]:
-    """The value of ``make()`` and the statements it emitted, kept apart."""
-    if not frame.builder.is_inside_launch:
-        return make(), []
-    with frame.builder.body() as statements:
-        value = make()
-    return value, statements
-
-
-def splice(frame: Frame, statements: list[Stmt]) -> None:
-    """Emits statements that were kept apart."""
-    for statement in statements:
-        frame.builder.emit(statement)
-
-
 @evaluates(ast.Compare)
 def _comparison(frame: Frame, node: ast.Compare) -> Any:
     left = evaluate(frame, node.left)
-    result: Any = True
     for middle in node.comparators[:-1]:
         _warn_of_precedence(frame, middle)
-    for position, (op, right_node) in enumerate(zip(node.ops, node.comparators)):
-        mark = frame.builder.mark()
-        right = evaluate(frame, right_node)
-        left = kept(frame, left, mark)
-        frame.here(node)
-        outcome = compare(frame, op, left, right)
-        if position == 0:
-            result = outcome
-        else:
-            result = combine(frame, True, result, constantly(outcome), node)
-        if position + 1 < len(node.ops) and not run_time(result) and not plain(result):
-            return result
-        left = right
-    return result
+    return _comparison_from(frame, node, 0, left)
+
+
+def _comparison_from(frame: Frame, node: ast.Compare, position: int, left: Any) -> Any:
+    """The comparison number ``position`` of a chain and, where it does not decide, those that follow; ``left`` is its left side."""
+    mark = frame.builder.mark()
+    right = evaluate(frame, node.comparators[position])
+    left = kept(frame, left, mark)
+    frame.here(node)
+    outcome = compare(frame, node.ops[position], left, right)
+    if position + 1 == len(node.ops):
+        return outcome
+    following = partial(_comparison_from, frame, node, position + 1, right)
+    return combine(frame, True, outcome, following, node, names_given(*node.comparators[position + 1 :]))
 
 
 def _warn_of_precedence(frame: Frame, middle: ast.expr) -> None:
@@ -404,8 +392,10 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Any:
     span = frame.here(node)
     if not run_time(condition):
         return evaluate(frame, node.body if plain(condition) else node.orelse)
-    then, then_statements = aside(frame, lambda: evaluate(frame, node.body))
-    otherwise, else_statements = aside(frame, lambda: evaluate(frame, node.orelse))
+    names = names_given(node.body, node.orelse)
+    (then, then_statements), (otherwise, else_statements) = alternatives(
+        frame, names, partial(evaluate, frame, node.body), partial(evaluate, frame, node.orelse)
+    )
     frame.here(node)
     if not any(isinstance(s, Bind) is False for s in (*then_statements, *else_statements)):
         splice(frame, then_statements)

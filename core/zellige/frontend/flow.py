@@ -262,7 +262,7 @@ class Flow:
         return result
 
 
-def nodes_of_interest(root: ast.AST) -> list[ast.AST]:
+def nodes_of_interest(root: ast.AST, *, enters_functions: bool = True) -> list[ast.AST]:
     """The names, assignment expressions and lambdas under ``root`` (itself included): what says which names are read and bound."""
     found: list[ast.AST] = []
     pending: list[ast.AST] = [root]
@@ -276,6 +276,8 @@ def nodes_of_interest(root: ast.AST) -> list[ast.AST]:
             continue
         if kind is ast.NamedExpr or kind is ast.Lambda:
             found.append(node)
+        if kind is ast.Lambda and not enters_functions:
+            continue
         for name in kind._fields:
             value = getattr(node, name, None)
             if isinstance(value, list):

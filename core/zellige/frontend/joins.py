@@ -25,13 +25,18 @@ def prepare(frame: Frame, node: ast.stmt, loop: ast.For | ast.While | None) -> l
     for name in names:
         if not (frame.flow.is_needed_after(node, name) or (loop is not None and frame.flow.is_carried(loop, name))):
             continue
-        current = frame.locals.get(name, MISSING)
-        if current is MISSING or (isinstance(current, Hidden) and current.variable is None):
-            frame.locals[name] = Pending(frame.builder.depth, hidden=current if isinstance(current, Hidden) else None)
-        elif is_number(current) and not isinstance(current, Variable):
-            expr = arithmetic.as_expr(current, frame.builder.span)
-            frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
+        make_variable(frame, name)
     return names
+
+
+def make_variable(frame: Frame, name: str) -> None:
+    """A name that holds a number becomes a variable of the kernel, one that holds nothing will at its first assignment."""
+    current = frame.locals.get(name, MISSING)
+    if current is MISSING or (isinstance(current, Hidden) and current.variable is None):
+        frame.locals[name] = Pending(frame.builder.depth, hidden=current if isinstance(current, Hidden) else None)
+    elif is_number(current) and not isinstance(current, Variable):
+        expr = arithmetic.as_expr(current, frame.builder.span)
+        frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
 
 
 def held(frame: Frame, names: Sequence[str]) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def settle_after_loop(
             old = old.variable if old.variable is not None else MISSING
         is_carried = frame.flow.is_carried(loop, name)
         if isinstance(new, Pending):
-            frame.locals.pop(name)
+            put(frame, name, before[name])  # no iteration gives it a value; what is around the loop may
         elif new is old or same_object(new, old):
             put(frame, name, old)
         elif isinstance(new, Hidden) and new.code == "E115" and is_carried:
