@@ -72,6 +72,13 @@ def check_tensor(name: str, value: Any) -> None:
         raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value), hint=hint_for_traced(value))
 
 
+def check_number(name: str, annotation: Any, value: Any) -> None:
+    """E612 for a tensor in the place of a parameter that Python's int, float or bool annotates."""
+    if any(annotation is number for number in (int, float, bool)) and given_tensor(value) is not None:
+        hint = "pass a Python number, for a tensor of one element value.item()"
+        raise catalogue.E612.error(name=name, dtype=annotation.__name__, given=arithmetic.describe(value), hint=hint)
+
+
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides: list[int] = []
     step = 1

@@ -21,7 +21,7 @@ from operator import is_
 from typing import Any, Final
 
 from zellige.cache.sources import see_loaded
-from zellige.call_keys import call_key, check_tensor, freeze, given_tensor
+from zellige.call_keys import call_key, check_number, check_tensor, freeze, given_tensor
 from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, catalogue
 from zellige.diagnostics.suggest import closest_argument
@@ -370,6 +370,8 @@ class JITFunction:
             tensor = given_tensor(value)
             if kind == "tensor" and tensor is None:
                 check_tensor(name, value)
+            if kind == "open" and tensor is not None:
+                check_number(name, eager.annotations[name], value)
             if kind == "tensor" or (kind == "open" and tensor is not None):
                 given[name] = tensor
                 passed[name] = value

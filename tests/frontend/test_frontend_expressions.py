@@ -54,6 +54,21 @@ def test_constant_operands_decide_while_compiling() -> None:
     assert not any(isinstance(n, Binary) and n.op in ("and", "or") for n in nodes)
 
 
+def test_the_absolute_value_of_a_condition_and_the_float_of_math_fabs(run: Run) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2,), "bool"), N: T.Tensor((2,), "int32"), B: T.Tensor((5,), "float32")):
+        with T.Kernel(1):
+            B[0] = abs(A[0]) + abs(A[1])
+            B[1] = abs(N[0] > N[1]) + 1
+            B[2] = math.fabs(A[0])
+            B[3] = math.fabs(N[0]) / 2
+            B[4] = 7 // math.fabs(N[0])
+
+    b = np.zeros(5, np.float32)
+    run(kernel, np.array([True, True]), np.array([-3, 2], np.int32), b)
+    assert b.tolist() == [abs(True) + abs(True), abs(-3 > 2) + 1, math.fabs(True), math.fabs(-3) / 2, 7 // math.fabs(-3)]
+
+
 def test_conditional_expression_and_its_guarded_load(run: Run) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
@@ -464,3 +479,27 @@ def test_assignment_to_an_outer_name_is_refused() -> None:
                 A[0] = step
 
     assert caught.value.code == "E130" and step == 3
+
+
+def test_a_list_of_tiles_is_looped_over_and_not_indexed_at_run_time(run: Run) -> None:
+    def indexed(A: T.Tensor((2, 4), "int32"), B: T.Tensor((2, 4), "int32")):
+        with T.Kernel(1):
+            rows = [T.alloc_fragment((4,), "int32") for _ in range(2)]
+            for r in range(2):
+                T.copy(A[r, :], rows[r])
+
+    with pytest.raises(CompileError) as caught:
+        T.prim_func(indexed)
+    assert caught.value.code == "E105" and "for tile in tiles" in str(caught.value.hint)
+
+    @T.prim_func
+    def looped(A: T.Tensor((2, 4), "int32"), B: T.Tensor((2, 4), "int32")):
+        with T.Kernel(1):
+            rows = [T.alloc_fragment((4,), "int32") for _ in range(2)]
+            for r, row in enumerate(rows):
+                T.copy(A[r, :], row)
+                T.copy(row, B[1 - r, :])
+
+    a, b = np.arange(8, dtype=np.int32).reshape(2, 4), np.zeros((2, 4), np.int32)
+    run(looped, a, b)
+    assert b.tolist() == a[::-1].tolist()

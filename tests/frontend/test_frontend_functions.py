@@ -379,6 +379,26 @@ def test_annotations_in_the_body(run: Run) -> None:
     assert b.tolist() == [10, 32, 54]
 
 
+def test_the_body_may_name_the_types_of_numbers(run: Run) -> None:
+    class Config:
+        number = T.float32
+
+    @T.prim_func
+    def kernel(A, x, n, count):
+        A: T.Tensor((4,), "float32")
+        x: Config.number
+        n: int
+        count: T.int64
+        with T.Kernel(1):
+            for i in T.Parallel(4):
+                A[i] = x * n + count
+
+    assert [str(param.var.dtype) for param in kernel.kernel.params[1:]] == ["float32", "int32", "int64"]
+    a = np.zeros(4, np.float32)
+    run(kernel, a, 1.5, 3, 10)
+    assert a.tolist() == [14.5] * 4
+
+
 def test_names_used_only_in_text_annotations_come_from_the_defining_scope(run: Run) -> None:
     namespace: dict[str, Any] = {}
     source = '''

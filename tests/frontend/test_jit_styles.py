@@ -420,6 +420,53 @@ def test_run_time_numbers_do_not_compile_again(monkeypatch: pytest.MonkeyPatch) 
     assert a.tolist() == [2.5, 7] and not traces
 
 
+def test_the_body_of_an_eager_kernel_may_name_the_types_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    @jit(target="interp")
+    def scale(A, x, times):
+        N = T.const("N")
+        A: T.Tensor[[N], T.float32]
+        x: T.float32
+        times: int
+        B = T.empty((N,), T.float32)
+        with T.Kernel(1):
+            for i in T.Parallel(N):
+                B[i] = A[i] * x * times
+        return B
+
+    assert scale(array(3), 0.5, 4).tolist() == [0, 2, 4]
+    traces = count_traces(scale, monkeypatch)
+    assert scale(array(3), x=1.5, times=4).tolist() == [0, 6, 12] and not traces
+    assert scale(array(3), 1.5, 2).tolist() == [0, 3, 6] and traces
+
+
+def test_a_size_of_the_eager_style_has_a_name() -> None:
+    @jit(target="interp")
+    def kernel(A):
+        M = T.const(4)
+        A: T.Tensor[[M], T.float32]
+        with T.Kernel(1):
+            A[0] = 1
+
+    with pytest.raises(ZelligeError, match="E219"):
+        kernel(array(4))
+
+
+@pytest.mark.parametrize("value", (np.array(2.0), np.zeros(2)))
+def test_a_tensor_is_no_number_of_a_parameter_that_python_annotates(value: Any) -> None:
+    @jit(target="interp")
+    def scale(A: T.Tensor((4,), "float32"), x: float):
+        with T.Kernel(1):
+            for i in T.Parallel(4):
+                A[i] = A[i] * x
+
+    with pytest.raises(ZelligeError, match="argument x: expected a number of type float, got ndarray") as caught:
+        scale(array(4), value)
+    assert caught.value.code == "E612" and caught.value.hint is not None and "value.item()" in caught.value.hint
+    a = array(4)
+    scale(a, np.float32(2))
+    assert a.tolist() == [0, 2, 4, 6]
+
+
 def test_wrong_calls_are_refused() -> None:
     b = np.zeros((4, 5), np.float32)
     for args, named in (((b,), {}), ((b, b, 1.0, 2), {}), ((b, b), {"by": 1.0, "A": b}), ((b, 3, 2.0), {}), ((None, b, 2.0), {})):

@@ -283,6 +283,8 @@ def test_keywords_of_older_code():
         (lambda: T.popcount(1.5), "E230"),
         (lambda: T.reinterpret(T.int32(1), "float64"), "E249"),
         (lambda: T.cast(T.int32(1), "floaty"), "E217"),
+        (lambda: T.cast("float16", T.int32(1)), "E217"),
+        (lambda: T.ieee_add(1.0, 2.0, []), "E248"),
         (lambda: T.cast(1.0, "float16", round="nearest"), "E248"),
         (lambda: T.cast(1.0, "float16", sat="yes"), "E248"),
         (lambda: T.cast(1.0, "float16", round="rs"), "E248"),

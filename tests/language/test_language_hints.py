@@ -128,6 +128,37 @@ def test_a_hint_for_what_is_no_tile(refused):
     refused("E222", k)
 
 
+@pytest.mark.parametrize("call", (
+    lambda A: T.annotate_layout(A),
+    lambda A: T.annotate_safe_value(A[0]),
+    lambda A: T.annotate_l2_hit_ratio(0.5),
+    lambda A: T.annotate_pass_configs(["tl.enable_fast_math"]),
+))  # fmt: skip
+def test_a_hint_that_is_no_dictionary(refused, call):
+    def k(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            call(A)
+
+    assert " needs a dictionary {" in str(refused("E258", k))
+
+
+@pytest.mark.parametrize("flags", (3, ["-O3", 1], {"-O3": True}))
+def test_compile_flags_that_are_no_texts(refused, flags):
+    def k(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            T.annotate_compile_flags(flags)
+
+    assert "needs a text or a list of texts" in str(refused("E258", k))
+
+
+def test_a_share_of_the_cache_that_is_no_number(refused):
+    def k(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            T.annotate_l2_hit_ratio({A: A[0]})
+
+    refused("E258", k)
+
+
 def test_a_safe_value_that_does_not_fit(refused):
     def k(A: T.Tensor((8,), "int8")):
         with T.Kernel(1):

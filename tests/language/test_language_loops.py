@@ -152,7 +152,9 @@ def test_a_step_of_zero(refused):
     refused("E211", k)
 
 
-@pytest.mark.parametrize("options", [{"num_stages": -1}, {"num_stages": 1.5}, {"order": ["a"]}, {"order": [0, 1], "stage": [0]}])
+@pytest.mark.parametrize(
+    "options", [{"num_stages": -1}, {"num_stages": 1.5}, {"stage": 1}, {"order": ["a"]}, {"order": [0, 1], "stage": [0]}]
+)
 def test_a_wrong_schedule(refused, options):
     def k(A: T.Tensor((4,), "int32")):
         with T.Kernel(1):

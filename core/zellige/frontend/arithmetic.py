@@ -417,6 +417,14 @@ def unary(op: UnaryOp, value: Any, span: Span | None = None) -> Expr:
     return Unary(op=op, value=expr, span=span)
 
 
+def absolute(value: Any, span: Span | None = None) -> Expr:
+    """``abs(value)``; of a condition an int32, as Python's."""
+    expr = as_expr(value, span)
+    if expr.dtype.is_bool:
+        return cast(expr, INT32, span)
+    return Math(function="abs", args=(expr,), dtype=expr.dtype, span=span)
+
+
 def select(condition: Any, then: Any, otherwise: Any, span: Span | None = None) -> Expr:
     """``then if condition else otherwise`` with the two sides promoted; the side itself where the condition is a constant."""
     a, b = meet(then, otherwise, span)

@@ -373,8 +373,8 @@ def _math(frame: Frame, function: Any, positional: list[Any]) -> Any:
     target = args[0].dtype
     for arg in args[1:]:
         target = arithmetic.common_dtype(target, arg.dtype)
-    if known.operands == "float" and not target.is_float:
-        target = arithmetic.FLOAT32
+    if not target.is_float and known.operands != "integer":
+        target = arithmetic.FLOAT32  # math.fabs of an integer is a float, too
     cast = tuple(arithmetic.cast(a, target, span) for a in args)
     return Scalar(Math(function=name, args=cast, dtype=known.result_dtype(target), span=span))
 

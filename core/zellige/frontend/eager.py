@@ -205,7 +205,7 @@ class EagerFunction:
 
 
 def _annotation(function: KernelFunction, name: str) -> Any:
-    annotation = function.signature.parameters[name].annotation
+    annotation = function.numbers_in_body.get(name, function.signature.parameters[name].annotation)
     if not isinstance(annotation, str):
         return without_parentheses(annotation)
     return function.annotation(function.frame(Trace(Builder(function.name, function.span))), name)

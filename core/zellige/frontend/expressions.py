@@ -178,6 +178,8 @@ def refuse_run_time_index(owner: Any, position: Any, span: Span | None) -> None:
     is_container = hasattr(type(owner), "__getitem__") and not isinstance(owner, (Tile, TileRegion, Scalar))
     if is_container and any(run_time(part) for part in ends):
         hint = "pass it to the kernel as a tensor: only tiles and tensors take an index known at run time"
+        if isinstance(owner, (list, tuple)) and any(isinstance(part, Tile) for part in owner):
+            hint = "loop over the container itself (for tile in tiles), or use one tile with a dimension more: tile[i, :]"
         raise catalogue.E105.error(span, given=f"the index of a {type(owner).__name__}", hint=hint) from None
 
 

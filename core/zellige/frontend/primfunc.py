@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from zellige.diagnostics import CompileError, Span, catalogue
 from zellige.diagnostics.span import calling_place
-from zellige.dtypes import UnknownDType, dtype as as_dtype
+from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic, comprehensions, control, leaving, matching, statements
 from zellige.frontend.builder import Builder, Settings, tracing
 from zellige.frontend.evaluator import evaluate, execute, located
@@ -59,15 +60,40 @@ class KernelFunction:
     @cached_property
     def described_in_body(self) -> frozenset[str]:
         """Names of parameters that the body annotates or hands to T.make_tensor or T.match_buffer: tensors, whatever a call gives."""
-        found: set[str] = set()
-        body = body_of(self.source.node)
-        for node in body.assignments:
-            if node.value is None and isinstance(node.target, ast.Name):
-                found.add(node.target.id)
-        for call in body.calls:
+        found = {name for name, _ in self._annotations_in_body() if name not in self.numbers_in_body}
+        for call in body_of(self.source.node).calls:
             if call.args and isinstance(call.args[0], ast.Name) and called_name(call) in DESCRIBING:
                 found.add(call.args[0].id)
         return frozenset(found & set(self.signature.parameters))
+
+    @cached_property
+    def numbers_in_body(self) -> Mapping[str, Any]:
+        """Parameters that the signature leaves open and the body declares as numbers (``n: T.int32``), with those annotations."""
+        found: dict[str, Any] = {}
+        for name, node in self._annotations_in_body():
+            if name in self.signature.parameters and self.signature.parameters[name].annotation is inspect.Parameter.empty:
+                annotation = self._named(node)
+                if isinstance(annotation, DType) or any(annotation is number for number in (int, float, bool)):
+                    found[name] = annotation
+        return found
+
+    def _annotations_in_body(self) -> list[tuple[str, ast.expr]]:
+        """Names that the body annotates and gives no value, with the annotations."""
+        assignments = body_of(self.source.node).assignments
+        return [(n.target.id, n.annotation) for n in assignments if n.value is None and isinstance(n.target, ast.Name)]
+
+    def _named(self, node: ast.expr) -> Any:
+        """What a dotted name means around the function; None for other expressions and where it means nothing."""
+        if isinstance(node, ast.Attribute):
+            try:
+                return getattr(self._named(node.value), node.attr, None)
+            except Exception:  # noqa: BLE001 - what an object of the user's raises is told of where the body is traced
+                return None
+        if not isinstance(node, ast.Name):
+            return None
+        if node.id in self.closure:
+            return self.closure[node.id]
+        return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
 
     @property
     def span(self) -> Span:
@@ -110,7 +136,7 @@ class KernelFunction:
 
     def annotation(self, frame: Frame, name: str) -> Any:
         """The annotation of a parameter; one that is text (``from __future__ import annotations``) is evaluated now."""
-        annotation = self.signature.parameters[name].annotation
+        annotation = self.numbers_in_body.get(name, self.signature.parameters[name].annotation)
         if not isinstance(annotation, str):
             return without_parentheses(annotation)
         arguments = self.source.node.args

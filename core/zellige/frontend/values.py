@@ -116,9 +116,7 @@ class Scalar(Operators):
         return Scalar(arithmetic.unary("invert", self, here()))
 
     def __abs__(self) -> Scalar:
-        from zellige.ir.expr import Math
-
-        return Scalar(Math(function="abs", args=(self.expr,), dtype=self.expr.dtype, span=here()))
+        return Scalar(arithmetic.absolute(self, here()))
 
     def __pow__(self, other: Any) -> Scalar:
         return power(self, other)

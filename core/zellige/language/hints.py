@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
@@ -40,6 +41,13 @@ def _positive(value: Any, what: str) -> int:
     return value
 
 
+def _map(value: Any, operation: str, wanted: str) -> Mapping[Any, Any]:
+    """The dictionary that ``operation`` takes; E258 for anything else."""
+    if not isinstance(value, Mapping):
+        raise catalogue.E258.error(here(), operation=operation, wanted=f"a dictionary {wanted}", given=arithmetic.describe(value))
+    return value
+
+
 def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> None:
     """The wish to walk the grid in panels of ``panel_size`` blocks, so that neighbours share the cache. Orders: row, column, mlx.
 
@@ -56,11 +64,11 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
 def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
     """The wish to store tiles by the given layouts: ``{tile: T.Layout(...) | T.Fragment(...) | make_swizzled_layout(tile) | callable}``.
 
-    E246: no layout, or one of the wrong sort; E247: another rank, or two elements in one place.
+    E246: no layout, or one of the wrong sort; E247: another rank, or two elements in one place; E258: no dictionary.
     """
     launch = current_launch("T.annotate_layout")
     builder = current_builder("T.annotate_layout")
-    for tile, layout in layout_map.items():
+    for tile, layout in _map(layout_map, "T.annotate_layout", "{tile: layout}").items():
         buffer = _buffer(tile, "T.annotate_layout")
         chosen = Layout(Tile(buffer).shape, layout) if callable(layout) and not isinstance(layout, Layout) else layout
         if not isinstance(chosen, Layout):
@@ -111,18 +119,24 @@ def _check_injective(buffer: Buffer, layout: Layout) -> None:
 
 
 def annotate_safe_value(safe_value_map: Mapping[Any, Any]) -> None:
-    """What elements of tensors outside their shape read as, instead of 0. E222: no tile; E254: a number that does not fit."""
+    """What elements of tensors outside their shape read as, instead of 0.
+
+    E222: no tile; E254: a number that does not fit; E258: no dictionary.
+    """
     launch = current_launch("T.annotate_safe_value")
-    for tile, value in safe_value_map.items():
+    for tile, value in _map(safe_value_map, "T.annotate_safe_value", "{tensor: value}").items():
         buffer = _buffer(tile, "T.annotate_safe_value")
         launch.safe_values.append(SafeValue(buffer=buffer, value=arithmetic.stored(value, buffer.dtype, here())))
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:
-    """The wish to keep this share of a tensor in the last-level cache."""
-    launch = current_launch("T.annotate_l2_hit_ratio")
-    for tile, ratio in l2_hit_ratio_map.items():
-        launch.hints.append(NamedHint(name="l2_hit_ratio", value=float(ratio), buffer=_buffer(tile, "T.annotate_l2_hit_ratio")))
+    """The wish to keep this share of a tensor in the last-level cache. E258: no dictionary, or a share that is no number."""
+    operation = "T.annotate_l2_hit_ratio"
+    launch = current_launch(operation)
+    for tile, ratio in _map(l2_hit_ratio_map, operation, "{tensor: share}").items():
+        if not isinstance(ratio, Real):
+            raise catalogue.E258.error(here(), operation=operation, wanted="a share from 0 to 1", given=arithmetic.describe(ratio))
+        launch.hints.append(NamedHint(name="l2_hit_ratio", value=float(ratio), buffer=_buffer(tile, operation)))
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
@@ -139,15 +153,19 @@ def annotate_restrict_buffers(*buffers: Any) -> None:
 
 
 def annotate_compile_flags(flags: str | list[str]) -> None:
-    """Flags for the target's own compiler, where it has one."""
+    """Flags for the target's own compiler, where it has one. E258: neither text nor a list of texts."""
     builder = current_builder("T.annotate_compile_flags")
-    builder.settings.compile_flags.extend([flags] if isinstance(flags, str) else list(flags))
+    given = [flags] if isinstance(flags, str) else flags
+    if not isinstance(given, (list, tuple)) or not all(isinstance(flag, str) for flag in given):
+        found = arithmetic.describe(flags)
+        raise catalogue.E258.error(here(), operation="T.annotate_compile_flags", wanted="a text or a list of texts", given=found)
+    builder.settings.compile_flags.extend(given)
 
 
 def annotate_pass_configs(configs: Mapping[Any, Any]) -> None:
-    """Pass configs of this kernel; those given to jit take precedence."""
+    """Pass configs of this kernel; those given to jit take precedence. E258: no dictionary."""
     builder = current_builder("T.annotate_pass_configs")
-    builder.settings.pass_configs.update(dict(configs))
+    builder.settings.pass_configs.update(_map(configs, "T.annotate_pass_configs", "{key: value}"))
 
 
 def func_attr(attrs: Mapping[str, Any]) -> None:

@@ -96,6 +96,8 @@ def Pipelined(
 
 
 def _schedule(name: str, value: Any) -> tuple[int, ...]:
+    if value is not None and not isinstance(value, (list, tuple)):
+        raise catalogue.E212.error(here(), what=f"{name}, one entry a statement,", given=arithmetic.describe(value))
     entries = tuple(value or ())
     for entry in entries:
         if not isinstance(entry, int) or isinstance(entry, bool) or entry < -1:

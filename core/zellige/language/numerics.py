@@ -31,6 +31,9 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool | None = None, rbits
     ``round="rs"`` rounds float32 up or down by chance: the low bits of the integer ``rbits`` decide (each lane of a vector by its own
     ``rbits``, or all by one), and the result is clamped. E217: dtype; E230: ``rbits``; E248: ``round``, ``sat``, or types that rs lacks.
     """
+    if isinstance(value, (str, DType)) and isinstance(dtype, Scalar):
+        hint = 'the value comes first and its new type behind it, as in T.cast(x, "float16")'
+        raise catalogue.E217.error(here(), given=arithmetic.describe(dtype), suggestion="", hint=hint)
     target = element_type(dtype).scalar
     if round not in (*_ROUNDINGS, "rs"):
         raise catalogue.E248.error(here(), reason=f"Invalid round {round!r} of T.cast")
@@ -86,7 +89,7 @@ def reinterpret(value: Any, dtype: Any) -> Any:
 
 def _rounded(operation: str, mode: str, nearest: Any, *operands: Any) -> Any:
     """One IEEE operation: the nearest value by ``nearest()``, or the one in a direction. E248: mode; E402: directions of narrow floats."""
-    if mode != "rn" and mode not in _DIRECTIONS:
+    if mode != "rn" and (not isinstance(mode, str) or mode not in _DIRECTIONS):
         raise catalogue.E248.error(here(), reason=f"Invalid rounding mode {mode!r} of T.{operation}")
     if mode == "rn":
         return nearest()

@@ -43,7 +43,7 @@ def const(name: str, dtype: Any = "int32") -> Any:
     the eager style, E219 for what is no identifier, E250 where nothing gives the size.
     """
     builder = current_builder("T.const")
-    names = [part for part in name.replace(",", " ").split() if part]
+    names = name.replace(",", " ").split() if isinstance(name, str) else []
     if not names or not all(part.isidentifier() for part in names):
         raise catalogue.E219.error(here(), given=repr(name))
     sizes = [builder.constant_size(part, as_dtype(element_type(dtype).name)) for part in names]
