@@ -1,7 +1,7 @@
 """What a kernel tells its caller: which assertion failed, and what was printed.
 
-In: the places of a program that assert or print. Out: the code that notes them (:func:`assertion`, :func:`record`) into a block of words,
-and :class:`Records`, which holds that block on a device, reads it after a launch, prints and raises.
+In: the places of a program that assert or print. Out: the device functions that note them into a block of words (:data:`HELPERS`), and
+:class:`Records`, which holds that block on a device, reads it after a launch, prints and raises.
 
 The block: word 0 is 1 + the number of the first place whose assertion failed, word 1 counts the words noted, then pairs of a place's number
 and the bits of its value.

@@ -124,7 +124,7 @@ class AutoTuner:
         self.compile_args = fn.options if isinstance(fn, JITFunction) else JITOptions()
         self.profile_args = ProfileArgs()
         self.inputs: Sequence[Any] | None = None
-        """The arguments to try with unless :func:`set_autotune_inputs` gives others; None: made up."""
+        """The arguments to try with unless :func:`zellige.autotune.set_autotune_inputs` gives others; None: made up."""
         self.trace: Trace = self._trace
         self.signature = inspect.signature(fn.function if isinstance(fn, JITFunction) else fn)
         self.given: frozenset[str] = frozenset()

@@ -42,8 +42,8 @@ corners and in the middle of the grid are run. Counts and order do not depend on
 all. Blocks of very many operations are followed through the first of them only, and tiles of very large grids are not counted:
 :attr:`Findings.notes` says so.
 
-The kernel's operations are those of :attr:`PlannedLaunch.launch`: what legalisation has made of the author's launch, itself a program of
-the tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.
+The kernel's operations are those of :attr:`zellige.plan.nodes.PlannedLaunch.launch`: what legalisation has made of the author's launch,
+itself a program of the tile IR that the interpreter runs. Lane code is planned as it stands: one role with the launch's own body.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ take part; up and down give a lane its own value where there is no other.
 
 Two lanes that touch an element of shared memory, one of them writing, need a barrier of a scope that holds both between them; what an
 asynchronous operation touches is touched at any time between its issue and the wait that ends it. ``Barrier``, ``NamedBarrier`` and
-statements of "a warp together" stand where control flow is uniform among the lanes they join: :mod:`zellige.simt.verify` checks it.
+statements of "a warp together" stand where control flow is uniform among the lanes they join: the simulator (:mod:`zellige.simt.simulate`)
+refuses a run in which it is not.
 
 Variables of kind lane are ``LANE`` (0 to lanes - 1 of the warp), ``WARP`` (of the block, uniform in a warp) and ``THREAD``
 (= WARP * lanes + LANE); variables of kind grid are the block's place in ``Function.grid``.
