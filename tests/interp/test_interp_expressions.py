@@ -91,11 +91,6 @@ def test_integer_signs_and_counts(t):
         assert int(math_function("powi", (integers(base, t), integers(power, t)), t)) == expected
 
 
-def rounded_by_numpy(value: Fraction, t) -> float:
-    """A rational rounded to a type that NumPy or ml_dtypes rounds to once from float64 values that are exact."""
-    return float(np.array(float(value)).astype(t.numpy)) if t.name != "tfloat32" else float(cast(np.array(float(value)), F64, t))
-
-
 @pytest.mark.parametrize("t", [t for t in FLOATS if t.name not in ("float64", "float8_e8m0fnu")], ids=str)
 def test_float_arithmetic_rounds_each_operation(t, random):
     pool = cast(random.standard_normal(60) * np.exp2(random.integers(-2, 3, 60)), F64, t)

@@ -32,11 +32,6 @@ def pack(array: np.ndarray) -> np.ndarray:
     return (bits[..., 0::2] | (bits[..., 1::2] << 4)).astype(np.uint8)
 
 
-def unpack(array: np.ndarray, t) -> np.ndarray:
-    bits = np.stack([array & 15, array >> 4], axis=-1).reshape(*array.shape[:-1], -1)
-    return np.array([(v - 16 if v > 7 else v) for v in bits.ravel()]).reshape(bits.shape) if t == "int4" else bits
-
-
 # ---- copy and fill -------------------------------------------------------------------------------------------------------------------
 
 

@@ -329,11 +329,6 @@ def gemm(**options: Any) -> Kernel:
     return pipelined_gemm(130, 70, 96, **{"block_M": 32, "block_N": 16, "block_K": 16, "stages": 3, **options}).kernel
 
 
-def without_room(stages: int) -> Capabilities:
-    machine = staying("queues_cube", 3)
-    return replace(machine, spaces=tuple(replace(s, bytes=stages * 3072) if s.name == "staging" else s for s in machine.spaces))
-
-
 REASONS: dict[str, tuple[Callable[[], Kernel], Callable[[], Capabilities], str]] = {
     "no word of it": (gemm, lambda: replace(TEST_TARGETS["lanes_async"], threads=3), "does not say that blocks which stay would pay"),
     "unknown workers": (gemm, lambda: staying("lanes_async", 0), "how many blocks the target runs at once is not known"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from broken_sources import backend
 
 import zellige as zl
 import zellige.language as T
@@ -16,22 +17,6 @@ from zellige.plugin import handle as handle_module
 from zellige.plugin.contract import Unavailable
 from zellige.plugin.registry import Registry, registry
 from zellige.plugin.words import is_word
-
-HEAD = """
-from acme_machine import *
-from dataclasses import dataclass, replace
-class Broken(AcmeBackend):
-"""
-TAIL = """
-backend = Broken(__name__.removeprefix("plug_"))
-"""
-
-
-def backend(body: str) -> str:
-    """The machine of the tests with some hooks replaced."""
-    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    return f"{HEAD}{lines}\n    pass\n{TAIL}"
-
 
 AT_LOADING: dict[str, tuple[str, str, str]] = {
     "unimportable": ("import acme_driver", "E701", "ModuleNotFoundError: No module named 'acme_driver'"),
