@@ -41,9 +41,9 @@ from zellige.target import surrounding_target
 
 
 def compile(func: Any = None, out_idx: OutIndex = None, **options: Any) -> JITKernel:
-    """Compiles a prim_func. ``out_idx`` names the parameters that calls return instead of taking them.
+    """Compiles a prim_func. ``out_idx`` names the parameters that calls return instead of taking them; other options are those of
+    :func:`jit`.
 
-    Options: ``target``, ``target_host``, ``execution_backend``, ``verbose``, ``pass_configs``, ``compile_flags``, ``debug_root_path``.
     E156: not a prim_func; E151, E152, E158, E168: a wrong ``out_idx``; E251: an output whose size no input gives.
     """
     return _compile(func, options_of({"out_idx": out_idx, **options}, "compile"))
@@ -59,9 +59,9 @@ def _compile(func: Any, options: JITOptions, device: str | int | None = None) ->
 def par_compile(
     funcs: Iterable[Any], out_idx: OutIndex = None, *, num_workers: int | None = None, ignore_error: bool = False, **options: Any
 ) -> list[JITKernel | None]:
-    """Compiles several prim_funcs at the same time, in the order given.
+    """Compiles several prim_funcs at the same time, with the options of :func:`jit`; the kernels in the order given.
 
-    With ``ignore_error`` one that fails is None, and a warning says why.
+    ``num_workers`` is how many at once. With ``ignore_error`` one that fails is None, and a warning says why.
     """
     chosen = options_of({"out_idx": out_idx, **options}, "par_compile")
     return in_parallel([partial(_compile, f, chosen) for f in funcs], num_workers, ignore_error)

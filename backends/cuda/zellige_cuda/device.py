@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from zellige.diagnostics import catalogue
 from zellige.ir.expr import Binary, Expr, const
-from zellige.ir.sizes import evaluate_size, launched_blocks, size_vars
+from zellige.ir.sizes import SizeError, evaluate_size, launched_blocks, size_vars
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
 from zellige.plugin.contract import Bounds, LoadedCode, Unavailable
 
@@ -586,7 +586,7 @@ def constant_grid(grid: Sequence[Any]) -> tuple[int, int, int] | None:
     """The grid where its extents are known now."""
     try:
         return _grid(grid, {})
-    except (KeyError, ValueError):
+    except SizeError:
         return None
 
 

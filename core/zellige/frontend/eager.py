@@ -173,10 +173,7 @@ class EagerFunction:
             annotations[name] = annotation
             if name in in_body or isinstance(annotation, (TensorSpec, PointerSpec, Tile)):
                 kinds[name] = "tensor"
-            elif isinstance(annotation, DType) or (
-                annotation is not inspect.Parameter.empty and not isinstance(annotation, (type, str)) and scalar_dtype(annotation) is not
-                None
-            ):
+            elif isinstance(annotation, DType) or (_is_written(annotation) and scalar_dtype(annotation) is not None):
                 kinds[name] = "number"
             else:
                 kinds[name] = "open"
@@ -190,9 +187,8 @@ class EagerFunction:
         outputs: frozenset[str],
     ) -> EagerTrace:
         """Traces the function. ``constants`` are values of parameters fixed while compiling, ``given`` says which parameters are tensors
-        and what
-        a call gave for them, ``sizes`` are T.const values given by name. E250: a T.const size that nothing gives; E160: a shape that
-        nothing gives.
+        and what a call gave for them, ``sizes`` are T.const values given by name. E250: a T.const size that nothing gives; E160: a shape
+        that nothing gives.
         """
         solved: dict[str, int] = dict(sizes)
         sources: dict[str, ConstantSource] = {}
@@ -202,6 +198,11 @@ class EagerFunction:
                 return attempt.run()
             except _Solved:
                 continue
+
+
+def _is_written(annotation: Any) -> bool:
+    """Whether there is an annotation that may name a type of the kernel's."""
+    return annotation is not inspect.Parameter.empty and not isinstance(annotation, (type, str))
 
 
 def _annotation(function: KernelFunction, name: str) -> Any:
