@@ -57,6 +57,61 @@ def test_a_product_reads_shared_memory_by_wide_accesses() -> None:
     assert "wide16*)a_" in dump(product(64, 64, 32).kernel, "cuda:sm_80", "source")
 
 
+def moved(dtype: str) -> Any:
+    """A product of rows of a and b that are chosen at run time."""
+
+    @T.prim_func
+    def one(A: T.Tensor((32, 16), dtype), B: T.Tensor((32, 8), dtype), C: T.Tensor((16, 8), "float32"), row: T.int64, step: T.int32):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((32, 16), dtype)
+            b = T.alloc_shared((32, 8), dtype)
+            c = T.alloc_fragment((16, 8), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.clear(c)
+            T.gemm(a[row : row + 16, :], b[step : step + 16, :], c)
+            T.copy(c, C)
+
+    return one
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_parts_of_operands_outside_their_tiles_are_zeros(dtype: str) -> None:
+    """By matrix loads and by wide accesses: neither looks where the tile ends."""
+    random = np.random.default_rng(2)
+    a, b = (random.integers(-3, 4, s).astype(dtype) for s in ((32, 16), (32, 8)))
+    kernel = zellige.compile(moved(dtype), target=TARGET)
+    for row, step in ((0, 0), (16, 16), (20, 0), (0, 24), (-8, -8), (32, 0), (0, -40), (1 << 32, 0), (-(1 << 32), 16)):
+        want = np.zeros((16, 8), np.float32)
+        rows, steps = ([i if 0 <= i < 32 else None for i in range(at, at + 16)] for at in (row, step))
+        for i, r in enumerate(rows):
+            for k, s in enumerate(steps):
+                if r is not None and s is not None:
+                    want[i] += a[r, k].astype(np.float32) * b[s].astype(np.float32)
+        c = np.full((16, 8), np.nan, np.float32)
+        kernel(a, b, c, row, step)
+        np.testing.assert_array_equal(c, want, err_msg=f"{row}, {step}")
+
+
+def test_operands_that_are_versions_of_a_tile_are_read_whole() -> None:
+    """Which half is read follows from the loop, and each lies in the tile: matrix loads without a test."""
+
+    @T.prim_func
+    def halves(A: T.Tensor((16, 64), "float16"), B: T.Tensor((64, 16), "float16"), C: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((32, 16), "float16")
+            b = T.alloc_shared((2, 16, 16), "float16")
+            c = T.alloc_fragment((16, 16), "float32")
+            T.clear(c)
+            for k in range(4):
+                T.copy(A[:, k * 16 : k * 16 + 16], a[k % 2 * 16 : k % 2 * 16 + 16, :])
+                T.copy(B[k * 16, 0], b[k % 2, :, :])
+                T.gemm(a[k % 2 * 16 : k % 2 * 16 + 16, :], b[k % 2, :, :], c)
+            T.copy(c, C)
+
+    assert dump(halves.kernel, "cuda:sm_80", "source").count("ldmatrix") >= 2
+
+
 def test_a_barrier_stands_where_a_loop_is_left_early() -> None:
     """What an iteration read before it broke off is still being read when the loop around begins again."""
     code, tile = Code(), "tile"

@@ -223,7 +223,7 @@ def _width(ctx: Context, side: _Side, run: int) -> int:
     buffer = side.region.buffer
     if not isinstance(home, SharedHome) or buffer.alias is not None or buffer.dtype != side.dtype or buffer.dtype.storage_bits < 16:
         return 1
-    if not side.is_k_inner and side.covers_more:
+    if (not side.is_k_inner and side.covers_more) or not products.lies_inside(ctx, side.region):
         return 1
     offset = constant_value(side.region.offsets[-1])
     width = gcd(run, ctx.machine.access_bytes // buffer.dtype.bytes)

@@ -17,6 +17,7 @@ from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.expr import INT32, Binary, Buffer, Compare, Const, Expr, Load, Region, Select, Var, constant_value
 from zellige.ir.stmt import Gemm, Map, Store
 from zellige.passes import tile_operations
+from zellige.plan.edges import is_inside
 from zellige.records import dataclass
 from zellige.simt import elements, maps
 from zellige.simt.context import Context, conjunction
@@ -324,7 +325,7 @@ def held_strides(held: Distribution, layout: Distribution, outer_tile: int, k_ti
 
 def matrices_of(ctx: Context, operand: Operand, home: SharedHome, depth: int, is_covered: bool) -> Literal["plain", "transposed"] | None:
     """How matrix loads bring a block of this operand, where they can: rows of 16 bytes, whole steps of k, blocks inside the tile."""
-    if not is_covered or not ctx.machine.matrix_loads:
+    if not is_covered or not ctx.machine.matrix_loads or not lies_inside(ctx, operand.region):
         return None
     if operand.region.buffer.dtype != operand.dtype or operand.region.buffer.alias is not None:
         return None
@@ -403,6 +404,11 @@ def _tile_and_matrix(load: Expr, which: Expr, count: int, per_tile: int) -> tupl
         return added((times(load, count // per_tile), _divided(own, per_tile))), _modulo(own, per_tile, count)
     steps = per_tile // count
     return _divided(load, steps), added((times(_modulo(load, steps, 1 << 30), count), own))
+
+
+def lies_inside(ctx: Context, region: Region) -> bool:
+    """Whether the region is proven inside its tile, so that several elements may be read at once without a test of each."""
+    return all(is_inside(region, d, ctx.scope) for d in range(region.buffer.rank))
 
 
 def shared_offset(ctx: Context, region: Region, home: SharedHome, indices: Sequence[Expr]) -> Expr:
