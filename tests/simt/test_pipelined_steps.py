@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from simulated import agree, lowered, whole_numbers  # noqa: E402
 
 import zellige.language as T  # noqa: E402
+from zellige.ir.expr import INT32, Const  # noqa: E402
 from zellige.ir.stmt import Barrier, For  # noqa: E402
 from zellige.ir.traverse import walk  # noqa: E402
 from zellige.simt.ir import AsyncCopy, WaitCopies  # noqa: E402
@@ -166,3 +167,28 @@ def test_copies_that_meet_in_a_tile_are_not_under_way_together(target):
     (*_, C) = agree(corrected, A, P, B, np.zeros((64, 64), np.float32), target=target)
     wanted = np.concatenate([A[:32], P]).astype(np.float32) @ B.astype(np.float32)
     np.testing.assert_array_equal(C, wanted)
+
+
+@pytest.mark.parametrize(("pitch", "in_steps"), [(2**24 + 8, True), (2**27, False), (3 * 2**26, False), (2**28 + 8, False)])
+def test_pieces_too_far_apart_for_32_bits_are_found_each_by_itself(pitch, in_steps):
+    """Sixteen rows are between a lane's pieces: their distance is no int32, whatever the places are computed in."""
+
+    @T.prim_func
+    def far_rows(A: T.Tensor((128, pitch), "float16"), B: T.Tensor((32, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[64, k * 32], a)
+                T.copy(B, b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    _, module = lowered(far_rows)
+    nodes = [node for statement in module.functions[0].body for node in walk(statement)]
+    assert all(abs(n.value) < 2**31 for n in nodes if isinstance(n, Const) and n.dtype == INT32)
+    copies = [n for n in nodes if isinstance(n, AsyncCopy) and n.source.root.name == "A"]
+    assert all((n.source_index.dtype == INT32) == in_steps for n in copies)
+    assert len(copies) > 0

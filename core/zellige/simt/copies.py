@@ -17,7 +17,7 @@ from zellige.passes import tile_operations
 from zellige.records import dataclass
 from zellige.simt import elements, maps
 from zellige.simt.context import Context, Point, conjunction
-from zellige.simt.distribution import Distribution, added, digit_value, distribute, times
+from zellige.simt.distribution import Digit, Distribution, added, digit_value, distribute, times
 from zellige.simt.homes import GlobalHome, SharedHome, flat_form, form_expression
 from zellige.simt.ir import LANE, WARP, AsyncCopy
 
@@ -138,7 +138,7 @@ def _in_steps(ctx: Context, pieces: _Pieces, copy: Copy, distribution: Distribut
             source, target = _places(ctx, pieces)
         by_source = _slopes(source.index, moving)
         rooms = [_room(c, axes) for c in source.conditions]
-        is_constant = by_source is not None and target.condition is None and None not in rooms
+        is_constant = by_source is not None and target.condition is None and None not in rooms and _are_near(digits, axes, by_source)
         if is_constant:
             source_at, target_at = ctx.value("from", source.index), ctx.value("to", target.index)
             left = [(axis, ctx.value("left", room)) for axis, room in (r for r in rooms if r is not None)]
@@ -166,6 +166,12 @@ def _in_steps(ctx: Context, pieces: _Pieces, copy: Copy, distribution: Distribut
 
 
 _ZERO: Final = Const(value=0, dtype=INT32)
+
+
+def _are_near(digits: Sequence[Digit], axes: Sequence[Var], slopes: dict[Var, int]) -> bool:
+    """Whether the distances of a lane's pieces from its first are numbers of 32 bits, in which they are computed."""
+    farthest = sum((d.radix - 1) * d.stride * abs(slopes[axes[d.dimension]]) for d in digits if d.dimension is not None)
+    return farthest <= int(INT32.max)
 
 
 def _coordinate(axes: Sequence[Var], distribution: Distribution, axis: Var, register: Expr) -> Expr:
