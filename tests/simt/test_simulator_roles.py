@@ -24,7 +24,7 @@ from zellige.passes.runner import run_passes
 from zellige.plan.nodes import Turn
 from zellige.plan.planner import plan
 from zellige.plugin.contract import Synchronisation
-from zellige.simt import ir, turns
+from zellige.simt import box_stores, ir, turns
 from zellige.simt.distribution import number
 from zellige.simt.engine_tiles import NotLowered
 from zellige.simt.lower import lower
@@ -496,3 +496,82 @@ LANE_FAULTS = {
 @pytest.mark.parametrize("fault", LANE_FAULTS)
 def test_planted_faults_without_engines_are_caught(fault: str) -> None:
     assert caught(LANE_FAULTS[fault], without_engines) != "nothing"
+
+
+def stored(what: str) -> Any:
+    """A product stored by boxes, and what else is done with the tensor."""
+
+    @T.prim_func
+    def stored(
+        A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((256, 64), "float16"),
+        D: T.Tensor((128, 64), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            T.clear(c)
+            if what == "fill before":
+                T.fill(C, 7)
+            for s in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, s * 32], a)
+                T.copy(B[s * 32, 0], b)
+                T.gemm(a, b, c)
+            if what in ("same place", "another place", "apart"):
+                for t in range(3):
+                    for i, j in T.Parallel(128, 64):
+                        c[i, j] += t
+                    T.copy(c, C[0 if what == "same place" else t * t * 16 if what == "another place" else t * 128, 0])
+            else:
+                T.copy(c, C[0, 0])
+            if what == "read":
+                for i, j in T.Parallel(128, 64):
+                    D[i, j] = C[127 - i, 63 - j]
+            elif what == "add":
+                for i, j in T.Parallel(128, 64):
+                    T.atomic_add(C[i, j], 1)
+            elif what == "elements":
+                for i in T.Parallel(64):
+                    C[i, i] = 5
+            elif what == "twice":
+                for i, j in T.Parallel(128, 64):
+                    c[i, j] = c[i, j] * 2
+                T.copy(c, C[64, 0])
+            elif what == "beside":
+                T.copy(c, C[128, 0])
+
+    return stored
+
+
+def stored_arrays() -> list[Any]:
+    return [
+        whole_numbers((128, 64), np.float16), whole_numbers((64, 64), np.float16, 1), np.zeros((256, 64), np.float16),
+        np.zeros((128, 64), np.float32),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "boxes", "waits"),
+    [("fill before", 0, 0), ("read", 0, 0), ("add", 0, 0), ("elements", 0, 0), ("twice", 0, 0), ("beside", 2, 1), ("same place", 1, 2),
+     ("another place", 1, 2), ("apart", 1, 1)],
+)  # fmt: skip
+def test_boxes_that_store_are_ordered_with_all_that_meets_them(what: str, boxes: int, waits: int) -> None:
+    """Where something else of the launch touches their places lanes store; a copy that comes to its own waits for what it stored."""
+    wanted, found = stored_arrays(), stored_arrays()
+    zellige.compile(stored(what), target="interp")(*wanted)
+    compiled = zellige.compile(stored(what), target=TARGET)
+    compiled(*found)
+    for want, have in zip(wanted, found):
+        np.testing.assert_array_equal(have, want)
+    text = compiled.get_kernel_source().split("#else\n#ifdef BLOCKS")[0]
+    assert text.count(" box_store_2d(") == (boxes and boxes + 1)  # the function itself stands there too
+    assert text.count("  box_stores_wait<0>();") == waits
+
+
+@pytest.mark.parametrize("what", ["same place", "another place"])
+def test_what_boxes_store_is_theirs_until_it_is_waited_for(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box_stores, "_may_meet_itself", lambda ctx, copy: False)
+    kernel = run_passes(stored(what).kernel, PIPELINE)
+    module = lower(plan(kernel, RICH), lane_machine(ARCH, RICH))
+    with pytest.raises(LaunchError, match="E652.*was written by the copy engine"):
+        run_module(kernel, module, stored_arrays())

@@ -4,6 +4,9 @@ In: a copy from a tile in registers that a product's warps hold, and the context
 must store (:func:`emit`). A warp has slots of 16 rows for itself: it waits until an earlier store has read the slot, writes its matrices,
 shows them to the engine and asks for the box. Nobody else's part is touched, so that no barrier of more than the warp is needed. Rows and
 columns outside the tensor are not written.
+
+Boxes arrive at any time until a warp waits for its own: a tensor that the launch uses elsewhere too is stored by lanes, and before a copy
+that may write what it wrote in an earlier iteration, all warps of the role wait for what they asked for, and for each other.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from __future__ import annotations
 from zellige.diagnostics import Span
 from zellige.dtypes import DType
 from zellige.ir.expr import Binary, Buffer, Compare, Expr, Load, constant_value
-from zellige.ir.stmt import Barrier, Copy, Store
+from zellige.ir.stmt import Barrier, Copy, For, Persistent, Store, While
+from zellige.ir.traverse import walk
 from zellige.passes import tile_operations
+from zellige.plan.dependence import meeting_distance, varying_variables
 from zellige.records import dataclass
 from zellige.simt import elements
 from zellige.simt.context import Context
@@ -30,6 +35,7 @@ from zellige.simt.ir import (
     TensorCopy,
     WaitStores,
 )
+from zellige.simt.statements import loops_around, statements_of
 from zellige.simt.warps import WarpTiling
 
 ROWS = 16
@@ -69,6 +75,9 @@ def emit(ctx: Context, copy: Copy) -> bool:
     tiling, width = _tiling(ctx, source), _width(ctx, copy)
     assert tiling is not None
     memory = ctx.engine_memory(f"{copy.dst.buffer.name}_rows", copy.dst.buffer.dtype, ctx.warps * SLOTS * ROWS * width)
+    if _may_meet_itself(ctx, copy):
+        finish(ctx, copy.span, asked=True)
+        ctx.code.emit(Barrier(scope="block", span=copy.span))
     made = _Plan(source=source, tiling=tiling, dtype=copy.dst.buffer.dtype, width=width, slabs=source.extents[-1] // width, memory=memory)
     for tile in range(tiling.row_tiles):
         for slab in range(made.slabs):
@@ -77,9 +86,10 @@ def emit(ctx: Context, copy: Copy) -> bool:
     return True
 
 
-def finish(ctx: Context, span: Span | None = None) -> None:
-    """Before the role ends: shared memory is not given back while boxes are read, and what they store has arrived."""
-    if ctx.stores_by_boxes:
+def finish(ctx: Context, span: Span | None = None, *, asked: bool = False) -> None:
+    """Before the role ends, or another box may be asked for (``asked``: one may have been): shared memory is not given back while boxes are
+    read, and what they store has arrived."""
+    if ctx.stores_by_boxes or asked:
         with ctx.when(_first_lane(), span):
             ctx.code.emit(WaitStores(leave=0, of_reading=False, span=span))
 
@@ -92,6 +102,8 @@ def _why_not(ctx: Context, copy: Copy) -> str | None:
         return "no product holds it"
     if not _is_whole(copy):
         return "a part of it is copied"
+    if _is_used_elsewhere(ctx, copy):
+        return "the launch uses it elsewhere too, and nothing orders that with boxes"
     engines = ctx.machine.engines
     assert engines is not None, "boxes are chosen where an engine copies them"
     if (reason := engines.why_no_boxes(target)) is not None:
@@ -105,6 +117,41 @@ def _why_not(ctx: Context, copy: Copy) -> str | None:
     if needed > ctx.machine.shared_bytes:
         return "shared memory has no room for its rows beside the stages"
     return None
+
+
+def _is_used_elsewhere(ctx: Context, copy: Copy) -> bool:
+    """Whether another statement of the launch reads or writes what the copy may write."""
+    root = copy.dst.buffer.root
+    statements = [s for role in ctx.planned.roles for s in statements_of(role.body, into_maps=True)]
+    others = [s for s in statements if s is not copy and any(_names(node, root) for node in walk(s, bodies=False))]
+    if not others:
+        return False
+    varying = varying_variables(ctx.planned.launch.body)
+    return any(
+        not isinstance(s, Copy) or s.src.buffer.root is root
+        or meeting_distance(copy.dst, s.dst, None, ctx.scope, 0, varying) is not None
+        for s in others
+    )  # fmt: skip
+
+
+def _names(node: object, root: Buffer) -> bool:
+    buffer = getattr(node, "buffer", None)
+    return isinstance(buffer, Buffer) and buffer.root is root
+
+
+def _may_meet_itself(ctx: Context, copy: Copy) -> bool:
+    """Whether the copy may write where it wrote in an earlier iteration of a loop of the author's around it. Loops of the plan's own run
+    those, or take tiles of the grid in turn, which write to places of their own."""
+    places = [loops for role in ctx.planned.roles for loops in loops_around(role.body, copy)]
+    over_tiles = Persistent if ctx.planned.order.tiles is not None else ()
+    own = {s.var for s in statements_of(ctx.planned.launch.body) if isinstance(s, For) and not isinstance(s.kind, over_tiles)}
+    return len(places) != 1 or any(_meets_later(ctx, copy, loop) for loop in places[0] if not isinstance(loop, For) or loop.var in own)
+
+
+def _meets_later(ctx: Context, copy: Copy, loop: For | While) -> bool:
+    if isinstance(loop, While):
+        return True
+    return meeting_distance(copy.dst, copy.dst, loop, ctx.scope, 1, varying_variables(loop.body)) is not None
 
 
 def _tiling(ctx: Context, source: RegisterHome) -> WarpTiling | None:

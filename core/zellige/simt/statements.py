@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from zellige.ir.stmt import Map, StmtNode
+from zellige.ir.stmt import For, Map, StmtNode, While
 from zellige.plan.nodes import Issue, Slotted
 
 
@@ -25,3 +25,18 @@ def statements_of(body: Iterable[object], *, into_maps: bool = False) -> Iterato
             continue
         for name in reversed(type(top).BODIES):
             pending.extend(reversed(getattr(top, name)))
+
+
+def loops_around(body: Iterable[object], statement: StmtNode) -> Iterator[tuple[For | While, ...]]:
+    """The loops around each place of a body where ``statement`` stands, outermost first."""
+    pending: list[tuple[object, tuple[For | While, ...]]] = [(top, ()) for top in body]
+    while pending:
+        top, loops = pending.pop()
+        if isinstance(top, (Issue, Slotted)):
+            top = top.operation
+        if top is statement:
+            yield loops
+            continue
+        around = (*loops, top) if isinstance(top, (For, While)) else loops
+        for name in getattr(type(top), "BODIES", ()):
+            pending.extend((inner, around) for inner in getattr(top, name))

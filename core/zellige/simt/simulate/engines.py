@@ -1,7 +1,8 @@
 """Engines that work beside the lanes: transaction barriers, copies of boxes, asynchronous products.
 
 In: the statements that ask for them and the compiler. Out: their compiled form, and :class:`Engines`: what a block's engines have yet to
-do. Boxes land at any time after their issue, in any order; products read and write their registers at the wait that ends them.
+do. Boxes land at any time after their issue, in any order; products read and write their registers at the wait that ends them. What a box
+has stored is the engine's until the lane that asked for it waits for its arrival: nobody else's access is ordered after it before that.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Engines:
         self._jobs: list[_Job] = []
         self._groups: dict[int, int] = {}
         self._products: dict[int, _Products] = {}
+        self._stored: dict[int, list[tuple[int, int]]] = {}
+        self._landing = 0
         self._fenced = np.zeros(block.threads, np.int32)
         self._shown = np.zeros((block.threads, block.threads + 1), np.int32)
 
@@ -95,12 +98,26 @@ class Engines:
                 job.group = group
         self._groups[lane] = group + 1
 
-    def finish(self, lane: int, leave: int) -> None:
-        """All but the last groups of a lane's stores."""
+    def finish(self, lane: int, leave: int, *, of_reading: bool) -> None:
+        """All but the last groups of a lane's stores. That they have arrived the lane knows unless it waits for their reading only."""
         last = self._groups.get(lane, 0) - leave
         for job in list(self._jobs):
             if job.lane == lane and job.group is not None and 0 <= job.group < last:
                 self._land(job)
+        if not of_reading:
+            known, stored = self._block.clocks.known[lane], self._stored.get(lane, [])
+            engine = self._block.clocks.engine
+            known[engine] = max([known[engine], *(epoch for group, epoch in stored if group < last)])
+            self._stored[lane] = [entry for entry in stored if entry[0] >= last]
+
+    def stored(self, lane: int, memory: Memory, cells: Array, place: int) -> None:
+        """An engine has written the cells for a lane."""
+        block = self._block
+        epoch = block.clocks.tick_engine()
+        number = block.clocks.engine + block.number * (block.threads + 1)
+        if memory.shadow is not None:
+            memory.shadow.write.put(cells, np.full(len(cells), number), np.full(len(cells), epoch, np.int32), place)
+        self._stored.setdefault(lane, []).append((self._landing, epoch))
 
     def land_some(self) -> None:
         if self._jobs:
@@ -112,6 +129,7 @@ class Engines:
 
     def _land(self, job: _Job) -> None:
         self._jobs.remove(job)
+        self._landing = self._groups.get(job.lane, 0) if job.group is None else job.group
         job.land()
 
     # ---- products ----
@@ -158,8 +176,8 @@ def engine_statement(compiler: Compiler, statement: Any) -> Compiled:
             return _tensor_copy(compiler, statement)
         case ir.CommitStores():
             return 0, _commit_stores
-        case ir.WaitStores(leave=leave):
-            return _wait_stores(leave)
+        case ir.WaitStores(leave=leave, of_reading=of_reading):
+            return _wait_stores(leave, of_reading)
         case ir.AsyncProduct():
             return _async_product(compiler, statement)
         case ir.FenceProducts():
@@ -313,6 +331,7 @@ def _ask_store(
         check_write(outer, outer_cells, np.full(len(outer_cells), lane), block.clocks, block.number, access, block.places)
         for byte in range(size):
             outer.data[elements[inside] * size + byte] = memory.data[offsets[inside] + byte]
+        block.engines.stored(lane, outer, outer_cells, access.place)
 
     block.engines.ask(lane, store, is_store=True)
 
@@ -347,10 +366,10 @@ def _commit_stores(warp: Warp, mask: Any) -> Any:
     return mask
 
 
-def _wait_stores(leave: int) -> Compiled:
+def _wait_stores(leave: int, of_reading: bool) -> Compiled:
     def run(warp: Warp, mask: Any) -> Any:
         for thread in warp.chosen(mask):
-            warp.block.engines.finish(int(thread), leave)
+            warp.block.engines.finish(int(thread), leave, of_reading=of_reading)
         return mask
 
     return 1, run
