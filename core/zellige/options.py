@@ -95,7 +95,7 @@ class Options:
                 return default
             try:
                 return convert(text)
-            except (ValueError, KeyError) as error:
+            except (ValueError, KeyError, RuntimeError) as error:  # RuntimeError: a ~user who has no home
                 wrong = next((word for word in map(str.strip, text.split(",")) if word.lower() not in words), "")
                 meant = closest(wrong, words)
                 raise catalogue.E741.error(variable=variables[name], value=text, expected=expected, suggestion=meant) from error
@@ -105,14 +105,17 @@ class Options:
             cache_dir=read("cache_dir", None, "a directory", _path) or _default_cache_dir(environ),
             cache_size=read("cache_size", 1 << 30, "a number of bytes such as 512M or 2G", _bytes),
             cache_enabled=read("cache_enabled", True, "0 or 1", _switch),
-            threads=read("threads", 0, "a count of threads, 0 for one a core", _count),
-            lanes=read("lanes", 32, "a positive count of lanes", _positive),
+            threads=read("threads", 0, f"a count of threads up to {MOST}, 0 for one a core", _count),
+            lanes=read("lanes", 32, f"a positive count of lanes up to {MOST}", _positive),
             isolate_probes=read("isolate_probes", False, "0 or 1", _switch),
             checks=read("checks", frozenset(), f"a comma-separated list of {', '.join(CHECKS)}", _checks, CHECKS),
             log_level=read("log_level", "warning", " or ".join(_LOG_LEVELS), _log_level, _LOG_LEVELS),
             debug_root=read("debug_root", None, "a directory", _path),
         )
 
+
+MOST: Final = 1 << 16
+"""Threads of a process, lanes of a launch: more than any machine has, and few enough to make room for."""
 
 CHECKS: Final = ("bounds", "races", "undefined")
 """What the interpreter can report beside its result."""
@@ -155,13 +158,13 @@ def _bytes(text: str) -> int:
 
 def _count(text: str) -> int:
     value = int(text)
-    if value < 0:
+    if not 0 <= value <= MOST:
         raise ValueError(text)
     return value
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _count(text)
     if value < 1:
         raise ValueError(text)
     return value

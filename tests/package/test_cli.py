@@ -77,6 +77,22 @@ def test_the_list_of_codes_names_a_stage_for_each() -> None:
     assert [code for code in catalogue.CODES if sum(first <= code <= last for first, last in ranges) != 1] == []
 
 
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    code, text = invoke("new-backend", "acme", "--into", str(file / "inside"))
+    assert (code, text.count("\n")) == (1, 1) and "cannot be written" in text
+    code, text = invoke("fuzz", "--count", "1", "--out", str(file))
+    assert code == 2 and "is a file" in text
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_time_that_nobody_waits_is_refused(seconds: str) -> None:
+    for command in (("describe", "cpu"), ("doctor", "cpu")):
+        code, text = invoke("backends", *command, "--seconds", seconds)
+        assert code == 2 and "is not in the range" in text
+
+
 def test_backends_list_shows_state_and_reason() -> None:
     code, text = invoke("backends", "list")
     assert code == 0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zellige.plugin.contract import BackendReport, Capabilities
 
 _DOCTOR_SECONDS: Final = 30.0
+_MOST_SECONDS: Final = 86_400
 _TIMES_FOR_CLAIMS: Final = 10
 """How many times as long all claims of a backend may take: each compiles a program."""
 
@@ -49,9 +50,18 @@ def list_backends(verbose: bool, as_json: bool) -> None:
         _print_tracebacks(console, reports)
 
 
+def _seconds(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    """A time that somebody can wait; NaN is none."""
+    if not 0 < value <= _MOST_SECONDS:
+        raise click.BadParameter(f"{value} is not in the range 0<x<={_MOST_SECONDS}.")
+    return value
+
+
 @backends.command("doctor")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--seconds", default=_DOCTOR_SECONDS, show_default=True, help="How long each may take to load and to look for its devices.")
+@click.option(
+    "--seconds", default=_DOCTOR_SECONDS, show_default=True, callback=_seconds, help="How long each may take to load and look for devices."
+)
 @click.option("--probe", is_flag=True, help="Try on the device what each backend says that it can do.")
 @click.option("--target", "arch", metavar="ARCH", default="", help="The architecture that hooks are asked for and claims tried on.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
@@ -112,7 +122,9 @@ def _checkup(report: BackendReport, arch: str, seconds: float, *, probe: bool) -
 @backends.command("describe")
 @click.argument("name")
 @click.option("--target", "arch", metavar="ARCH", default="", help="An architecture of the backend, which need not be in this machine.")
-@click.option("--seconds", default=_DOCTOR_SECONDS, show_default=True, help="How long it may take to load the backend and to ask it.")
+@click.option(
+    "--seconds", default=_DOCTOR_SECONDS, show_default=True, callback=_seconds, help="How long it may take to load and to ask it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, of the schema in docs/capabilities.schema.json.")
 def describe(name: str, arch: str, seconds: float, as_json: bool) -> None:
     """Say what the backend or target NAME can do, after checking that what it says is consistent.

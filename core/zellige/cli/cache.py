@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from zellige.cli.writing import writing
+
 
 @click.group()
 def cache() -> None:
@@ -41,10 +43,8 @@ def export(file: Path, kernels: tuple[str, ...], targets: tuple[str, ...]) -> No
     from zellige.cache import store
     from zellige.cache.bundle import export_bundle
 
-    try:
+    with writing(file):
         found = export_bundle(store(), file, kernels=frozenset(kernels), targets=frozenset(targets))
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror or error}") from error
     click.echo(f"{file}: {_counted(found.artifacts, 'kernel')}, {_size(found.bytes)}")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zellige.cli.kernels import config_option, select, setting_option, settings_of
+from zellige.cli.writing import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,10 +76,11 @@ def _layouts(one: Explanation, *, is_printed: bool, folder: Path | None) -> None
             click.echo(f"{picture}\n")
         if folder is None:
             continue
-        folder.mkdir(parents=True, exist_ok=True)
         for what, text in picture.svg().items():
             path = folder / f"{re.sub('[^A-Za-z0-9_]+', '-', head)}-{number}-{picture.name}-{what}.svg"
-            path.write_text(text, encoding="utf-8")
+            with writing(path):
+                folder.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
             click.echo(f"drawn: {path}")
 
 

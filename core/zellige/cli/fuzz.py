@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     help="Kernels with lanes (lane-tiles: with tiles of their own; lane-values: of what they share and what not), without (indexes: of "
     "index arithmetic; boxes: of regions that need not lie in their buffers), or both.",
 )  # fmt: skip
-@click.option("--out", default="fuzz-failures", show_default=True, type=click.Path(path_type=Path), help="The folder for failures.")
+@click.option(
+    "--out", default="fuzz-failures", show_default=True, type=click.Path(file_okay=False, path_type=Path), help="The folder for failures."
+)
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Make failing programs small.")
 @click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Compare the program of this .tile file only.")
 def fuzz(count: int, seed: int, targets: tuple[str, ...], kind: Flavour, out: Path, shrink: bool, replay: Path | None) -> None:

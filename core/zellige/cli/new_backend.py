@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from zellige.cli.writing import writing
 from zellige.diagnostics import catalogue
 from zellige.plugin.registry import registry
 from zellige.target import AUTO, Target
@@ -92,9 +93,10 @@ def write_package(name: str, family: str, into: Path) -> Path:
     for source, place in AROUND.items():
         own, shared = (skeleton / f"{source}{ending}.txt" for ending in (f".{family}", ""))
         written[place] = _text(own if own.is_file() else shared).replace("NAME", name)
-    for place, text in written.items():
-        (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        (folder / place).write_text(text, encoding="utf-8")
+    with writing(folder):
+        for place, text in written.items():
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).write_text(text, encoding="utf-8")
     return folder
 
 
