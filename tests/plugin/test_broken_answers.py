@@ -120,6 +120,16 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "E703",
         "compile answered what cannot be: Binary.data is 'text', expected bytes",
     ),
+    "no_program": (
+        answering("emit", ", planned, ctx", "contract.Emitted(text='\\n', format='acme')"),
+        "E703",
+        "its hook emit answered an Emitted without a program: its text is empty",
+    ),
+    "compiles_to_nothing": (
+        answering("compile", ", emitted", "Binary(data=b'', format='acme')"),
+        "E703",
+        "its hook compile answered a Binary without code: its data is empty",
+    ),
     "no_code": (answering("compile", ", emitted", "Binary(data=None, format='acme')"), "E703", "Binary.data is None, expected bytes"),
     "corrupt": (answering("compile", ", emitted", "Binary(data=b'\\xff', format='acme')"), "E709", "hook runtime: UnicodeDecodeError"),
     "launch_raises": (kernel("def launch(self, p, s, z): raise OSError('bus')"), "E709", "in its hook runtime: OSError: bus"),
@@ -296,6 +306,33 @@ def test_devices_of_wrong_types_are_not_available(install: Install) -> None:
     assert isinstance(answer, Unavailable)
     assert "probe[0].name is None, expected str; probe[0].index is '0', expected int" in answer.reason
     assert works("cpu")
+
+
+@pytest.mark.parametrize(
+    ("hook", "arguments", "answer"),
+    [
+        ("describe", ", target", "contract.Capabilities(target='moon')"),
+        ("describe", ", target", "None"),
+        ("emit", ", planned, ctx", "'x'"),
+        ("compile", ", emitted", "Binary(data=b'', format='acme')"),
+    ],
+)
+def test_a_wrong_answer_names_the_line_of_its_hook(install: Install, hook: str, arguments: str, answer: str) -> None:
+    source = answering(hook, arguments, answer)
+    line = next(at for at, text in enumerate(source.splitlines(), 1) if f"def {hook}(" in text)
+    install({"odd": source})
+    with pytest.raises(ZelligeError, match="E703") as caught:
+        works("odd")
+    (note,) = (one for one in caught.value.diagnostics[0].notes if one.message == f"its hook {hook} begins here")
+    assert note.span is not None
+    assert (Path(note.span.file).name, note.span.line) == ("plug_odd.py", line)
+
+
+def test_too_many_devices_are_said_before_they_are_looked_at(install: Install) -> None:
+    many = "tuple(contract.Device(name='d', index=i, target=self.name) for i in range(20_000))"
+    answer = install({"many": answering("probe", "", many)}).named("many").devices
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == "probe answered 20000 items, more than 10000"
 
 
 @pytest.mark.parametrize("answer, words", [("['nvc']", "tools answered str"), ("7", "tools answered int"), ("1 / 0", "ZeroDivisionError"),

@@ -303,7 +303,7 @@ def test_what_a_hook_does_to_what_it_is_given_is_its_own_affair(install: Install
 
 def emits(change: str) -> str:
     """Changes the plan while it is lowered."""
-    body = f"def emit(self, planned, ctx, fitted):\n        {change}\n        return Emitted(text='', format='acme')"
+    body = f"def emit(self, planned, ctx, fitted):\n        {change}\n        return Emitted(text='none', format='acme')"
     return SOURCE % ("", body)
 
 

@@ -81,7 +81,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "candidate_of_old": (
         OLD_CONTRACT + answering("candidates", ", operation, ctx", "(old.Candidate(name='x', because='y'),)"),
         "E703",
-        "its hook candidates answered Candidate of choices_of_old for copy 4x8 of float32, expected candidates, rejections or None",
+        "its hook candidates answered Candidate of choices_of_old for copy 4x8 of float32, expected a tuple of candidates",
     ),
     "passes_of_old": (
         OLD_CONTRACT + answering("passes", ", stage, ctx", "(old.Insert(step=Seen('x', [])),)"),
@@ -142,7 +142,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "no_such_engine": (
         answering("candidates", ", operation, ctx", "(Candidate(name='m', because='x', engine='warp drive'),)"),
         "E703",
-        "its candidate m cannot execute the copy 4x8 of float32: the target has no engine warp drive (vec)",
+        "its candidate m of the hook candidates cannot execute the copy 4x8 of float32: the target has no engine warp drive (vec)",
     ),
     "two_plans": (
         answering("passes", ", stage, ctx", "(Insert(step=Seen('plan', [])),) if stage == 'allocate' else ()"),

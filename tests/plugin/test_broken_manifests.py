@@ -13,13 +13,28 @@ from zellige.plugin.registry import Registry
 
 Install = Callable[..., Registry]
 
-NO_API = "its API is None, expected (major, minor)"
+NO_API = "expected an object with API = (major, minor) and hooks"
 AT_LOADING: dict[str, tuple[str, str, str]] = {
     "nothing": ("backend = None", "E703", NO_API),
     "number": ("backend = 7", "E703", NO_API),
     "text": ("backend = 'acme'", "E703", NO_API),
     "table": ("backend = {'manifest': 1}", "E703", NO_API),
-    "function": ("def backend(): ...", "E703", NO_API),
+    "function": ("def backend(): ...", "E703", f"its entry point names the function backend, {NO_API}; it is not called"),
+    "module": ("import acme_machine as backend", "E703", f"its entry point names the module acme_machine, {NO_API}"),
+    "module_of_one": (
+        "import sys\nfrom acme_machine import AcmeBackend\nmine, backend = AcmeBackend('x'), sys.modules[__name__]",
+        "E703",
+        f"its entry point names the module plug_module_of_one, {NO_API}, such as plug_module_of_one:mine",
+    ),
+    "small_api": ("class B:\n    api = (1, 0)\nbackend = B()", "E703", f"its entry point names a B without API, {NO_API} (it has api)"),
+    "two_contracts": (
+        backend("@hookimpl\ndef manifest(self): return replace(AcmeBackend.manifest(self), api=(2, 0))"),
+        "E703",
+        "its API is 1.0, and its manifest says that it was written for contract 2.0",
+    ),
+    "takes_words": (
+        backend("@hookimpl\ndef describe(self, **words): ..."), "E703", "its hook describe(**words) takes any arguments (**words)",
+    ),
     "huge_version": (backend("API = (1,) * 100_000"), "E703", "its API is (1, 1, 1, 1, 1, 1, ...), expected (major, minor)"),
     "no_names": (HEAD + "    def __dir__(self): raise OSError('dir')\nbackend = Broken('x')", "E701", "OSError: dir"),
     "another_class": (HEAD + "    __class__ = int\nbackend = Broken('x')", "E703", "is not marked with @hookimpl"),

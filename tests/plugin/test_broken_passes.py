@@ -117,6 +117,7 @@ WRONG_TEXTS: list[tuple[dict[str, Any], str]] = [
     ({"text": np.str_("a")}, "Emitted.text is of the class str_, a kind of str"),
     ({"text": "a\udcff"}, "which holds characters that are no text"),
     ({"format": None}, "Emitted.format is None, expected str"),
+    ({"text": ""}, "its text is empty"),
     ({"facts": {"a": 1}}, "Emitted.facts is {'a': 1}, expected str"),
     ({"spans": None}, "Emitted.spans is None, expected a tuple"),
     ({"spans": ("k.py:3",)}, "Emitted.spans[0] is 'k.py:3', expected Span"),

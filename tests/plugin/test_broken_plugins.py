@@ -117,7 +117,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
     "candidates_nonsense": (
         backend("@hookimpl\ndef candidates(self, operation, ctx): return ['fast']"),
         "E703",
-        "its hook candidates answered str for copy 4x8 of float32, expected candidates, rejections or None",
+        "its hook candidates answered str for copy 4x8 of float32, expected a tuple of candidates and rejections, or None",
     ),
     "candidates_empty": (backend("@hookimpl\ndef candidates(self, operation, ctx): return ()"), "E703", "answered nothing for copy 4x8"),
     "rejects_all": (
@@ -132,7 +132,7 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
             "    return (Candidate(name='loop', because='it can', path=path),) if operation.kind == 'copy' else None"
         ),
         "E703",
-        "its candidate loop cannot execute the copy 4x8 of float32: it goes from acme.l1 to acme.l1",
+        "its candidate loop of the hook candidates cannot execute the copy 4x8 of float32: it goes from acme.l1 to acme.l1",
     ),
     "cyclic_passes": (
         backend(

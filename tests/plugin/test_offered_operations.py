@@ -20,7 +20,7 @@ Install = Callable[[dict[str, str]], Registry]
 
 BACKEND = """
 from acme_machine import *
-from zellige.plugin.contract import Replace
+from zellige.plugin.contract import Replace, Synchronisation
 class Offers(AcmeBackend):
     @hookimpl
     def candidates(self, operation, ctx):
@@ -101,6 +101,35 @@ def test_nothing_that_fits_is_refused_with_the_table(install: Install, kind: str
         zl.compile(summed(), target="offers")
     assert caught.value.code == "E420"
     assert "    burst    takes 64 bytes\n    by hand  is out of order" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "words"),
+    [
+        ("copy", "unit=ctx.capabilities.matmul[0]", "it names cube, which multiplies"),
+        ("reduce", "unit=ctx.capabilities.matmul[0]", "it names cube, which multiplies"),
+        ("reduce", "path=path", "it names moves, which copies"),
+        ("copy", "synchronisation=Synchronisation(mechanism='ticks', scope='token')", "it names ticks, which waits for copies"),
+        ("reduce", "engine='tree'", "the target has no engine tree (vec)"),
+        ("copy", "path=CopyPath(source='*', destination='*', mechanism='m', engine='mover')", "the target has no engine mover (vec)"),
+    ],
+)
+def test_candidates_are_of_the_kind_of_their_operation(install: Install, kind: str, fields: str, words: str) -> None:
+    """Whichever is taken: one that is not is as wrong."""
+    answers = f"Candidate(name='good', because='y', priority=9), Candidate(name='x', because='y', {fields})"
+    installed(install, f"""return ({answers}) if operation.kind == "{kind}" else None""")
+    with pytest.raises(ZelligeError) as caught:
+        zl.compile(summed(), target="offers")
+    assert caught.value.code == "E703"
+    assert f"its candidate x of the hook candidates cannot execute the {kind} " in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_another_engine_than_the_main_one_may_execute_an_operation(install: Install) -> None:
+    installed(install, """return (Candidate(name="tree", because="y", engine="vec"),) if operation.kind == "reduce" else None""")
+    (launch,) = explain(summed(), "offers").planned.launches
+    assert [c.executor for c in launch.choices if isinstance(c.operation, Reduce)] == ["vec"]
+    run()
 
 
 def test_a_pass_is_replaced_inserted_before_and_after(install: Install) -> None:

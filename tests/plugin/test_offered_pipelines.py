@@ -130,7 +130,7 @@ def test_only_rejections_are_refused_with_the_table(install: Install) -> None:
 
 
 WRONG = {
-    "return ('fast',)": "answered str for pipeline 32x32 of float16 in 3 stages, expected candidates",
+    "return ('fast',)": "answered str for pipeline 32x32 of float16 in 3 stages, expected a tuple of candidates",
     "return ()": "answered nothing for pipeline 32x32 of float16 in 3 stages",
     "return (Candidate(name='x', because='y', synchronisation='ticks'),)": "Candidate.synchronisation is 'ticks', expected Synchronisation",
     "return (Candidate(name='x', because='y', path=ctx.capabilities.copies[1]),)":

@@ -34,6 +34,9 @@ def place_in(error: BaseException, is_wanted: Callable[[FrameType], bool]) -> Sp
     return None if found is None else _place_of(found.tb_frame.f_code, found.tb_lasti, found.tb_lineno)
 
 
+_MOST_DECORATORS: Final = 20
+"""Lines in front of the ``def`` of a function."""
+
 _BETWEEN: Final = ("zellige", "pluggy", "importlib", "contextlib", "functools")
 """The top-level packages through which functions of this package, and somebody else's code, are called."""
 
@@ -49,6 +52,18 @@ def place_outside(error: BaseException) -> Span | None:
         return _top(frame) not in _BETWEEN and not frame.f_code.co_filename.startswith("<frozen")
 
     return place_in(error, is_outside)
+
+
+def place_of_function(function: object) -> Span | None:
+    """The line that a function or method begins with, below its decorators. None for what is not written in Python."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if not isinstance(code, CodeType):
+        return None
+    lines = linecache.getlines(code.co_filename)
+    begins = range(code.co_firstlineno, min(code.co_firstlineno + _MOST_DECORATORS, len(lines) + 1))
+    line = next((at for at in begins if lines[at - 1].lstrip().startswith(("def ", "async def "))), code.co_firstlineno)
+    text = linecache.getline(code.co_filename, line)
+    return Span(code.co_filename, line, len(text) - len(text.lstrip()))
 
 
 def _place_of(code: CodeType, at: int, line: int) -> Span:

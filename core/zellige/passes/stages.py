@@ -24,7 +24,7 @@ from zellige.passes.kept import changed_parameters, is_changed, text_of_kernel, 
 from zellige.passes.runner import Pass, run_passes
 from zellige.plugin.choices import PLAN_PASS, Insert, PassChange, PassStage, Replace, StagePass, Veto
 from zellige.plugin.contract import Emitted
-from zellige.plugin.fields import is_line, odd_places, said, shortened, type_problems
+from zellige.plugin.fields import is_blank, is_line, odd_places, said, shortened, type_problems
 from zellige.plugin.interruption import is_blameless
 from zellige.plugin.probing import waiting
 from zellige.records import dataclass
@@ -274,6 +274,8 @@ def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:
             raise _wrong(step, f"a {type(result).__name__}", "expected an Emitted")
         if result is not emitted and not step.is_own:
             _refuse(step, "an Emitted", type_problems(Emitted, result, "Emitted"))
+            if is_blank(result.text) and not is_blank(emitted.text):
+                raise _wrong(step, "an Emitted", "its text is empty")
         emitted = result
     return emitted
 

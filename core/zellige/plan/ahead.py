@@ -50,7 +50,7 @@ def overlap_of(
     """The best of what is offered. ``is_packed``: a product packs its operand straight from what the copy reads. E420 where the backend
     offers nothing, E703 where it offers what cannot be."""
     path, rejected = choose_path(copy, facts, spaces, machine)
-    operation = described(copy, facts.launch, spaces=(space_of(copy.src, spaces), space_of(copy.dst, spaces)))
+    operation = described(copy, facts.launch, spaces=(space_of(copy.src, spaces, machine), space_of(copy.dst, spaces, machine)))
     operation = replace(
         operation,
         kind="pipeline",
@@ -96,12 +96,7 @@ def _offered(
 def _check(operation: Operation, candidate: Candidate, path: CopyPath, machine: Machine) -> None:
     """E703 for a candidate that cannot overlap the copy."""
     wait, wrong = candidate.synchronisation, ""
-    engines = {engine.name for engine in machine.capabilities.engines}
-    if candidate.unit is not None:
-        wrong = f"it names {candidate.unit.name or 'a unit'}, which multiplies"
-    elif candidate.engine and candidate.engine not in engines:
-        wrong = f"the target has no engine {candidate.engine} ({', '.join(sorted(engines)) or 'it lists none'})"
-    elif candidate.path is not None and candidate.path != path:
+    if candidate.path is not None and candidate.path != path:
         wrong = f"it issues the copy by {candidate.path.mechanism}, and what executes it is {path.mechanism}"
     elif candidate.path is not None and wait is None:
         wrong = f"it issues the copy by {path.mechanism}, and names nothing that waits for it"
@@ -111,7 +106,7 @@ def _check(operation: Operation, candidate: Candidate, path: CopyPath, machine: 
         known = ", ".join(one.mechanism for one in machine.waits) or "none"
         wrong = f"{wait.mechanism} of the scope {wait.scope} is none of what waits for copies on this target ({known})"
     if wrong:
-        reason = f"its candidate {candidate.name} cannot overlap the {operation.text}: {wrong}"
+        reason = f"its candidate {candidate.name} of the hook candidates cannot overlap the {operation.text}: {wrong}"
         raise catalogue.E703.error(name=machine.name, reason=reason)
 
 

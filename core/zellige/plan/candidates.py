@@ -85,8 +85,14 @@ def _features(statement: Stmt) -> tuple[str, ...]:
 
 
 def best(operation: Operation, answers: Sequence[Answer], machine: Machine, advice: str = "") -> Best:
-    """The best candidate: native before emulated, then by priority, cost, and order of the answers. E420 where there is none."""
+    """The best candidate: native before emulated, then by priority, cost, and order of the answers. E420 where there is none,
+    E703 for one that names what executes operations of another kind, or an engine that the target does not have."""
     candidates = [a for a in answers if isinstance(a, Candidate)]
+    for candidate in candidates:
+        wrong = _of_another_kind(operation, candidate, machine)
+        if wrong:
+            reason = f"its candidate {candidate.name} of the hook candidates cannot execute the {operation.text}: {wrong}"
+            raise catalogue.E703.error(name=machine.name, reason=reason)
     rejected = [(a.name, a.reason) for a in answers if isinstance(a, Rejection)]
     if not candidates:
         raise nothing_fits(operation, rejected, machine, advice)
@@ -94,6 +100,20 @@ def best(operation: Operation, answers: Sequence[Answer], machine: Machine, advi
     taken = ranked[0]
     rejected += [(c.name, _why_not(c, taken)) for c in ranked[1:]]
     return Best(candidate=taken, rejected=_by_reason(rejected))
+
+
+def _of_another_kind(operation: Operation, candidate: Candidate, machine: Machine) -> str:
+    """Why a candidate can be none for an operation of this kind; empty where it can."""
+    kind, path, engines = operation.kind, candidate.path, machine.capabilities.engines
+    if candidate.unit is not None and kind != "gemm":
+        return f"it names {candidate.unit.name or 'a unit'}, which multiplies"
+    if path is not None and kind not in ("copy", "pipeline"):
+        return f"it names {path.mechanism}, which copies"
+    if candidate.synchronisation is not None and kind != "pipeline":
+        return f"it names {candidate.synchronisation.mechanism}, which waits for copies"
+    named = (candidate.engine, "" if path is None else path.engine)
+    unknown = next((name for name in named if name and engines and machine.engine(name) is None), "")
+    return f"the target has no engine {unknown} ({', '.join(sorted(engine.name for engine in engines))})" if unknown else ""
 
 
 def _by_reason(rejected: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

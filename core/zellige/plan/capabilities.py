@@ -106,6 +106,13 @@ class Machine:
     def space(self, name: str) -> Space | None:
         return next((s for s in self.capabilities.spaces if s.name == name), None)
 
+    @property
+    def tensor_space(self) -> str:
+        """What the target calls the memory that tensors lie in: "global", where it has no space of that role under another name."""
+        spaces = self.capabilities.spaces
+        others = (s.name for s in spaces if self.role_of(s) == "global")
+        return "global" if self.space("global") is not None else next(others, "global")
+
     def has_written_space(self, name: str) -> bool:
         """Whether buffers that an author puts into the space ``name`` can live somewhere: a space of the language always can, a target's
         own only on targets that have it."""

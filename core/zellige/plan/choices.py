@@ -74,20 +74,21 @@ def _factor(
 
 
 def _other(facts: LaunchFacts, operation: Stmt, tested: tuple[int, ...], machine: Machine, decisions: Decisions) -> Choice:
-    """The main engine executes it; a backend may say by which of its mechanisms."""
-    mechanism, is_native = "", True
+    """The main engine executes it; a backend may say which of its engines does, and by which of its mechanisms."""
+    mechanism, is_native, executor = "", True, machine.main_engine
     asks = described(operation, facts.launch) if machine.ask is not None else None
     answers = machine.ask(asks) if machine.ask is not None and asks is not None else None
     if asks is not None and answers is not None:
         taken = best(asks, answers, machine)
         mechanism, is_native = taken.candidate.mechanism or taken.candidate.name, taken.candidate.is_native
+        executor = taken.candidate.engine or executor
         label = "" if is_native else " (emulated)"
         decisions.take(
             f"what executes the {asks.text}?", f"{taken.candidate.name}{label}", taken.candidate.because + emulation_note(taken.candidate),
             rejected=taken.rejected, where=operation.span,
         )  # fmt: skip
     edge: Literal["none", "always"] = "always" if tested else "none"
-    return Choice(operation=operation, executor=machine.main_engine, mechanism=mechanism, tested=tested, edge=edge, is_native=is_native)
+    return Choice(operation=operation, executor=executor, mechanism=mechanism, tested=tested, edge=edge, is_native=is_native)
 
 
 def _copy(
@@ -106,7 +107,7 @@ def _copy(
         label, how = "" if is_native else " (emulated)", f"{how}; {candidate.because}{emulation_note(candidate)}"
     decisions.take(
         f"how is {copy.src.buffer.name} copied to {copy.dst.buffer.name}?", f"{path.mechanism}{label}",
-        f"from {space_of(copy.src, spaces)} to {space_of(copy.dst, spaces)}; {how}", rejected=rejected, where=copy.span,
+        f"from {space_of(copy.src, spaces, machine)} to {space_of(copy.dst, spaces, machine)}; {how}", rejected=rejected, where=copy.span,
     )  # fmt: skip
     return Choice(
         operation=copy,

@@ -64,7 +64,8 @@ def _why_blocks_meet(launch: Launch) -> str | None:
 
 def has_stores_beside(machine: Machine) -> bool:
     """Whether a copy to tensors may end beside what its role does next."""
-    return machine.style == "software" and any(p.is_asynchronous and p.destination == "global" for p in machine.capabilities.copies)
+    stores = (path for path in machine.capabilities.copies if path.destination == machine.tensor_space)
+    return machine.style == "software" and any(path.is_asynchronous for path in stores)
 
 
 def why_not_better(one: PlannedLaunch, many: PlannedLaunch) -> str | None:

@@ -105,17 +105,19 @@ def _vector_used(facts: LaunchFacts, products: dict[int, Product]) -> frozenset[
     return frozenset(used)
 
 
-def space_of(region: Region, spaces: dict[Buffer, Space]) -> str:
-    """The name of the space that a region lies in."""
+def space_of(region: Region, spaces: dict[Buffer, Space], machine: Machine) -> str:
+    """The target's name of the space that a region lies in."""
     root = region.buffer.root
-    return spaces[root].name if root in spaces else root.space
+    if root in spaces:
+        return spaces[root].name
+    return machine.tensor_space if root.space == "global" else root.space
 
 
 def choose_path(
     copy: Copy, facts: LaunchFacts, spaces: dict[Buffer, Space], machine: Machine
 ) -> tuple[CopyPath, tuple[tuple[str, str], ...]]:
     """The path of a copy and, for each earlier one that does not serve, why."""
-    source, destination = space_of(copy.src, spaces), space_of(copy.dst, spaces)
+    source, destination = space_of(copy.src, spaces, machine), space_of(copy.dst, spaces, machine)
     offered = offered_copy(copy, facts, spaces, machine)
     if offered is not None:
         operation, taken = offered
@@ -133,18 +135,14 @@ def offered_copy(copy: Copy, facts: LaunchFacts, spaces: dict[Buffer, Space], ma
     """The best of what the backend offers for a copy; None where it leaves the choice to its capabilities. E420: it offers nothing."""
     if machine.ask is None:
         return None
-    operation = described(copy, facts.launch, spaces=(space_of(copy.src, spaces), space_of(copy.dst, spaces)))
+    operation = described(copy, facts.launch, spaces=(space_of(copy.src, spaces, machine), space_of(copy.dst, spaces, machine)))
     answers = machine.ask(operation)
     return None if answers is None else (operation, best(operation, answers, machine))
 
 
 def _offered(operation: Operation, taken: Best, copy: Copy, facts: LaunchFacts, machine: Machine) -> CopyPath:
     """The path of the candidate taken; E703 for one that cannot make the copy."""
-    path, engine = taken.candidate.path, taken.candidate.engine
-    if path is None and engine and machine.capabilities.engines and machine.engine(engine) is None:
-        known = ", ".join(one.name for one in machine.capabilities.engines)
-        reason = f"its candidate {taken.candidate.name} cannot execute the {operation.text}: the target has no engine {engine} ({known})"
-        raise catalogue.E703.error(name=machine.name, reason=reason)
+    path = taken.candidate.path
     if path is None:
         return CopyPath(source=operation.spaces[0], destination=operation.spaces[1], mechanism=taken.candidate.mechanism or "moves",
                         engine=taken.candidate.engine or machine.main_engine)  # fmt: skip
@@ -152,7 +150,7 @@ def _offered(operation: Operation, taken: Best, copy: Copy, facts: LaunchFacts, 
     wrong = next((f"it goes from {path.source} to {path.destination}" for end, space in ends if end not in ("*", space)), None)
     wrong = wrong or _unfit(path, copy, facts)
     if wrong is not None:
-        reason = f"its candidate {taken.candidate.name} cannot execute the {operation.text}: {wrong}"
+        reason = f"its candidate {taken.candidate.name} of the hook candidates cannot execute the {operation.text}: {wrong}"
         raise catalogue.E703.error(name=machine.name, reason=reason)
     return path
 

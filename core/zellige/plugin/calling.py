@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import pluggy
 
+from zellige.diagnostics.span import Span, place_of_function
 from zellige.plugin.hooks import PROJECT, BackendHooks
 from zellige.plugin.signatures import MARK, as_written, hook_parameters
 
@@ -40,6 +41,10 @@ class Hooks:
         if found is None:
             found = self._offered[hook] = hasattr(BackendHooks, hook) and _is_marked(as_written(self.plugin, hook))
         return found
+
+    def place(self, hook: str) -> Span | None:
+        """Where a hook of the backend's begins; None where it has none, or one that is not written in Python."""
+        return place_of_function(as_written(self.plugin, hook)) if self.has(hook) else None
 
     def call(self, hook: str, arguments: Mapping[str, object]) -> Any:
         """The answer of a hook; None where the backend does not have it."""

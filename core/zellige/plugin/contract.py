@@ -164,12 +164,12 @@ class Manifest:
     the backend reads: core refuses the rest (E719), and an architecture where there are no ``arch_options``; None leaves what is written
     behind a target's name to the backend. ``framework_devices`` are the device names that
     array frameworks use for its memory, ``dlpack_devices`` the device-type numbers of the DLPack protocol: ``auto`` follows them.
-    ``requirements`` are distributions it needs beside its own; code kept on disk is used again only with the same versions of them, and
-    while the source of the backend's package and of ``code_packages``, others that shape its code, is the same. ``compiles_in_process``
-    says that all Python that has a part in its code runs as modules of the process that asks for it: a kernel made there is then found
-    again, in one piece, while those modules are what they were, else while all source is. ``loads_from_signature`` says that what
-    ``runtime`` answers reads no statement of the kernel that it loads, only its parameters and grids: one found in a cache is then loaded
-    without reading its text.
+    ``api`` is the contract that it was written for, the ``API`` of its object. ``requirements`` are distributions it needs beside its
+    own; code kept on disk is used again only with the same versions of them, and while the source of the backend's package and of
+    ``code_packages``, others that shape its code, is the same. ``compiles_in_process`` says that all Python that has a part in its code
+    runs as modules of the process that asks for it: a kernel made there is then found again, in one piece, while those modules are what
+    they were, else while all source is. ``loads_from_signature`` says that what ``runtime`` answers reads no statement of the kernel
+    that it loads, only its parameters and grids: one found in a cache is then loaded without reading its text.
 
     ``dialect`` lists names it adds to the language, ``dialect_table`` is a file in its package with more of them
     (:mod:`zellige.plugin.dialect`), which is read when somebody asks for a name that the language does not have, ``config_keys``

@@ -187,6 +187,11 @@ def items_of(value: tuple[Any, ...] | list[Any]) -> list[Any]:
     return list(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
 
 
+def is_blank(text: str) -> bool:
+    """Whether a text, which may be long, says nothing."""
+    return not text or text.isspace()
+
+
 def _name(kind: Any) -> str:
     return repr(get_args(kind)[0]) if get_origin(kind) is Literal else str(getattr(kind, "__name__", kind))
 

@@ -56,10 +56,11 @@ from zellige.plugin.contract import (
     Unavailable,
     Veto,
 )
-from zellige.plugin.fields import cut, is_protocol, is_text, items_of, said, shortened
+from zellige.plugin.fields import cut, is_blank, is_protocol, is_text, items_of, said, shortened
 from zellige.plugin.guard import process_kept
 from zellige.plugin.installed import is_importable
 from zellige.plugin.interruption import is_blameless
+from zellige.plugin.limits import MOST_ITEMS
 from zellige.plugin.manifest import MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import CONTRACT, isolated_once, patience, within_seconds
@@ -153,6 +154,8 @@ class BackendHandle:
     def _found(self, answer: object) -> tuple[Device, ...] | Unavailable:
         """What the hook ``probe`` answered, checked: what cannot be is a backend that is not available."""
         items = items_of(answer) if isinstance(answer, tuple) else []
+        if len(items) > MOST_ITEMS:  # known before all of them are looked at, which takes long
+            return Unavailable(code="contract", reason=f"probe answered {len(items)} items, more than {MOST_ITEMS}")
         if isinstance(answer, Unavailable) or (isinstance(answer, tuple) and all(isinstance(device, Device) for device in items)):
             wrong = self._type_problems(tuple[Device, ...] if isinstance(answer, tuple) else Unavailable, answer, "probe")
             wrong = wrong or "; ".join(islice(self._odd_devices(answer if isinstance(answer, tuple) else ()), MOST_PROBLEMS))
@@ -277,7 +280,7 @@ class BackendHandle:
             more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
             who = f"its hook {hook}" if hook else f"describe({target})"
             reason = f"{who} answered capabilities that cannot be: {'; '.join(wrong[:MOST_PROBLEMS])}{more}"
-            raise self.at_fault(reason)
+            raise self.at_fault(reason, self._stands(hook or "describe"))
         return capabilities
 
     def ask(self, ctx: CompileContext) -> Ask | None:
@@ -285,7 +288,7 @@ class BackendHandle:
         return (lambda operation: self._candidates(operation, ctx)) if self.has("candidates") else None
 
     def _candidates(self, operation: Operation, ctx: CompileContext) -> tuple[Answer, ...] | None:
-        expected = f" for {operation.text}, expected candidates, rejections or None"
+        expected = f" for {operation.text}, expected a tuple of candidates and rejections, or None"
 
         def checked(answers: object) -> tuple[Answer, ...] | None:
             from zellige.plugin.answers import several
@@ -409,11 +412,17 @@ class BackendHandle:
         if missing and not (self.has("emit") and self.has("compile_kernel")):
             reason = f"it has neither the hook compile_kernel nor all of {', '.join(STEPS)}"
             raise self.at_fault(reason)
-        return self._typed(Emitted, "emit", planned=fitted.planned, ctx=ctx, fitted=fitted)
+        emitted = self._typed(Emitted, "emit", planned=fitted.planned, ctx=ctx, fitted=fitted)
+        if not self.origin.is_own and is_blank(emitted.text):
+            raise self.at_fault("its hook emit answered an Emitted without a program: its text is empty", self._stands("emit"))
+        return emitted
 
     def compile_step(self, emitted: Emitted, ctx: CompileContext) -> Binary:
         """The machine code of a lowered program, without a device."""
-        return self._typed(Binary, "compile", emitted=emitted, ctx=ctx)
+        binary = self._typed(Binary, "compile", emitted=emitted, ctx=ctx)
+        if not self.origin.is_own and not binary.data and type(emitted) is Emitted:  # a simulated program needs no code
+            raise self.at_fault("its hook compile answered a Binary without code: its data is empty", self._stands("compile"))
+        return binary
 
     def load(self, binary: Binary, kernel: Kernel, source: Emitted, ctx: CompileContext) -> CompiledKernel:
         """Machine code made ready to be launched on this machine."""
@@ -507,7 +516,19 @@ class BackendHandle:
         from zellige.plugin.nesting import entered  # ours do without
 
         with entered(self, hook, str(asked)):
-            return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
+            try:
+                return self._attempt(hook, lambda: then(self._hooks.call(hook, given)))
+            except ZelligeError as error:
+                first = error.diagnostics[0]
+                if (first.code, first.backend) == (catalogue.E703.id, self.name) and not any(note.span for note in first.notes):
+                    for note in self._stands(hook):
+                        error.tell_note(note)
+                raise
+
+    def _stands(self, hook: str) -> tuple[Note, ...]:
+        """The note that names the line of a hook whose answer is wrong."""
+        place = self._hooks.place(hook)
+        return () if place is None else (Note(f"its hook {hook} begins here", place),)
 
     def _attempt(self, hook: str, do: Callable[[], _T], *, place: str = "") -> _T:
         """What a hook answers, or what is made of its answer, with its name on what goes wrong; ``place`` is what that is called, where it

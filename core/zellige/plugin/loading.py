@@ -10,6 +10,7 @@ import importlib
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import Final
 
 import pluggy
@@ -60,11 +61,30 @@ def _taken_in(origin: Origin, *, is_known: bool = False) -> BackendHandle:
         reason = f"its entry point names the class {plugin.__name__}, expected an object, such as {plugin.__name__}()"
         raise catalogue.E703.error(name=origin.name, reason=reason)
     theirs = getattr(plugin, "API", None)
+    if not hasattr(plugin, "API" if not isinstance(plugin, ModuleType) else "manifest"):  # a module may have imported API
+        raise catalogue.E703.error(name=origin.name, reason=f"its entry point names {_no_backend(plugin)}")
     if not (isinstance(theirs, tuple) and len(theirs) == 2 and all(type(part) is int and part >= 0 for part in theirs)):
         raise catalogue.E703.error(name=origin.name, reason=f"its API is {shortened(theirs)}, expected (major, minor)")
     if theirs[0] != API[0] or theirs[1] > API[1]:
         raise catalogue.E702.error(name=origin.name, theirs=".".join(map(str, theirs)), ours=".".join(map(str, API)))
-    return BackendHandle(origin, plugin, is_known=is_known)
+    handle = BackendHandle(origin, plugin, is_known=is_known)
+    if handle.manifest.api not in (theirs, API):  # what it says of nothing is ours
+        said = ".".join(map(str, handle.manifest.api))
+        raise handle.at_fault(f"its API is {'.'.join(map(str, theirs))}, and its manifest says that it was written for contract {said}")
+    return handle
+
+
+def _no_backend(plugin: object) -> str:
+    """What an entry point names that is no backend, and what it was to name as far as that can be seen."""
+    expected = "expected an object with API = (major, minor) and hooks"
+    if isinstance(plugin, ModuleType):
+        inside = (name for name, value in vars(plugin).items() if not isinstance(value, type) and hasattr(value, "manifest"))
+        found = next(inside, None)
+        return f"the module {plugin.__name__}, {expected}" + (f", such as {plugin.__name__}:{found}" if found else "")
+    if isinstance(plugin, FunctionType):
+        return f"the function {plugin.__name__}, {expected}; it is not called"
+    other = next((name for name in dir(plugin) if name.upper() == "API"), "")
+    return f"a {type(plugin).__name__} without API, {expected}" + (f" (it has {other})" if other else "")
 
 
 def _taken_in_apart(origin: Origin, ours: Iterable[str], replaced: list[str]) -> BackendHandle:

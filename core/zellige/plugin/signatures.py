@@ -83,7 +83,8 @@ def _argument_problems(name: str, method: object, known: tuple[str, ...]) -> Ite
     full = f"{name}({', '.join(known)})"
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            yield f"its hook {name}{signature} takes any arguments (*{parameter.name}); it must name those of {full} that it uses"
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            yield f"its hook {name}{signature} takes any arguments ({stars}{parameter.name}); it must name those of {full} that it uses"
         elif parameter.kind is parameter.KEYWORD_ONLY and parameter.name in known:
             yield f"its hook {name}{signature} takes {parameter.name} by keyword only; hooks are called in order"
         elif parameter.name not in known and parameter.default is parameter.empty:
