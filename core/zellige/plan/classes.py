@@ -62,11 +62,11 @@ class _Splitter:
         for statement in body:
             match statement:
                 case For():
-                    inner = _inside(statement, scope)
+                    inner = inside(statement, scope)
                     parts = self._parts(statement, inner)
                     if parts is None and (most := _most(statement, scope)) is not None:
-                        parts = self._parts(statement, _inside(statement, scope, most), most)
-                        inner = _inside(statement, scope)
+                        parts = self._parts(statement, inside(statement, scope, most), most)
+                        inner = inside(statement, scope)
                     if parts is not None:
                         made += parts.body
                     else:
@@ -81,7 +81,7 @@ class _Splitter:
                     resolved += then.resolved + otherwise.resolved
                     loops += then.loops + otherwise.loops
                 case _:
-                    _know(statement, scope)
+                    know(statement, scope)
                     made.append(statement)
         return Classes(body=tuple(made), resolved=tuple(resolved), loops=tuple(loops))
 
@@ -136,7 +136,7 @@ def _most(loop: For, scope: Scope) -> int | None:
     return first.high + ROOM
 
 
-def _inside(loop: For, scope: Scope, most: int | None = None) -> Scope:
+def inside(loop: For, scope: Scope, most: int | None = None) -> Scope:
     """What is known in the loop, up to the iteration ``most``."""
     inner = scope.inner()
     start, last = scope.form(loop.start), scope.form(loop.stop) - 1 if most is None else Form.of(most)
@@ -149,7 +149,7 @@ def _inside(loop: For, scope: Scope, most: int | None = None) -> Scope:
     return inner
 
 
-def _know(statement: Stmt | PlanStmt, scope: Scope) -> None:
+def know(statement: Stmt | PlanStmt, scope: Scope) -> None:
     if isinstance(statement, Bind) and not statement.var.is_mutable and not scope.define(statement.var, statement.value):
         scope.add_data_variable(statement.var)
 
@@ -204,7 +204,7 @@ def _maps(loop: For, scope: Scope) -> Iterator[_Masked]:
     while pending:
         body, known, points = pending.pop()
         for statement in body:
-            _know(statement, known)
+            know(statement, known)
             inner = statement
             while isinstance(inner, (Issue, Slotted)):
                 inner = inner.operation
@@ -215,7 +215,7 @@ def _maps(loop: For, scope: Scope) -> Iterator[_Masked]:
                 case If():
                     pending += [(inner.then, known.inner(), points), (inner.otherwise, known.inner(), points)]
                 case For() if _is_once(inner, known):
-                    pending.append((inner.body, _inside(inner, known), (*points, (inner.var, known.form(inner.start)))))
+                    pending.append((inner.body, inside(inner, known), (*points, (inner.var, known.form(inner.start)))))
                 case _:
                     pass
 
@@ -225,7 +225,7 @@ def _masked(statement: Map, scope: Scope, points: tuple[tuple[Var, Form], ...]) 
     for axis, extent in zip(statement.axes, statement.extents):
         inner.add_variable(axis, Form.of(0), scope.form(extent) - 1)
     for one in statement.body:
-        _know(one, inner)
+        know(one, inner)
     literals = dict.fromkeys(literal for select in _masks(statement) for literal in _literals(select))
     return _Masked(map=statement, scope=inner, literals=tuple(literals), points=points)
 

@@ -18,6 +18,7 @@ from zellige.plan.channels import Group
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import scopes_of
 from zellige.plan.facts import LaunchFacts, bytes_of
+from zellige.plan.guards import without_empty_iterations
 from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.lane_points import with_lane_points
 from zellige.plan.legalise import Legal, legalise
@@ -58,7 +59,8 @@ class Context:
     def of(cls, kernel: Kernel, launch: Launch, machine: Machine) -> Context:
         """The launch with legal products and its tiles in spaces."""
         decisions = Decisions()
-        apart = separated(kernel, with_structured_returns(launch), machine, decisions)
+        busy = without_empty_iterations(kernel, with_structured_returns(launch), decisions)
+        apart = separated(kernel, busy, machine, decisions)
         legal = legalise(kernel, with_lane_points(apart, decisions), machine, decisions)
         facts = LaunchFacts(kernel, legal.launch)
         buffers = block_buffers(facts)
