@@ -6,9 +6,9 @@ not understood.
 
 The order of passes for a launch, each a module::
 
-    separate (operands) -> lane_points (each lane's own) -> legalise (products) -> spaces -> choices -> roles -> streams
-        -> channels (depths that fit: place) -> weave -> overlap -> in flight -> spread (clusters) -> stores -> allocations -> classes
-        -> split -> launch order;
+    guards (iterations) -> separate (operands) -> lane_points (each lane's own) -> legalise (products) -> spaces -> choices -> roles
+        -> streams -> channels (depths that fit: place) -> weave -> overlap -> in flight -> spread (clusters) -> stores -> allocations
+        -> classes -> split -> launch order;
     once more as a loop over tiles where blocks may stay (persistent)
 
 Products and their order of k are chosen first, from the kernel and the target alone: stages, roles and depths never change a bit of the
