@@ -16,7 +16,7 @@ from zellige.cache import memo
 from zellige.diagnostics import LaunchError
 from zellige.driver import compile_kernel
 from zellige.dtypes import dtype
-from zellige.ir.expr import INT32, Buffer, Var, const
+from zellige.ir.expr import INT32, INT64, Buffer, Var, const
 from zellige.ir.sizes import evaluate_size
 from zellige.plugin.contract import DriverFunctions
 from zellige_cuda import device, native, variants
@@ -310,6 +310,19 @@ def test_core_is_told_how_a_kernel_is_launched(driver: Driver, monkeypatch: pyte
     words = [w & 0xFFFFFFFF for w in driver.launches[0]["words"]]
     assert [{"tensor": [4096, 8192], "scalar": [900]}[kind][place] for kind, place in step.parameters] == words  # type: ignore[index]
     assert all(a in (4, 8, 16) for a in described.alignments) and len(described.alignments) == 2
+
+
+def test_a_map_of_a_longer_tensor_than_boxes_reach_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not positive among the first values ends the call by machine code; so does an extent of 64 bits that is too long."""
+    monkeypatch.setattr(native, "address_of", lambda name: 123)
+    m = Var(name="m", dtype=INT64, kind="size")
+    tensor = Buffer(name="A", dtype=dtype("float16"), shape=(m, const(64)))
+    made = native.made_map({"tensor": 0, "box": [64, 64], "swizzle": 128}, tensor)
+    assert made.positive == 3
+    for rows, is_left in ((device.LONGEST_AXIS, False), (device.LONGEST_AXIS + 1, True), (2**40, True), (0, True)):
+        assert any(evaluate_size(value, {m: rows}) <= 0 for value in made.values[: made.positive]) == is_left
+    lists = [made.values[place] for kind, place in made.arguments if kind == "list"]
+    assert [evaluate_size(value, {m: 7}) for value in lists[:2]] == [64, 128]
 
 
 @pytest.mark.parametrize(
