@@ -6,8 +6,10 @@ import linecache
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
+import zellige as zl
 import zellige.language as T
 
 STATEMENTS = {
@@ -48,3 +50,32 @@ def test_work_per_statement_is_constant(kind: str) -> None:
     calls(kind, 2)  # whatever happens only once
     short, long = calls(kind, 30), calls(kind, 300)
     assert long / 300 < 1.3 * short / 30
+
+
+def doubled(value: Any, count: int) -> Any:
+    """A plain function, which gives its values no names: the expression has 2**count paths."""
+    for _ in range(count):
+        value = value + value
+    return value
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "template", "cuda:sm_80,simulate"])
+def test_an_expression_that_is_used_twice_again_and_again_is_looked_at_once(target: str) -> None:
+    with pytest.warns(UserWarning, match="E165: total is read here"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
+            with T.Kernel(1):
+                tile = T.alloc_shared((8,), "float32")
+                T.copy(A, tile)
+                for i in T.Parallel(8):
+                    B[i] = doubled(tile[i] / 2.0, 60)
+                if A[0] > 0.0:
+                    total = 1.0
+                C[0] = doubled(total, 60)
+
+    a, b, c = np.arange(8, dtype=np.float32), np.zeros(8, np.float32), np.zeros(8, np.float32)
+    a[0] = 8
+    zl.compile(kernel, target=target)(a, b, c)
+    assert b.tolist() == (a * 2.0**59).tolist()
+    assert c.tolist() == [2.0**60, *[0.0] * 7]

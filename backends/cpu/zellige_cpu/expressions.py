@@ -15,7 +15,7 @@ from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import Form, is_index_dtype
 from zellige.diagnostics import InternalError
 from zellige.ir.expr import INT64, Binary, Cast, Compare, Const, Expr, Load, Math, Reinterpret, Select, Unary, Var
-from zellige.ir.traverse import children
+from zellige.ir.traverse import children, operands_first
 from zellige.records import dataclass
 from zellige_cpu import accesses, arithmetic
 from zellige_cpu.context import Context
@@ -210,17 +210,7 @@ def math_function(ctx: Context, function: str, operands: list[Value], node: Math
 def _nodes_with_loads(root: Expr) -> set[int]:
     """The ids of the nodes under ``root`` that are or hold a Load."""
     found: set[int] = set()
-    done: set[int] = set()
-    pending: list[tuple[Expr, bool]] = [(root, False)]
-    while pending:
-        node, is_ready = pending.pop()
-        if id(node) in done:
-            continue
-        if not is_ready:
-            pending.append((node, True))
-            pending.extend((child, False) for child in children(node))  # type: ignore[misc]
-            continue
-        done.add(id(node))
+    for node in operands_first(root):
         if isinstance(node, Load) or any(id(child) in found for child in children(node)):
             found.add(id(node))
     return found

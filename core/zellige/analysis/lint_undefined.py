@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 
-from zellige.analysis.unset_names import runs, unconditional
+from zellige.analysis.unset_names import runs
 from zellige.diagnostics import Diagnostic, catalogue
 from zellige.ir.expr import Binary, Buffer, Const, Load, Region
 from zellige.ir.stmt import (
@@ -34,7 +34,7 @@ from zellige.ir.stmt import (
     TensorParam,
     While,
 )
-from zellige.ir.traverse import loads_in, walk
+from zellige.ir.traverse import always_evaluated, loads_in, walk
 from zellige.records import dataclass
 
 
@@ -130,7 +130,7 @@ def _certain_reads(statement: StmtNode) -> frozenset[Buffer]:
     if isinstance(statement, (Atomic, AtomicTile, Dialect)):
         return frozenset()
     loads = loads_in(statement)
-    chosen = {load.buffer.root for load in loads} - {load.buffer.root for load in unconditional(statement) if isinstance(load, Load)}
+    chosen = {load.buffer.root for load in loads} - {load.buffer.root for load in always_evaluated(statement) if isinstance(load, Load)}
     found = {region.buffer.root for region in statement.reads() if not _may_be_outside(region)} - chosen
     if isinstance(statement, Gemm) and not isinstance(statement.clear, Const):
         found.discard(statement.c.buffer.root)

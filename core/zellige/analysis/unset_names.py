@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Final
 
-from zellige.ir.expr import Binary, Const, Expr, Load, Node, Select, Var
+from zellige.ir.expr import Const, Expr, Load, Var
 from zellige.ir.stmt import Assign, Bind, Break, Continue, For, If, Map, Return, Stmt, StmtNode, While
-from zellige.ir.traverse import children, walk
+from zellige.ir.traverse import always_evaluated, walk
 
 _LEAVES: Final = (Break, Continue, Return)
 
@@ -38,7 +38,7 @@ def _first_read(var: Var, statements: tuple[Stmt, ...]) -> tuple[StmtNode, str] 
     assigned_by: str | None = None
     while pending:
         statement, counted = pending.pop()
-        if assigned_by is not None and any(node is var for node in unconditional(statement)):
+        if assigned_by is not None and any(node is var for node in always_evaluated(statement)):
             return statement, assigned_by
         is_assigning = any(isinstance(n, Assign) and n.var is var for n in walk(statement))
         if isinstance(statement, (For, Map)) and runs(statement):
@@ -91,17 +91,3 @@ def runs(loop: For | Map) -> bool:
 
 def _is_count(bound: Expr) -> bool:
     return all(not isinstance(n, Load) and (not isinstance(n, Var) or n.kind == "size") for n in walk(bound))
-
-
-def unconditional(statement: StmtNode) -> Iterator[Node]:
-    """What the expressions of the statement itself evaluate whatever the choices inside of them."""
-    pending: list[Node] = list(children(statement, bodies=False))
-    while pending:
-        node = pending.pop()
-        yield node
-        if isinstance(node, Select):
-            pending.append(node.condition)
-        elif isinstance(node, Binary) and node.op in ("and", "or"):
-            pending.append(node.left)
-        else:
-            pending.extend(children(node))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from zellige.dtypes import DType
 from zellige.elements.arithmetic import wide_dtype
@@ -31,8 +31,8 @@ from zellige.generate.facts import (
     rounded,
     rounding_error,
 )
-from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Load, Math, Reinterpret, Select, Unary, Var
-from zellige.ir.traverse import children
+from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, Load, Math, Reinterpret, Select, Unary, Var
+from zellige.ir.traverse import children, operands_first
 
 
 class Environment(Protocol):
@@ -46,18 +46,9 @@ class Environment(Protocol):
 def expression_fact(expression: Expr, environment: Environment) -> Fact:
     """The fact of ``expression``. Raises Unbounded."""
     done: dict[int, Fact] = {}
-    pending: list[tuple[Any, bool]] = [(expression, False)]
-    while pending:
-        node, is_ready = pending.pop()
-        if id(node) in done:
-            continue
-        operands: list[ExprNode] = list(children(node))  # type: ignore[arg-type]
-        if not is_ready and operands:
-            pending.append((node, True))
-            pending.extend((child, False) for child in operands)
-            continue
+    for node in operands_first(expression):
         try:
-            done[id(node)] = _fact(node, [done[id(child)] for child in operands], environment)
+            done[id(node)] = _fact(node, [done[id(child)] for child in children(node)], environment)
         except OverflowError as error:
             raise Unbounded("values beyond float64") from error
     return done[id(expression)]

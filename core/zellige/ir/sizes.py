@@ -19,7 +19,7 @@ from zellige.dtypes import DType
 from zellige.ir.arithmetic import INTEGER_OPS, compare, exact
 from zellige.ir.expr import Binary, Cast, Compare, Const, Expr, ExprNode, Select, Unary, Var, const
 from zellige.ir.stmt import Kernel, ScalarParam, TensorParam
-from zellige.ir.traverse import children, walk
+from zellige.ir.traverse import children, operands_first, walk
 
 
 class SizeError(ValueError):
@@ -194,16 +194,8 @@ def evaluate_size(expr: Expr, values: Mapping[Var, int]) -> int:
     if isinstance(expr, Var) and expr in values:
         return values[expr]
     done: dict[int, int] = {}
-    pending: list[tuple[ExprNode, bool]] = [(expr, False)]
-    while pending:
-        node, is_ready = pending.pop()
-        if id(node) in done:
-            continue
-        if is_ready:
-            done[id(node)] = _evaluated(node, [done[id(child)] for child in children(node)], values)
-        else:
-            pending.append((node, True))
-            pending.extend((child, False) for child in children(node) if isinstance(child, ExprNode))
+    for node in operands_first(expr):
+        done[id(node)] = _evaluated(node, [done[id(child)] for child in children(node)], values)
     return done[id(expr)]
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from zellige.dtypes import DType
-from zellige.ir.expr import Buffer, Expr, ExprNode, Load, Node, Var
+from zellige.ir.expr import Binary, Buffer, Expr, ExprNode, Load, Node, Select, Var
 
 N = TypeVar("N", bound=Node)
 
@@ -88,6 +88,26 @@ def operands_first(expr: Expr) -> list[Expr]:
         pending.append((top, True))
         pending.extend((child, False) for child in reversed(tuple(children(top, bodies=False))))
     return list(done.values())
+
+
+def always_evaluated(node: Node) -> Iterator[Node]:
+    """``node`` and what under it (nested statements apart) is evaluated whatever the values are: nothing in a branch of a Select, or on the
+    right of ``and`` and ``or``. Parents come first, operands from the right; a shared one once."""
+    pending: list[Node] = [node]
+    seen: set[int] = set()
+    while pending:
+        top = pending.pop()
+        if id(top) in seen:
+            continue
+        seen.add(id(top))
+        yield top
+        match top:
+            case Select():
+                pending.append(top.condition)
+            case Binary(op="and" | "or"):
+                pending.append(top.left)
+            case _:
+                pending.extend(children(top, bodies=False))
 
 
 def loads_in(node: Node) -> list[Load]:

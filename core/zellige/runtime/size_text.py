@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from zellige.ir.expr import Binary, Cast, Const, Expr, ExprNode, Unary, Var
-from zellige.ir.traverse import children
+from zellige.ir.expr import Binary, Cast, Const, Expr, Unary, Var
+from zellige.ir.traverse import children, operands_first
 
 _INFIX: Final[dict[str, str]] = {
     "add": "+",
@@ -30,16 +30,8 @@ def size_text(expr: Expr) -> str:
     if isinstance(expr, Const):
         return str(expr.value)
     done: dict[int, str] = {}
-    pending: list[tuple[ExprNode, bool]] = [(expr, False)]
-    while pending:
-        node, is_ready = pending.pop()
-        if id(node) in done:
-            continue
-        operands = [child for child in children(node) if isinstance(child, ExprNode)]
-        if not is_ready:
-            pending.append((node, True))
-            pending.extend((child, False) for child in operands)
-            continue
+    for node in operands_first(expr):
+        operands = list(children(node))
         texts = [done[id(child)] for child in operands]
         wrapped = [f"({text})" if isinstance(child, (Binary, Unary)) else text for child, text in zip(operands, texts)]
         match node:

@@ -46,6 +46,7 @@ from zellige.simt.machine import LaneMachine
 from zellige.simt.packing import Room, aligned, packed, resources_that_meet
 from zellige.simt.products import sizes
 from zellige.simt.raster import raster_of, why_not
+from zellige.simt.repeated_parts import with_parts_named
 from zellige.simt.residence import OWN_MEMORY, indexed_by_numbers, settled
 from zellige.simt.roles import lower_roles
 from zellige.simt.solve import Solution, Solver
@@ -156,6 +157,7 @@ class LaunchLowering:
         self, context: Context, solution: Solution, params: tuple[Parameter, ...], body: tuple[Stmt, ...], *, min_blocks: int | None
     ) -> Function:
         """The function with its body and the memory that the context has given out."""
+        body = with_parts_named(body)
         launch, engines = self._launch, self.machine.engines
         memories, total = self._memories(context)
         tiles, made = self.planned.order.tiles, self._tiles(context)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from zellige.analysis.forms import Form
 from zellige.dtypes import DType
-from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Select, Var, constant_value
+from zellige.ir.expr import INT64, Binary, Buffer, Cast, Compare, Const, Expr, Load, Select, Var, constant_value
 from zellige.ir.folding import index_as
 from zellige.ir.stmt import Alloc, Assign, Atomic, Bind, For, Map, Serial, Stmt, StmtNode, Store
-from zellige.ir.traverse import substitute, walk
+from zellige.ir.traverse import always_evaluated, substitute, walk
 from zellige.records import dataclass
 from zellige.simt import elements, factors, shared_divisors
 from zellige.simt.context import Context, Point, conjunction
@@ -250,25 +250,7 @@ def _every_access(statement: Map) -> list[Load | Store]:
 
 def _unconditional_loads(expr: Expr) -> list[Load]:
     """Loads that are evaluated whatever the values are: not those in a branch of a Select or behind and / or."""
-    found: list[Load] = []
-    pending: list[ExprNode] = [expr]
-    while pending:
-        top = pending.pop()
-        match top:
-            case Load():
-                found.append(top)
-            case Select():
-                pending.append(top.condition)
-                continue
-            case Binary(op="and" | "or"):
-                pending.append(top.left)
-                continue
-            case _:
-                pass
-        for name in top.CHILDREN:
-            child = getattr(top, name)
-            pending.extend(child if isinstance(child, tuple) else (child,))
-    return found
+    return [node for node in always_evaluated(expr) if isinstance(node, Load)]
 
 
 def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Barrier, For, While
-from zellige.ir.traverse import children
+from zellige.ir.traverse import walk
 from zellige.records import dataclass
 from zellige.simt.code import Declared, Touch
 
@@ -137,14 +137,11 @@ class _Ranges:
     def _own(self, item: Any) -> set[Buffer]:
         """The memories that a statement itself mentions, those in it apart."""
         found: set[Buffer] = set()
-        pending: list[Any] = [item]
-        while pending:
-            top = pending.pop()
+        for node in walk(item, bodies=False):
             for name in ("buffer", "target", "source", "memory", "barriers"):
-                value = getattr(top, name, None)
+                value = getattr(node, name, None)
                 if isinstance(value, Buffer) and value.root in self.wanted:
                     found.add(value.root)
-            pending.extend(children(top, bodies=False))
         return found
 
 

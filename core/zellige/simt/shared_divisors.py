@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zellige.dtypes import dtype as as_dtype
-from zellige.ir.expr import BOOL, Binary, Buffer, Compare, Const, Expr, ExprNode, Load, Math, Select, Unary, Var
+from zellige.ir.expr import BOOL, Binary, Buffer, Compare, Const, Expr, Load, Math, Select, Unary, Var
 from zellige.ir.stmt import Bind, Map, Stmt, Store
-from zellige.ir.traverse import children, rebuilt, rewrite, substitute, walk
+from zellige.ir.traverse import always_evaluated, rebuilt, rewrite, substitute, walk
 from zellige.records import dataclass
 from zellige.simt.context import Context
 from zellige.simt.distribution import Distribution, number
@@ -61,23 +61,7 @@ def _replaced(value: Expr, names: Mapping[Expr, Expr]) -> Expr:
 
 def _quotients(expr: Expr) -> list[Binary]:
     """Quotients of floats, innermost first, that are evaluated whatever the values are."""
-    found: list[Binary] = []
-    pending: list[Expr] = [expr]
-    while pending:
-        top = pending.pop()
-        match top:
-            case Binary(op="truediv"):
-                found.append(top)
-            case Select():
-                pending.append(top.condition)
-                continue
-            case Binary(op="and" | "or"):
-                pending.append(top.left)
-                continue
-            case _:
-                pass
-        pending.extend(child for child in children(top) if isinstance(child, ExprNode))  # type: ignore[misc]
-    return found[::-1]
+    return [node for node in always_evaluated(expr) if isinstance(node, Binary) and node.op == "truediv"][::-1]
 
 
 def _is_shared(ctx: Context, quotient: Binary, divisor: Load, statement: Map, distribution: Distribution) -> bool:

@@ -13,21 +13,13 @@ import numpy as np
 
 from zellige.interp.expressions import operation
 from zellige.ir.expr import Expr, Load, Var
-from zellige.ir.traverse import children
+from zellige.ir.traverse import children, operands_first
 
 
 def value_of(expr: Expr, known: Mapping[Var, Any]) -> Any:
     """The value of ``expr``; None where it is not known."""
     done: dict[int, Any] = {}
-    pending: list[tuple[Any, bool]] = [(expr, False)]
-    while pending:
-        node, is_ready = pending.pop()
-        if id(node) in done:
-            continue
-        if not is_ready:
-            pending.append((node, True))
-            pending.extend((child, False) for child in children(node))
-            continue
+    for node in operands_first(expr):
         done[id(node)] = _one(node, [done[id(child)] for child in children(node)], known)
     return done[id(expr)]
 

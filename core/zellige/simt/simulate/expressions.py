@@ -14,7 +14,7 @@ import numpy as np
 
 from zellige.interp.expressions import constant, operation
 from zellige.ir.expr import INT32, INT64, Binary, Compare, Const, Expr, Load, Select, Var, constant_value
-from zellige.ir.traverse import children
+from zellige.ir.traverse import children, operands_first
 
 if TYPE_CHECKING:
     from zellige.simt.simulate.compile import Compiler
@@ -131,16 +131,8 @@ class _Order:
         return self._add(lambda warp, *operands: apply(*operands), *(self._at(child, mask) for child in children(node)))
 
     def _find_loads(self, expr: Expr) -> None:
-        pending: list[tuple[Any, bool]] = [(expr, False)]
-        while pending:
-            node, is_ready = pending.pop()
-            if id(node) in self._loads:
-                continue
-            if is_ready:
-                self._loads[id(node)] = isinstance(node, Load) or any(self._loads[id(child)] for child in children(node))
-            else:
-                pending.append((node, True))
-                pending.extend((child, False) for child in children(node))
+        for node in operands_first(expr):
+            self._loads[id(node)] = isinstance(node, Load) or any(self._loads[id(child)] for child in children(node))
 
 
 _PLAIN: Final[dict[str, Callable[[Array, Array], Array]]] = {
