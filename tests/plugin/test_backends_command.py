@@ -78,6 +78,17 @@ def test_doctor_survives_a_crash_and_says_what_is_wrong_with_each(install: Insta
     assert "claims the target cpu of zellige" in found["thief"]["unavailable"]["reason"]
 
 
+def test_doctor_tells_two_distributions_of_one_entry_point_apart(install: Install, site: Path, announce: Callable[..., Path]) -> None:
+    announce(site, "plug-fork", "fine = plug_fine:backend\n")
+    install({"fine": FINE})
+    code, text = run("doctor", "fine", "--json")
+    assert code == 1
+    rows = {row["entry_point"]: row["unavailable"]["reason"] for row in json.loads(text)}
+    assert {point: reason.rpartition("(")[2] for point, reason in rows.items()} == {
+        point: f"{point} is this one)" for point in ("plug_fine: plug_fine:backend", "plug_fork: plug_fine:backend")
+    }
+
+
 @pytest.mark.usefixtures("in_this_process")
 def test_doctor_says_which_hooks_answer_and_which_are_left(install: Install) -> None:
     install({"fine": FINE})

@@ -118,7 +118,7 @@ def _too_long(seconds: float) -> Unavailable:
 
 def report_isolated(name: str, entry_point: str, seconds: float) -> BackendReport:
     """What the backend of the entry point ``name`` says of itself in a process of its own. A process that dies or hangs is its answer."""
-    found = answered_apart(__name__, (name,), seconds)
+    found = answered_apart(__name__, (name, entry_point), seconds)
     if len(found.told) < 2:
         broken = _broken(found.code, seconds, is_loaded=bool(found.told))
         return BackendReport(name=name, entry_point=entry_point, manifest=None, unavailable=broken, traceback=found.printed, origin=name)
@@ -234,14 +234,16 @@ def ending_of(code: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the report of the backend whose entry point is named into a file; 3 where there is none."""
+    """Writes the report of the backend whose entry point is named, of which several distributions may have one, into a file; 3 where there
+    is none."""
     from zellige.plugin.registry import registry
 
-    name, file = arguments
+    name, entry_point, file = arguments
     found = registry().only(name)
     with telling(file) as tell:
         tell(loaded=len(found.backends))
-        report = next((r for r in found.reports(with_tools=True) if name in (r.name, r.origin)), None)
+        reports = [r for r in found.reports(with_tools=True) if name in (r.name, r.origin)]
+        report = next((r for r in reports if r.entry_point == entry_point), reports[0] if reports else None)
         if report is None:
             return 3
         tell(

@@ -282,7 +282,7 @@ class Registry:
         for origin in self._origins:
             if origin.is_own and origin.name in wanted:
                 made[origin] = report_isolated(origin.name, origin.text, seconds)
-        taken = {entry.origin.name: entry for entry in together.quarantined if not entry.traceback}
+        taken = {(entry.origin.name, entry.origin.text): entry for entry in together.quarantined if not entry.traceback}
         return tuple(_with_taken(made[origin], taken) for origin in self._origins if origin.name in wanted)
 
     def _points_of(self, names: frozenset[str], crashed: set[str]) -> set[str]:
@@ -430,8 +430,8 @@ def _garbled(fault: str) -> object:
     raise ValueError(fault)
 
 
-def _with_taken(report: BackendReport, taken: dict[str, Quarantined]) -> BackendReport:
-    entry = taken.get(report.origin)
+def _with_taken(report: BackendReport, taken: dict[tuple[str, str], Quarantined]) -> BackendReport:
+    entry = taken.get((report.origin, report.entry_point))
     if entry is None:
         return report
     return replace(report, devices=(), unavailable=Unavailable(code=QUARANTINED, reason=entry.error.diagnostics[0].message))
