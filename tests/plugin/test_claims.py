@@ -48,6 +48,7 @@ OF_MACHINES: dict[str, tuple[tuple[str, str], str, str, str]] = {
     "b as it stands": (('b.T if flags[1] == "t" else b', "b"), "products", "matmul", "a and b transposed has"),
     "ones outside": (("frame[operands[begin + 1]])", "np.float32(1))"), "copies", "copies", "its row outside of the tensor has 1.0"),
     "half of the memory": (("np.full(LOCAL_BYTES,", "np.full(LOCAL_BYTES // 2,"), "spaces", "spaces", "ValueError"),
+    "axes of the grid exchanged": (("np.array(cell[::-1])", "np.array(cell)"), "sizes", "dynamic_shapes", "blocks are numbered with has"),
     "numbers exchanged": (('"scalar": scalars,', '"scalar": scalars[::-1],'), "arithmetic", "compute_dtypes", "with the numbers has"),
 }
 """What is replaced in the machine of the template by what, the probe that sees it, the field of the claim, words of the reason."""

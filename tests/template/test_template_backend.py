@@ -257,3 +257,12 @@ def test_a_program_that_was_cut_short_is_not_run(part: float) -> None:
     assert instructions.decode(code)
     with pytest.raises(InternalError, match="the program is cut short"):
         instructions.decode(code[: int(part * len(code))])
+
+
+def test_a_program_whose_last_blocks_do_not_end_is_refused() -> None:
+    """An assembler puts its mark behind whatever text it gets."""
+    whole = "launch %x int32 1:int32\n  map 0\n  end\nend\n"
+    assert instructions.decode(instructions.assemble(whole))
+    for text in (whole.removesuffix("end\n"), whole + "end\n"):
+        with pytest.raises(InternalError, match="the program is cut short"):
+            instructions.decode(instructions.assemble(text))

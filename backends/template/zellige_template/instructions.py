@@ -52,8 +52,9 @@ def decode(code: bytes) -> tuple[Instruction, ...]:
     """The instructions of an assembled program, nested. Raises InternalError for one that was cut short."""
     stack: list[tuple[list[str], list[list[Instruction]]]] = [([], [[]])]
     lines = code.decode().split("\n")
-    if lines.pop() != "halt":
-        raise InternalError("the program is cut short: its last instruction is missing")
+    open_blocks = sum(line.split(" ")[0].partition(".")[0] in BLOCKS for line in lines) - lines.count("end")
+    if lines.pop() != "halt" or open_blocks:
+        raise InternalError("the program is cut short: its last instructions are missing")
     for line in lines:
         words = line.split(" ")
         opcode, *suffixes = words[0].split(".")

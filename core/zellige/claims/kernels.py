@@ -88,6 +88,18 @@ def added_of_any_size(dtype: str) -> Kernel:
     return _kernel(probe_size)
 
 
+def numbered_blocks() -> Kernel:
+    """A[z, y, x] = x + 16 y + 256 z, each by a block of its own; the lengths of the grid are known at run time."""
+    depth, height, width = (T.dynamic(name) for name in ("depth", "height", "width"))
+
+    @T.prim_func
+    def probe_grid(A: T.Tensor((depth, height, width), "int32")):
+        with T.Kernel(width, height, depth) as (x, y, z):
+            A[z, y, x] = x + 16 * y + 256 * z
+
+    return _kernel(probe_grid)
+
+
 def multiplied(
     m: int, n: int, k: int, a_type: str, b_type: str, c_type: str, threads: int, turned: tuple[bool, bool] = (False, False)
 ) -> Kernel:

@@ -84,7 +84,7 @@ def _adds(subject: Subject, t: DType) -> None:
 
 
 def sizes(subject: Subject) -> Iterator[Claim]:
-    """A length that the caller decides."""
+    """A length that the caller decides, and a grid of three."""
     if subject.capabilities.dynamic_shapes:
         yield Claim(field="dynamic_shapes", text="sizes may be known at run time only", check=partial(_any_size, subject))
 
@@ -94,6 +94,16 @@ def _any_size(subject: Subject) -> None:
     for count in (1, 33, 100):
         a, b = _numbers(t, (count,), 2), _numbers(t, (count,), 3)
         _same(subject.run(kernels.added_of_any_size("float32"), [a, b, np.zeros_like(a)])[2], a + b, f"the sum of {count} elements")
+    _numbers_blocks(subject)
+
+
+def _numbers_blocks(subject: Subject) -> None:
+    """Which block of a grid is which, along each axis: their lengths differ, as far as the target's bounds let them."""
+    bounds = (*subject.capabilities.bounds.grid, 1, 1, 1)[:3] if subject.capabilities.bounds.grid else (5, 3, 2)
+    width, height, depth = (min(most, length) for most, length in zip(bounds, (5, 3, 2)))
+    z, y, x = np.indices((depth, height, width), np.int32)
+    found = subject.run(kernels.numbered_blocks(), [np.full((depth, height, width), -1, np.int32)])[0]
+    _same(found, x + 16 * y + 256 * z, "what blocks are numbered with")
 
 
 def products(subject: Subject) -> Iterator[Claim]:
