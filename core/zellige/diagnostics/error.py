@@ -127,6 +127,10 @@ class ZelligeError(Exception):
         """Made again from its diagnostics: an exception's own way, from the text, has lost them (pools of processes send exceptions)."""
         return _made_again, (*_parts.get(type(self), (type(self), None)), *self.diagnostics)
 
+    def tell_also(self, message: str) -> None:
+        """Adds a note in words. Nothing here needs it: it is a public name, which goes with a step of the version alone."""
+        self.tell_note(Note(message))
+
     def tell_note(self, note: Note) -> None:
         """Adds a note, known to whoever meets the error further out, to what it says."""
         self.diagnostics = tuple(replace(one, notes=(*one.notes, note)) for one in self.diagnostics)
