@@ -1,7 +1,8 @@
 """Points of a T.Parallel, and blocks of a grid, that certainly change one element together.
 
 In: a verified kernel. Out: E296, a warning a loop and buffer: every point of an axis reads an element, combines and writes it back, as in
-``s[0] += A[i]``; what the points do to it in between is lost. The interpreter reports all other races, see ``ZELLIGE_CHECKS=races``.
+``s[0] += A[i]``, and what the points do to it in between is lost; or every point writes a value of its own, as in ``s[0] = A[i]``, and one
+of them stays. The interpreter reports all other races, see ``ZELLIGE_CHECKS=races``.
 
 It is silent under conditions on the axis, in launches whose blocks can wait for each other, for an element whose place depends on the
 axis in any way, for storage of one lane or one point (local, var) or, between blocks, of one block, and for what may be meant so: a value
@@ -10,7 +11,7 @@ that is the same in all points and changes nothing the second time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
 from zellige.diagnostics import Diagnostic, catalogue
@@ -23,6 +24,7 @@ from zellige.ir.stmt import (
     Break,
     Continue,
     Dialect,
+    Fill,
     For,
     If,
     Kernel,
@@ -71,18 +73,19 @@ def _told_once(
     for axis, extent in axes:
         if isinstance(extent, Const) and extent.value <= 1:
             continue
-        for store in _meetings(body, (axis, *known), shared):
-            if store.buffer.root not in told:
-                told.add(store.buffer.root)
-                yield _diagnostic(store, axis, extent, *words)
+        for meeting in _meetings(body, axis, known, shared):
+            if meeting.buffer.root not in told:
+                told.add(meeting.buffer.root)
+                yield _diagnostic(meeting, axis, extent, *words)
 
 
-def _diagnostic(store: Store, axis: Var, extent: Expr, one: str, several: str) -> Diagnostic:
-    places = [str(i.value) if isinstance(i, Const) else i.name if isinstance(i, Var) else "..." for i in store.indices]
+def _diagnostic(meeting: _Meeting, axis: Var, extent: Expr, one: str, several: str) -> Diagnostic:
+    places = [str(i.value) if isinstance(i, Const) else i.name if isinstance(i, Var) else "..." for i in meeting.indices]
+    does = "reads it and writes it back" if meeting.is_read else "writes a value of its own there"
     return catalogue.E296.diagnose(
-        store.span,
-        element=f"{store.buffer.name}[{', '.join(places)}]",
-        what=f"every {one} of {axis.name}, which reads it and writes it back",
+        meeting.statement.span,
+        element=f"{meeting.buffer.name}[{', '.join(places)}]",
+        what=f"every {one} of {axis.name}, which {does}",
         times=f"{extent.value} {several}" if isinstance(extent, Const) else f"all {several} of {axis.name}",
         severity="warning",
     )
@@ -96,33 +99,49 @@ class _Place:
     compared: Load | None = None
 
 
-def _meetings(body: tuple[Stmt, ...], known: Iterable[Var], shared: frozenset[str]) -> Iterator[Store]:
-    """Stores that every point of an axis makes to one element, to a value that depends on what the element held. ``shared`` are the
-    spaces that all points see."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Meeting:
+    """A statement by which every point changes one element of ``buffer``, the first of those that it changes; ``is_read`` where the new
+    value depends on what the element held, else it is the point's own."""
+
+    statement: Stmt
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    is_read: bool
+
+
+def _meetings(body: tuple[Stmt, ...], axis: Var, lanes: tuple[Var, ...], shared: frozenset[str]) -> Iterator[_Meeting]:
+    """What every point of ``axis`` does to one element. ``shared`` are the spaces that all points see."""
     nodes = [n for part in body for n in walk(part)]
     if any(isinstance(n, (Break, Continue, Return)) for n in nodes):
         return
     varying = _Varying(
-        variables=_varying_variables(nodes, known, shared),
+        variables=_varying_variables(nodes, (axis, *lanes), shared),
         written=frozenset(region.buffer.root for n in nodes if isinstance(n, StmtNode) for region in n.writes()),
         shared=shared,
     )
     taken = _taken(nodes)
+    own = _following(nodes, axis)
     pending = [_Place(s) for s in reversed(body)]
     while pending:
         place = pending.pop()
         statement = place.statement
         match statement:
-            case Store():
-                if varying.is_shared(statement.buffer) and not any(varying.may_differ(i) for i in statement.indices):
+            case Store(buffer=buffer, indices=indices):
+                if varying.is_shared(buffer) and not any(varying.may_differ(i) for i in indices):
                     named = (n for n in walk(statement.value) if isinstance(n, Var))
                     seen = (*loads_in(statement), *(load for var in named for load in taken.get(var, ())))
-                    held = any(_is_element(load, statement) for load in seen)
+                    is_read = any(_is_element(load, statement) for load in seen)
                     if place.compared is not None:
-                        if _is_element(place.compared, statement) and varying.differs(statement.value):
-                            yield statement
-                    elif held and _matters_again(statement, varying):
-                        yield statement
+                        is_read = is_certain = _is_element(place.compared, statement) and varying.differs(statement.value)
+                    else:
+                        is_certain = _matters_again(statement, varying) if is_read else _names(statement.value, own)
+                    if is_certain:
+                        yield _Meeting(statement=statement, buffer=buffer, indices=indices, is_read=is_read)
+            case Fill(dst=dst):
+                if place.compared is None and varying.is_shared(dst.buffer) and _names(statement.value, own):
+                    if not any(varying.may_differ(e) for e in (*dst.offsets, *dst.extents)):
+                        yield _Meeting(statement=statement, buffer=dst.buffer, indices=dst.offsets, is_read=False)
             case If():
                 compared = place.compared
                 if varying.may_differ(statement.condition):
@@ -134,6 +153,19 @@ def _meetings(body: tuple[Stmt, ...], known: Iterable[Var], shared: frozenset[st
                 pending.extend(_Place(s, place.compared) for s in reversed(statement.body))
             case _:
                 pass
+
+
+def _following(nodes: list[Node], axis: Var) -> frozenset[Var]:
+    """``axis`` and the names that points give once a value made of it."""
+    own = {axis}
+    for node in nodes:
+        if isinstance(node, Bind) and not node.var.is_mutable and _names(node.value, own):
+            own.add(node.var)
+    return frozenset(own)
+
+
+def _names(expr: Expr, variables: Set[Var]) -> bool:
+    return any(isinstance(n, Var) and n in variables for n in walk(expr))
 
 
 def _taken(nodes: list[Node]) -> dict[Var, tuple[Load, ...]]:
@@ -186,7 +218,7 @@ class _Varying:
 
     def differs(self, expr: Expr) -> bool:
         """Whether a variable in ``expr`` may differ."""
-        return any(isinstance(n, Var) and n in self.variables for n in walk(expr))
+        return _names(expr, self.variables)
 
     def may_differ(self, expr: Expr) -> bool:
         """Whether anything in ``expr`` may differ, or changes while the points run."""

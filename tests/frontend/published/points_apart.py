@@ -62,7 +62,31 @@ def reduced(m: int):
     return main
 
 
+@zl.jit(out_idx=[1], target="interp")
+def one_value(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((4, 2), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(m):
+                B[0, 0] = A[0] + m
+                if A[i] > 3.0:
+                    B[0, 1] = 1.0
+                if i == 5:
+                    B[1, 0] = A[i]
+                B[i // m + 1, 1] = A[0]
+            for i in T.Parallel(1):
+                B[2, 0] = A[i]
+            for i in T.Parallel(m):
+                if i == m - 1:
+                    B[3] = A[i]
+            B[2, 1] = 0
+            B[1, 1] = 0
+
+    return main
+
+
 def program() -> None:
     one_point(16)
     scattered(16)
     reduced(16)
+    one_value(16)

@@ -100,6 +100,44 @@ def over_rows_of_blocks(m: int):
     return main
 
 
+@zl.jit(out_idx=[1], target="interp")
+def last_of_all(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(m):
+                twice = A[i] * 2
+                B[0] = twice
+#               ^ E296
+
+    return main
+
+
+@zl.jit(out_idx=[1], target="interp")
+def row_of_every_point(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m, 4), "float32"), B: T.Tensor((2, 4), "float32")):
+        with T.Kernel(1):
+            rows = T.alloc_fragment((2, 4), "float32")
+            for i, j in T.Parallel(m, 4):
+                rows[-1] = A[i, j]
+#               ^ E296
+            T.copy(rows, B)
+
+    return main
+
+
+@zl.jit(target="interp")
+def block_of_every_number(m: int):
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(m) as b:
+            B[0] = A[b]
+#           ^ E296
+
+    return main
+
+
 def program() -> None:
     total(16)
     rows(16)
@@ -108,3 +146,6 @@ def program() -> None:
     largest_by_name(16)
     over_blocks(16)
     over_rows_of_blocks(16)
+    last_of_all(16)
+    row_of_every_point(16)
+    block_of_every_number(16)
