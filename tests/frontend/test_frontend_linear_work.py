@@ -79,3 +79,26 @@ def test_an_expression_that_is_used_twice_again_and_again_is_looked_at_once(targ
     zl.compile(kernel, target=target)(a, b, c)
     assert b.tolist() == (a * 2.0**59).tolist()
     assert c.tolist() == [2.0**60, *[0.0] * 7]
+
+
+def chosen(value: Any, count: int) -> Any:
+    """Each step uses the one before in both sides of a choice, and beside it."""
+    for _ in range(count):
+        value = T.if_then_else(value > 3.0, value - 1.0, value) + value
+    return value
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "template", "cuda:sm_80,simulate"])
+def test_a_choice_between_parts_that_are_used_elsewhere(target: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(8):
+                B[i] = chosen(A[i], 20)
+
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    zl.compile(kernel, target=target)(a, b)
+    wanted = a.copy()
+    for _ in range(20):
+        wanted = np.where(wanted > 3, wanted - 1, wanted) + wanted
+    assert b.tolist() == wanted.tolist()

@@ -73,13 +73,14 @@ class _Saved:
 
 
 class _Evaluation:
-    """One walk over one expression: a stack of tasks, a stack of results, and results kept for shared nodes under the same mask."""
+    """One walk over one expression: a stack of tasks, a stack of results, and results kept for shared nodes under a mask."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
         self.results: list[Value] = []
-        self.memo: dict[tuple[int, int], Value] = {}
+        self.memo: dict[int, dict[int, Value]] = {}  # by the id of a node and the number of a mask
         self.saved: list[_Saved] = []
+        self.around: set[int] = set()  # the numbers of masks in ``saved``
         self.mask_key = 0
         self.mask_count = 0
         self.loading: set[int] | None = None
@@ -92,9 +93,7 @@ class _Evaluation:
                 case "visit":
                     self._visit(task.node, tasks, root)
                 case "apply":
-                    value = self._apply(task.node)
-                    self.memo[id(task.node), self.mask_key] = value
-                    self.results.append(value)
+                    self._keep(task.node, self._apply(task.node))
                 case "then" | "right":
                     self._enter(task)
                 case "otherwise":
@@ -104,14 +103,13 @@ class _Evaluation:
         return self.results.pop()
 
     def _visit(self, node: Expr, tasks: list[_Task], root: Expr) -> None:
-        known = self.memo.get((id(node), self.mask_key))
+        known = self._known(node)
         if known is not None:
             self.results.append(known)
             return
         value = self._direct(node)
         if value is not None:
-            self.memo[id(node), self.mask_key] = value
-            self.results.append(value)
+            self._keep(node, value)
             return
         match node:
             case Select() if self._loads(node.then, root) or self._loads(node.otherwise, root):
@@ -123,6 +121,16 @@ class _Evaluation:
             case _:
                 tasks.append(_Task("apply", node))
                 tasks.extend([_Task("visit", child) for child in children(node)][::-1])  # type: ignore[arg-type]
+
+    def _known(self, node: Expr) -> Value | None:
+        """The value of a node that was computed before, under this mask or one around it, whose points are more."""
+        computed = self.memo.get(id(node), {})
+        found = computed.get(self.mask_key)
+        return found if found is not None else next((value for key, value in computed.items() if key in self.around), None)
+
+    def _keep(self, node: Expr, value: Value) -> None:
+        self.memo.setdefault(id(node), {})[self.mask_key] = value
+        self.results.append(value)
 
     def _direct(self, node: Expr) -> Value | None:
         """The value of a node whose operands need no visit."""
@@ -147,6 +155,7 @@ class _Evaluation:
         holds = not (isinstance(node, Binary) and node.op == "or")
         test = self.results[-1]
         self.saved.append(_Saved(ctx.mask, ctx.scope, test, self.mask_key))
+        self.around.add(self.mask_key)
         guard = test if holds else arithmetic.unary(ctx.fn, "not", test, node.dtype)
         self._set(guard, node.condition if isinstance(node, Select) else node.left, holds)  # type: ignore[union-attr]
 
@@ -166,6 +175,7 @@ class _Evaluation:
 
     def _restore(self) -> None:
         saved = self.saved.pop()
+        self.around.remove(saved.key)
         self.ctx.mask, self.ctx.scope, self.mask_key = saved.mask, saved.scope, saved.key
 
     # -- nodes --------------------------------------------------------------------------------------------------------
