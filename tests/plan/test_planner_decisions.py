@@ -592,7 +592,7 @@ def test_small_products_are_taken_several_at_once() -> None:
     assert launch.order.coarsen == (1, 4)
 
 
-@pytest.mark.parametrize("side, threads, coarsen", [(4096, 2, (1, 2)), (1024, 2, (1, 2)), (1024, 16, ()), (256, 2, ())])
+@pytest.mark.parametrize("side, threads, coarsen", [(4096, 2, (1, 2)), (1024, 2, (1, 2)), (1024, 16, ()), (256, 2, ()), (0, 2, ())])
 def test_cells_that_share_operands_are_taken_together(side: int, threads: int, coarsen: tuple[int, ...]) -> None:
     machine = replace(SCALAR_VECTOR_CPU, threads=threads)
     launch = first(gemm(dtype="float32", M=side, N=side), machine)

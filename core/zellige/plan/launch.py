@@ -158,9 +158,9 @@ def _is_packed_by_workers(merged: Choice) -> bool:
 
 def _shared(facts: LaunchFacts, merged: Choice, machine: Machine, factors: Sequence[int]) -> list[int] | None:
     """Larger factors for a grid of constant size whose products pack their operands from tensors: along a variable on which only one
-    operand depends the other one is the same. None where there is nothing to share."""
+    operand depends the other one is the same. None where there is nothing to share, as in a grid without cells."""
     extents = [constant_value(e) for e in facts.launch.grid]
-    if any(e is None for e in extents):
+    if any(e is None or e == 0 for e in extents):
         return None
     sizes = [int(e) for e in extents if e is not None]
     tiles = [at.buffer for at in merged.layouts if at.is_direct]
