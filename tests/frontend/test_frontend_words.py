@@ -50,6 +50,8 @@ CASES = {
     "T.copy(A, np.zeros(4))": "E222",
     "sizes + 1": "E202",
     "T.alloc_shared((sizes,), 'int8')": "E202",
+    "reversed(range(bx))": "E111",
+    "reversed(T.serial(4))": "E111",
     "locals()": "E111",
     "globals()": "E111",
     "eval('1 + 1')": "E111",

@@ -26,6 +26,11 @@ class _KernelLoop:
         hint = "decorate the Python function that loops with @T.macro, or write the loop in the kernel itself"
         raise catalogue.E132.error(self.span, given="a loop of the kernel in a Python function", hint=hint)
 
+    def __reversed__(self) -> NoReturn:
+        """``reversed(...)``. Raises E111: the bounds say which way a loop of the kernel goes."""
+        instead = "write the bounds backward: range(n - 1, -1, -1) for reversed(range(n))"
+        raise catalogue.E111.error(self.span, what="reversed() of a loop of the kernel", instead=instead)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForSpec(_KernelLoop):

@@ -215,7 +215,7 @@ class Frame:
         found = holder.get(name, self) if isinstance(holder, dict) else getattr(holder, name, self)
         if found is not self:
             return found
-        raise catalogue.E107.error(self.builder.span, name=name, suggestion=closest(name, self._visible()))
+        raise catalogue.E107.error(self.builder.span, name=name, suggestion=closest(name, (n for n in self._visible() if n != name)))
 
     def _visible(self) -> list[str]:
         names: list[str] = []
