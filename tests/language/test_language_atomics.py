@@ -230,3 +230,12 @@ def test_an_order_that_a_load_does_not_have(refused, order):
             A[0] = T.atomic_load(A[1], memory_order=order)
 
     assert f"T.atomic_load does not support memory_order '{order}'" in str(refused("E238", k))
+
+
+@pytest.mark.parametrize("update", (T.atomic_add, T.atomic_max, T.atomic_store))
+def test_what_an_element_is_updated_with_is_a_number(refused, update):
+    def k(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            update(A[0], None)
+
+    assert "a number is needed here, not None" in str(refused("E202", k))

@@ -60,7 +60,7 @@ def _at(buffer: Buffer, indices: tuple[Expr, ...]) -> Element:
 def _emit(op: AtomicOp, place: Element, value: Any, order: MemoryOrder, *, wants_result: bool, hints: Hints = ()) -> Scalar | None:
     builder = current_builder(f"T.atomic_{op}")
     _check_dtype(op, place.dtype)
-    expr = None if value is None else arithmetic.stored(value, place.dtype, builder.span)
+    expr = None if op == "load" else arithmetic.stored(value, place.dtype, builder.span)
     result = builder.var("previous", place.dtype, "value") if wants_result else None
     where, indices = place.buffer, place.indices
     builder.emit(Atomic(op=op, buffer=where, indices=indices, value=expr, order=order, result=result, hints=hints, span=builder.span))
