@@ -32,3 +32,16 @@ def test_the_memory_of_tensors_may_have_any_name(name, is_attention):
     assert len(known.channels) == len(other.channels)
     ways = [[d.because for d in launch.decisions if d.question.startswith("how is")] for launch in (known, other)]
     assert [way.replace(" global", " gm") for way in ways[0]] == ways[1]
+
+
+@pytest.mark.parametrize("name", TEST_TARGETS)
+def test_operations_are_described_with_the_names_of_the_target(name):
+    """Products alone are asked about before it is decided where their operands lie."""
+    machine, asked = renamed(TEST_TARGETS[name], "gm"), []
+    plan(kernels.causal_attention(1, 2, 512, 64).kernel, machine, ask=lambda operation: asked.append(operation))
+    kinds = {operation.kind for operation in asked}
+    assert kinds >= {"copy", "fill", "reduce", "gemm"}
+    known = {space.name for space in machine.spaces}
+    for operation in asked:
+        assert operation.kind == "gemm" or known.issuperset(operation.spaces), operation
+    assert any("gm" in operation.spaces for operation in asked)

@@ -42,7 +42,7 @@ def described(
 ) -> Operation:
     """``statement`` of ``launch``, whose hints count where it is known, in the words of the contract. ``spaces`` are those of its operands
     where they are decided already."""
-    regions = _regions(statement)
+    regions = regions_of(statement)
     hints = {hint.buffer.root: hint.kind for hint in (launch.hints if launch is not None else ()) if isinstance(hint, LayoutHint)}
     dtypes = tuple(region.buffer.dtype.name for region in regions)
     return Operation(
@@ -56,7 +56,8 @@ def described(
     )
 
 
-def _regions(statement: Stmt) -> tuple[Region, ...]:
+def regions_of(statement: Stmt) -> tuple[Region, ...]:
+    """The operands of a tile operation in the order in which it is described: a, b, c of a product, else what is read, then written."""
     if isinstance(statement, Gemm):
         return (statement.a, statement.b, statement.c)
     written = statement.writes()

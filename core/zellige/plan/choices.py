@@ -16,7 +16,7 @@ from zellige.ir.expr import Buffer, Var, constant_value
 from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, LayoutHint, Pipelined, Stmt, TileOperation, is_whole
 from zellige.ir.traverse import walk
 from zellige.plan.ahead import overlap_of, tell
-from zellige.plan.candidates import best, described, emulation_note
+from zellige.plan.candidates import best, described, emulation_note, regions_of
 from zellige.plan.capabilities import Machine
 from zellige.plan.direct import direct_copy, is_contiguous, matrix_dimensions, replaced_fill, stored_copy, unread_dimensions
 from zellige.plan.draft import Decisions
@@ -50,7 +50,7 @@ def choose(
             case Copy():
                 found.append(_copy(facts, operation, tested, spaces, machine, decisions))
             case _:
-                other = _other(facts, operation, tested, machine, decisions)
+                other = _other(facts, operation, tested, spaces, machine, decisions)
                 found.append(replace(other, factor=_factor(facts, operation, spaces, machine, decisions)))
     if machine.style != "ordered":  # machines that work in order pack operands by loop, and nothing of a loop that decides when it ends
         chosen = {id(choice.operation) for choice in found}
@@ -73,10 +73,15 @@ def _factor(
     return factor
 
 
-def _other(facts: LaunchFacts, operation: Stmt, tested: tuple[int, ...], machine: Machine, decisions: Decisions) -> Choice:
+def _other(
+    facts: LaunchFacts, operation: Stmt, tested: tuple[int, ...], spaces: dict[Buffer, Space], machine: Machine, decisions: Decisions
+) -> Choice:
     """The main engine executes it; a backend may say which of its engines does, and by which of its mechanisms."""
     mechanism, is_native, executor = "", True, machine.main_engine
-    asks = described(operation, facts.launch) if machine.ask is not None else None
+    asks = None
+    if machine.ask is not None:
+        lie_in = tuple(space_of(region, spaces, machine) for region in regions_of(operation))
+        asks = described(operation, facts.launch, spaces=lie_in)
     answers = machine.ask(asks) if machine.ask is not None and asks is not None else None
     if asks is not None and answers is not None:
         taken = best(asks, answers, machine)

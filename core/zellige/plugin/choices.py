@@ -48,7 +48,8 @@ class Operation:
 
     ``shape`` is m, n, k of a gemm, else the extents of what is written (of a map: its points); None where not constant. ``dtypes`` are
     a, b, c and the accumulator of a gemm, else what is read, then what is written. ``spaces`` and ``layouts`` stand in the order of the
-    operands (a, b, c; source, destination): the memory space each is in, and the kind of layout its author asked for ("" where none).
+    operands (a, b, c; source, destination): the memory space each is in by the target's name for it (of a gemm, whose unit decides it, the
+    one that its author wrote), and the kind of layout its author asked for ("" where none).
     ``features`` are words for what not every implementation has: "transpose_a", "transpose_b", "scaled", "sparse", "casts", "clears"; of a
     pipeline "packed" too: a product packs its operand straight from what the copy reads. ``statement`` is the operation itself.
     Of a pipeline ``stages`` are those that the loop asks for, and ``offered`` is what the capabilities offer, for the backend to add to,
