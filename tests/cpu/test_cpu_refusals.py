@@ -44,3 +44,18 @@ def test_a_number_of_lanes_known_at_run_time() -> None:
     with pytest.raises(ZelligeError) as caught:
         compile_kernel(k.kernel, "cpu")
     assert caught.value.code == "E412"
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_more_lanes_than_a_block_may_have(target: str) -> None:
+    @T.prim_func
+    def k(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=10**12):
+            lane = T.get_thread_binding()
+            if lane < 64:
+                A[lane] = lane
+
+    with pytest.raises(ZelligeError) as caught:
+        compile_kernel(k.kernel, target)
+    assert caught.value.code == "E302"
+    assert "1000000000000 threads" in str(caught.value)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
     """What a machine can do, in the words of planning."""
-    from zellige_cpu.host import LANES
+    from zellige_cpu.host import BLOCK_LANES, LANES
     from zellige_cpu.leaf.accuracy import LARGEST_ERRORS, OF_TWO
     from zellige_cpu.leaf.units import units
 
@@ -53,6 +53,7 @@ def capabilities_of(host: Host, target: str = "cpu") -> Capabilities:
         target=target,
         lanes=LANES,
         are_lanes_emulated=True,
+        block_lanes=BLOCK_LANES,
         threads=host.cores,
         vector_bytes=host.vector_bytes,
         cache_line_bytes=64,

@@ -20,6 +20,9 @@ that a kernel compiled on one is found on the other."""
 LANES: Final = 32
 """Lanes of a warp in kernels that ask for them; a loop plays them."""
 
+BLOCK_LANES: Final = 65536
+"""Lanes that a block may have, more than devices take: a block plays them in turn, so a number far above would not end."""
+
 
 class Host:
     """What the emitters may ask about the machine.

@@ -22,6 +22,9 @@ SPACES: Final = ("global", "shared", "fragment", "local", "var")
 
 TARGET: Final = "interp"
 
+BLOCK_LANES: Final = 65536
+"""Lanes that a block may have: a value of a lane is an array of that many elements."""
+
 
 class InterpreterBackend:
     """The hooks of the plugin contract."""
@@ -55,6 +58,7 @@ class InterpreterBackend:
             target=str(target),
             lanes=options().lanes,
             are_lanes_emulated=True,
+            block_lanes=max(BLOCK_LANES, options().lanes),
             threads=1,
             spaces=(*(Space(name=space) for space in SPACES), Space(name="*")),
             dtypes=names,
