@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import threading
 
 import numpy as np
@@ -251,3 +252,14 @@ def test_tensors_that_share_memory(target):
             assert (((written - 1000) == values) | ((written - 1000) == read)).all()
             untouched = memory[:shift] if calls < 2 else memory[500:]
             np.testing.assert_array_equal(untouched, before[:shift] if calls < 2 else before[500:])
+
+
+def test_more_cells_than_a_number_counts_are_no_few(tools):
+    """Their count, of two dimensions of 2^32, is no number of 64 bits: as many run as anybody waits for."""
+    kernel = tools["block_kernel"](
+        "A: tensor((1,), int32), n: scalar(int64)", "A[0] = 1", launch="launch(n, n) as (bx, by,)"
+    )
+    program = tools["compile_for"](kernel)
+    count = program._launches[0][2]
+    for n, wanted in ((0, 0), (3, 9), (2**31, 2**62), (2**32, 2**63 - 1), (2**62, 2**63 - 1)):
+        assert count(struct.pack("<4q", 0, n, 0, 0)) == wanted

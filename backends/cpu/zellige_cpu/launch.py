@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 from zellige.analysis.bounds import Scope
 from zellige.analysis.forms import ZERO, Form, is_index_dtype
@@ -40,6 +41,8 @@ from zellige_cpu.text import Function, Module
 from zellige_cpu.types import FLOAT64, register_type
 from zellige_cpu.values import Value
 from zellige_cpu.wide_tiles import with_wide_tiles
+
+_MOST: Final = 2**63 - 1
 
 
 def lower(planned: PlannedKernel, host: Host, options: CompileOptions) -> Program:
@@ -128,14 +131,15 @@ def _context(fn: Function, options: CompileOptions) -> Context:
 
 
 def _emit_cells(module: Module, kernel: Kernel, launch: Launch, coarsen: Sequence[int], name: str) -> None:
-    """How many pieces of work the launch is: cells, or groups of cells that its plan takes together."""
+    """How many pieces of work the launch is: cells, or groups of cells that its plan takes together; at most the greatest number."""
     fn = module.function(name, "i64", [("args", "ptr")], is_exported=True)
     ctx = _context(fn, CompileOptions())
     _bind_arguments(ctx, kernel, None)
     total = i64(1)
     for extent, factor in zip(launch.grid, coarsen):
         size = fn.intrinsic("llvm.smax", _groups(fn, uniform(ctx, ctx.scope.form(extent)), factor), i64(0))
-        total = fn.binary("mul", total, size)
+        fits = fn.compare("sle", total, fn.binary("sdiv", i64(_MOST), fn.intrinsic("llvm.smax", size, i64(1))))
+        total = fn.select(fits, fn.binary("mul", total, size), i64(_MOST))
     fn.ret(total)
 
 
