@@ -150,6 +150,7 @@ def inside(loop: For, scope: Scope, most: int | None = None) -> Scope:
 
 
 def know(statement: Stmt | PlanStmt, scope: Scope) -> None:
+    """Behind a statement that names a value: the scope has the name, by its value where it can follow that, else as data."""
     if isinstance(statement, Bind) and not statement.var.is_mutable and not scope.define(statement.var, statement.value):
         scope.add_data_variable(statement.var)
 
