@@ -255,8 +255,21 @@ class _Words(Function):
         self.dense(record, extents, strides)
         self.note(number, extents, strides, _I64(1))
         data = self.load(tensor, layout.TENSOR_DATA)
-        self.require(b.not_(self.is_equal(data, _I64(0))))  # empty, or its memory was given back
+        self.has_memory(data, record, extents)
         return b.add(data, self.load(tensor, layout.TENSOR_OFFSET))
+
+    def has_memory(self, data: Any, record: Any, extents: Any) -> None:
+        """Leave a tensor to Python that has elements and whose memory was given back."""
+        b = self.b
+        absent, present = (self.function.append_basic_block(n) for n in ("absent", "present"))
+        b.cbranch(self.is_equal(data, _I64(0)), absent, present)
+        b.position_at_end(absent)
+        b.store(_I64(1), self.step)
+        with self.loop(self.word(record, Argument.RANK)) as axis:
+            b.store(b.mul(b.load(self.step, typ=_I64), self.word(extents, axis)), self.step)
+        self.require(self.is_equal(b.load(self.step, typ=_I64), _I64(0)))
+        b.branch(present)
+        b.position_at_end(present)
 
     def see_negation(self, value: Any) -> None:
         """Leave a tensor to Python whose values are the negatives of those in memory."""
