@@ -82,6 +82,9 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     file.touch()
     code, text = invoke("new-backend", "acme", "--into", str(file / "inside"))
     assert (code, text.count("\n")) == (1, 1) and "cannot be written" in text
+    code, text = invoke("new-backend", "acme", "--into", "a" * 300)
+    assert code == 1 and "cannot be written: File name too long" in text
+    assert getattr(CliRunner().invoke(group, ["explain", "a" * 300]).exception, "code", None) == "E742"
     code, text = invoke("fuzz", "--count", "1", "--out", str(file))
     assert code == 2 and "is a file" in text
 

@@ -50,6 +50,19 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
         "E703",
         "its hook describe(*, target) takes target by keyword only; hooks are called in order",
     ),
+    "never_called": (
+        backend("import functools\n_c = lambda self, one, operation, ctx: ()\ncandidates = hookimpl(functools.partialmethod(_c, 1))"),
+        "E703",
+        "its hook candidates is a partialmethod, which is never called",
+    ),
+    "marked_above": (
+        backend("@hookimpl\n@classmethod\ndef candidates(cls, operation, ctx): ..."),
+        "E703",
+        "its hook candidates is marked above @classmethod; @hookimpl stands below it",
+    ),
+    "class_method_alone": (
+        backend("@classmethod\ndef candidates(cls, operation, ctx): ..."), "E703", "its method candidates has the name of a hook",
+    ),
     "manifest_later": (backend("@hookimpl\ndef manifest(self): yield 1"), "E703", "manifest answered generator, expected Manifest"),
     "alias_of_itself": (manifest("aliases=((self.name, self.name),)"), "E703", "the alias 'alias_of_itself' is one of its targets"),
     "alias_of_nobody": (manifest("aliases=(('mine', 'nobody'),)"), "E703", "the alias 'mine' stands for 'nobody', which is none of its"),

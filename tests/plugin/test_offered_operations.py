@@ -125,11 +125,36 @@ def test_candidates_are_of_the_kind_of_their_operation(install: Install, kind: s
     assert words in str(caught.value)
 
 
+WITH_ENGINES = """
+    @hookimpl
+    def describe(self, target):
+        return replace(AcmeBackend.describe(self, target), %s)
+backend = Offers"""
+
+
+def with_engines(install: Install, capabilities: str, answers: str) -> None:
+    install({"offers": (BACKEND % (answers, "return ()")).replace("\nbackend = Offers", WITH_ENGINES % capabilities)})
+
+
+TREE = """return (Candidate(name="x", because="y", engine="tree"),) if operation.kind == "%s" else None"""
+
+
 def test_another_engine_than_the_main_one_may_execute_an_operation(install: Install) -> None:
-    installed(install, """return (Candidate(name="tree", because="y", engine="vec"),) if operation.kind == "reduce" else None""")
+    with_engines(install, 'engines=(Engine(name="vec", kind="vector"), Engine(name="tree", kind="scalar"))', TREE % "reduce")
     (launch,) = explain(summed(), "offers").planned.launches
-    assert [c.executor for c in launch.choices if isinstance(c.operation, Reduce)] == ["vec"]
+    assert {c.executor for c in launch.choices if isinstance(c.operation, Reduce)} == {"tree"}
+    assert {c.executor for c in launch.choices if not isinstance(c.operation, Reduce)} == {"vec"}
     run()
+
+
+@pytest.mark.parametrize("kind", ["copy", "reduce"])
+def test_a_target_that_lists_no_engines_has_none_to_name(install: Install, kind: str) -> None:
+    moves = 'CopyPath(source="*", destination="*", mechanism="moves")'
+    with_engines(install, f"engines=(), matmul=(), copies=({moves},)", TREE % kind)
+    with pytest.raises(ZelligeError) as caught:
+        zl.compile(summed(), target="offers")
+    assert caught.value.code == "E703"
+    assert "the target has no engine tree (it lists none)" in str(caught.value)
 
 
 def test_a_pass_is_replaced_inserted_before_and_after(install: Install) -> None:

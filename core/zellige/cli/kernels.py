@@ -10,6 +10,7 @@ import ast
 import contextlib
 import importlib.machinery
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -84,10 +85,10 @@ def select(source: str, settings: Mapping[str, Any] | None = None, config: int |
     """The kernels that FILE[:KERNEL] names, by name; at least one. Raises E742, E747; wrong usage, exit code 2, for a configuration that
     none of them has."""
     file, name = source, None
-    if not Path(file).exists() and ":" in source:
+    if not os.path.exists(file) and ":" in source:
         file, _, name = source.rpartition(":")
     path = Path(file)
-    if not path.is_file():
+    if not os.path.isfile(file):  # which answers for names too that no file can have
         raise catalogue.E742.error(file=file, reason="is no file that can be read")
     kernels = kernels_of(path, name, settings or {}, config)
     if name is None:

@@ -81,7 +81,9 @@ def write_package(name: str, family: str, into: Path) -> Path:
     if reason:
         raise catalogue.E750.error(name=name, reason=reason)
     folder = into / f"zellige-{name}"
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    with writing(folder):  # which may be a name that no file can have
+        is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if is_taken:
         raise catalogue.E751.error(folder=str(folder))
     template = registry().backend(Target(name=TEMPLATE)).package
     package = template + FAMILIES[family]

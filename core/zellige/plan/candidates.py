@@ -105,7 +105,7 @@ def best(operation: Operation, answers: Sequence[Answer], machine: Machine, advi
 
 def _of_another_kind(operation: Operation, candidate: Candidate, machine: Machine) -> str:
     """Why a candidate can be none for an operation of this kind; empty where it can."""
-    kind, path, engines = operation.kind, candidate.path, machine.capabilities.engines
+    kind, path, engines = operation.kind, candidate.path, sorted(engine.name for engine in machine.capabilities.engines)
     if candidate.unit is not None and kind != "gemm":
         return f"it names {candidate.unit.name or 'a unit'}, which multiplies"
     if path is not None and kind not in ("copy", "pipeline"):
@@ -113,8 +113,8 @@ def _of_another_kind(operation: Operation, candidate: Candidate, machine: Machin
     if candidate.synchronisation is not None and kind != "pipeline":
         return f"it names {candidate.synchronisation.mechanism}, which waits for copies"
     named = (candidate.engine, "" if path is None else path.engine)
-    unknown = next((name for name in named if name and engines and machine.engine(name) is None), "")
-    return f"the target has no engine {unknown} ({', '.join(sorted(engine.name for engine in engines))})" if unknown else ""
+    unknown = next((name for name in named if name and name not in (engines or (machine.main_engine,))), "")
+    return f"the target has no engine {unknown} ({', '.join(engines) or 'it lists none'})" if unknown else ""
 
 
 def _by_reason(rejected: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -83,7 +83,7 @@ def _no_backend(plugin: object) -> str:
         return f"the module {plugin.__name__}, {expected}" + (f", such as {plugin.__name__}:{found}" if found else "")
     if isinstance(plugin, FunctionType):
         return f"the function {plugin.__name__}, {expected}; it is not called"
-    other = next((name for name in dir(plugin) if name.upper() == "API"), "")
+    other = next((name for name in dir(plugin) if name != "API" and str(name).upper() == "API"), "")
     return f"a {type(plugin).__name__} without API, {expected}" + (f" (it has {other})" if other else "")
 
 

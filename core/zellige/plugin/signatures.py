@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partialmethod
 from types import ModuleType
 from typing import Any, Final
 
@@ -20,6 +20,9 @@ STEPS: Final = ("emit", "compile", "runtime")
 
 MARK: Final = f"{PROJECT}_impl"
 """The attribute by which a method says that it is a hook."""
+
+_METHODS: Final = (classmethod, staticmethod, partialmethod)
+"""What makes methods, and can itself not always be called."""
 
 
 @lru_cache(maxsize=1)
@@ -56,7 +59,7 @@ def _problems(plugin: object) -> Iterator[str]:
             continue
         member = as_written(plugin, name)
         function = getattr(member, "__func__", member)
-        if not hasattr(function, MARK):
+        if not hasattr(function, MARK) and not hasattr(member, MARK):
             continue
         marked.add(name)
         if name not in hooks:
@@ -64,14 +67,28 @@ def _problems(plugin: object) -> Iterator[str]:
             continue
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             yield f"its hook {name} is a coroutine, and hooks answer at once: write it without async"
+        wrong = _unseen(name, member, getattr(plugin, name))
+        if wrong:
+            yield wrong
+            continue
         yield from _argument_problems(name, getattr(plugin, name), hooks[name])
     for name in REQUIRED:
         if name not in marked:
             unmarked = " (a method of that name is there, but is not marked with @hookimpl)" if hasattr(plugin, name) else ""
             yield f"it lacks the hook {name}{unmarked}"
     for name in hooks:
-        if name not in marked and name not in REQUIRED and callable(as_written(plugin, name)):
+        member = as_written(plugin, name)
+        if name not in marked and name not in REQUIRED and (callable(member) or isinstance(member, _METHODS)):
             yield f"its method {name} has the name of a hook, but is not marked with @hookimpl"
+
+
+def _unseen(name: str, written: object, found: object) -> str:
+    """Why pluggy would pass over a marked hook without a word; empty where it would not."""
+    if not inspect.isroutine(found):
+        return f"its hook {name} is a {type(written).__name__}, which is never called; it must be a function or a method"
+    if not hasattr(found, MARK):
+        return f"its hook {name} is marked above @{type(written).__name__}; @hookimpl stands below it"
+    return ""
 
 
 def _argument_problems(name: str, method: object, known: tuple[str, ...]) -> Iterator[str]:
