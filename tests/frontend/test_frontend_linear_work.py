@@ -102,3 +102,31 @@ def test_a_choice_between_parts_that_are_used_elsewhere(target: str) -> None:
     for _ in range(20):
         wanted = np.where(wanted > 3, wanted - 1, wanted) + wanted
     assert b.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "template", "cuda:sm_80,simulate"])
+def test_what_is_used_again_and_again_in_a_choice_is_looked_at_once(target: str) -> None:
+    """The side that is not chosen is not evaluated: it would read outside of the tensor."""
+
+    def chosen(value: Any, lengths: Any, count: int) -> Any:
+        for number in range(count):
+            value = T.if_then_else(lengths[number % 8] > -1.0, value + value, 0.0)
+        return value
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32"), D: T.Tensor((8,), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(8):
+                B[i] = T.if_then_else(i < 7, doubled(A[i + 1] / 2.0, 60), doubled(A[0], 40))
+                if i < 7 and doubled(A[i + 1], 60) > 2.0**62:
+                    C[i] = 1.0
+                if i > 6 or doubled(A[i + 1], 60) > 2.0**62:
+                    C[i] += 2.0
+                D[i] = chosen(A[i], A, 40)
+
+    a = np.arange(8, dtype=np.float32)
+    b, c, d = (np.zeros(8, np.float32) for _ in range(3))
+    zl.compile(kernel, target=target)(a, b, c, d)
+    assert b.tolist() == [*(a[1:] * 2.0**59).tolist(), 0.0]
+    assert c.tolist() == [0.0, 0.0, 0.0, 0.0, 3.0, 3.0, 3.0, 2.0]
+    assert d.tolist() == (a * 2.0**40).tolist()

@@ -2,7 +2,8 @@
 
 In: the body of a thread-level program. Out: the body in which such a part of a long expression is bound before the statement that uses it.
 A text writes a part as often as it is used: of sixty steps that each use the one before twice it would have 2^60. Only parts that are
-evaluated whatever the values are get names; the condition of a ``while`` is evaluated again each time, and stays as it is.
+evaluated whatever the values are get names; a choice whose sides would be long is made by an ``if``, under which their parts get theirs.
+The condition of a ``while`` is evaluated again each time, and stays as it is.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from zellige.ir.expr import Const, ExprNode, Var
-from zellige.ir.stmt import Bind, While
-from zellige.ir.traverse import always_evaluated, children, operands_first, rebuilt, rewrite
+from zellige.diagnostics import Span
+from zellige.ir.expr import Binary, Const, Expr, ExprNode, Select, Unary, Var
+from zellige.ir.stmt import Assign, Bind, If, Stmt, While
+from zellige.ir.traverse import always_evaluated, children, deep_nesting, operands_first, rebuilt, rewrite
+from zellige.simt.elements import zero
 
 LONGEST: Final = 4096
 """So many nodes the expressions of a statement may have where each is counted as often as it is used."""
@@ -22,10 +25,14 @@ LONGEST: Final = 4096
 def with_parts_named(body: Sequence[Any]) -> tuple[Any, ...]:
     """The body, in which no statement is longer for its repeated parts."""
     made: list[Any] = []
-    for statement in body:
-        found = rewrite(statement, _named)
-        made += found if isinstance(found, tuple) else (found,)
+    with deep_nesting():
+        for statement in body:
+            made += _as_statements(rewrite(statement, _named))
     return tuple(made)
+
+
+def _as_statements(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _named(node: Any) -> Any:
@@ -37,16 +44,38 @@ def _named(node: Any) -> Any:
         return node
     uses = Counter(id(child) for one in nodes for child in children(one, bodies=False))
     always = {id(one) for one in always_evaluated(node)}
-    bound: list[Bind] = []
+    bound: list[Stmt] = []
     done: dict[int, Any] = {}
     for one in nodes:
         done[id(one)] = made = _with_operands(one, done)
+        if id(one) in always and _is_choice(made) and _written_size(operands_first(made)) > LONGEST:
+            statements, done[id(one)] = _chosen(made, node.span)
+            bound += statements
+            continue
         is_part = isinstance(one, ExprNode) and not isinstance(one, (Const, Var))
         if is_part and uses[id(one)] > 1 and id(one) in always:
             var = Var(name="part", dtype=made.dtype, kind="value")
             bound.append(Bind(var=var, value=made, span=node.span))
             done[id(one)] = var
     return (*bound, done[id(node)])
+
+
+def _is_choice(node: Any) -> bool:
+    return isinstance(node, Select) or (isinstance(node, Binary) and node.op in ("and", "or"))
+
+
+def _chosen(choice: Select | Binary, span: Span | None) -> tuple[tuple[Stmt, ...], Var]:
+    """Statements that evaluate the side that is chosen, and the name that has its value then."""
+    var = Var(name="chosen", dtype=choice.dtype, kind="mutable")
+    before: Expr
+    condition: Expr
+    if isinstance(choice, Select):
+        before, condition, sides = zero(choice.dtype), choice.condition, [choice.then, choice.otherwise]
+    else:
+        before, condition, sides = choice.left, var if choice.op == "and" else Unary(op="not", value=var), [choice.right]
+    then, *otherwise = (_as_statements(_named(Assign(var=var, value=side, span=span))) for side in sides)
+    choosing = If(condition=condition, then=then, otherwise=otherwise[0] if otherwise else (), span=span)
+    return (Bind(var=var, value=before, span=span), choosing), var
 
 
 def _written_size(nodes: Sequence[Any]) -> int:
