@@ -259,7 +259,10 @@ def _extreme(frame: Frame, node: ast.Call, positional: list[Any], named: dict[st
 
 @_builtin(builtins.any, builtins.all)
 def _quantifier(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Any:
-    is_all = evaluate(frame, node.func) is builtins.all
+    function = evaluate(frame, node.func)
+    if len(positional) != 1 or named:
+        return function(*positional, **named)  # raises Python's own error
+    is_all = function is builtins.all
     items, end = iter(positional[0]), object()
     names = names_given(*node.args)
     is_ended = False

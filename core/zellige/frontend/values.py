@@ -144,9 +144,14 @@ class Scalar(Operators):
 
 
 def _compare(op: CompareOp, left: Any, right: Any) -> Any:
-    if right is None or isinstance(right, str):
+    if differs_from_numbers(op, right):
         return op == "ne"
     return Scalar(arithmetic.compare(op, left, right, here()))
+
+
+def differs_from_numbers(op: CompareOp, other: Any) -> bool:
+    """Whether equality alone is asked of what is no value of a kernel (None, a name). It has no order, in Python as here."""
+    return op in ("eq", "ne") and (other is None or isinstance(other, str))
 
 
 def power(base: Any, exponent: Any) -> Scalar:

@@ -15,7 +15,18 @@ from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.values import Element, LaneWise, Scalar, TileRegion, Variable, bind, declare, here, is_volatile
+from zellige.frontend.values import (
+    Element,
+    LaneWise,
+    Scalar,
+    TileRegion,
+    Variable,
+    bind,
+    declare,
+    differs_from_numbers,
+    here,
+    is_volatile,
+)
 from zellige.ir.expr import INT32, Buffer, CompareOp, Const, Expr, Load, const
 
 _LANES: Final = 64  # the most lanes that a vector can have
@@ -87,7 +98,7 @@ class Vector(LaneWise):
 
 def _compared(op: CompareOp, left: Vector, right: Any) -> Any:
     """Lane by lane, a vector of bools; what is no value of a kernel (None, a name) differs from every vector."""
-    if right is None or isinstance(right, str):
+    if differs_from_numbers(op, right):
         return op == "ne"
     return apply(lambda a, b: Scalar(arithmetic.compare(op, a, b, here())), left, right)
 
