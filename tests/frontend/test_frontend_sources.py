@@ -207,12 +207,21 @@ def test_columns_count_characters(tmp_path: Path) -> None:
     assert span is not None and span.line == 7 and span.column == 8 + len('größe = "äöü"; A[0] = ')
 
 
-def test_file_changed_since_it_was_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# another first line\n\ndef g(a):\n    return a\n",
+        "def f(b):\n    return b\n",
+        "def f(a, b):\n    return a\n",
+        "def f():\n    return a\n",
+    ],
+)
+def test_file_changed_since_it_was_loaded(tmp_path: Path, text: str) -> None:
     path = tmp_path / "changed.py"
     path.write_text("def f(a):\n    return a\n")
     namespace: dict[str, Any] = {}
     exec(compile(path.read_text(), str(path), "exec"), namespace)
-    path.write_text("# another first line\n\ndef g(a):\n    return a\n")
+    path.write_text(text)
     with pytest.raises(CompileError) as caught:
         function_source(namespace["f"])
     assert caught.value.code == "E116" and "changed since it was loaded" in str(caught.value)

@@ -41,7 +41,7 @@ def kernel_of(path: Path, name: str):
 
 
 def kernel(tmp_path: Path, name: str):
-    return kernel_of(tmp_path / "kernels.py", name).kernel
+    return kernel_of(tmp_path / f"{name}.py", name).kernel  # a file each: byte code is kept by the time and the length of the text
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -171,7 +171,8 @@ class Body:
             if kind in kept:
                 kept[kind].append(part)
             marks = part.annotation if kind is ast.AnnAssign or kind is ast.arg else None  # type: ignore[attr-defined]
-            for value in vars(part).values():  # quicker than asking ast for the children
+            for child_field in part._fields:  # quicker than asking ast for the children; what is noted on a node is none of them
+                value = getattr(part, child_field, None)
                 if type(value) is list:
                     pending += [(child, is_annotation) for child in value if isinstance(child, ast.AST)]
                 elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
@@ -328,7 +329,7 @@ def _history() -> list[str]:
 def _definition(text: SourceText, code: types.CodeType, offset: int | None) -> ast.FunctionDef | None:
     """The definition that compiled to ``code``: the one that begins on its line, checked against the code itself where there is doubt."""
     first = code.co_firstlineno if offset is None else offset
-    exact = [node for node in text.named(code.co_name) if first_line(node) == first]
+    exact = [node for node in text.named(code.co_name) if first_line(node) == first and _has_parameters_of(node, code)]
     if len(exact) == 1 and text.file == code.co_filename and not text.file.startswith("<"):
         return exact[0]
     compiled = _compiled(text)
@@ -336,6 +337,18 @@ def _definition(text: SourceText, code: types.CodeType, offset: int | None) -> a
         if any(_same_code(code, other) for other in compiled if other.co_firstlineno == first_line(node)):
             return node
     return None
+
+
+def _has_parameters_of(node: ast.FunctionDef, code: types.CodeType) -> bool:
+    """Whether the parameters have the names that were compiled, which end in the written ones (those of methods that begin with two
+    underscores get the class's name in front). Else the text is not what was loaded."""
+    arguments = node.args
+    written = [entry.arg for entry in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    written += [entry.arg for entry in (arguments.vararg, arguments.kwarg) if entry is not None]
+    collecting = [flag for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS) if code.co_flags & flag]
+    count = code.co_argcount + code.co_kwonlyargcount + len(collecting)
+    compiled = code.co_varnames[:count]
+    return len(compiled) == len(written) and all(name.endswith(word) for name, word in zip(compiled, written))
 
 
 def first_line(node: ast.FunctionDef) -> int:
