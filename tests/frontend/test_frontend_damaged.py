@@ -6,8 +6,11 @@ import ast
 import copy
 import linecache
 import random
+import signal
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,26 @@ def damaged(source: str, chance: random.Random) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
+class Late(BaseException):
+    """No Exception, so that nobody on the way keeps it."""
+
+
+@contextmanager
+def ending_within(seconds: float) -> Iterator[None]:
+    """Raises :class:`Late` where the program then is."""
+
+    def stop(*_: object) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def fault(seed: int) -> str:
     """What is wrong with how a damaged program ends; empty where nothing is."""
     chance = random.Random(seed)
@@ -76,8 +99,12 @@ def fault(seed: int) -> str:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         namespace: dict[str, Any] = {"__name__": "damaged"}
         try:
-            exec(code, namespace)
-            namespace.get("program", int)()
+            with ending_within(60):
+                exec(code, namespace)
+                namespace.get("program", int)()
+        except Late as late:
+            is_own = traceback.extract_tb(late.__traceback__)[-2].filename == name  # a loop of Python's around the kernels
+            return "" if is_own else "\n".join([text, "did not end:", *traceback.format_exception(late)])
         except ZelligeError as error:
             return "" if error.diagnostics[0].message else f"an error without a message: {text}"
         except Exception as error:  # noqa: BLE001
@@ -86,6 +113,16 @@ def fault(seed: int) -> str:
             if not is_own and not isinstance(error, RecursionError):
                 return "\n".join([text, *traceback.format_exception(error)])
     return ""
+
+
+def test_a_loop_without_end_is_told_by_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    within = ending_within
+    monkeypatch.setitem(globals(), "ending_within", lambda seconds: within(1))
+    loop = "while True: pass"
+    for body, told in ((loop, ""), (f'exec("{loop}")', "did not end")):
+        text = f"def program():\n    {body}\n"
+        monkeypatch.setitem(globals(), "damaged", lambda source, chance, text=text: text)
+        assert told in fault(0) and bool(fault(0)) is bool(told)
 
 
 @pytest.mark.parametrize("start", range(0, 400, 50))
