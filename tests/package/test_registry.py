@@ -150,7 +150,7 @@ class DictManifest(Good):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (NoApi, "API is None"),
+        (NoApi, "its entry point names a NoApi without API"),
         (Misspelt, "mannifest"),
         (WrongArguments, "colour"),
         (NoProbe, "lacks the hook probe"),
