@@ -96,11 +96,16 @@ def places_asked_for(program: Program, arrays: Sequence[np.ndarray]) -> list[int
     return list((ctypes.c_uint64 * count).from_address(first))
 
 
+APART = 1 << 18
+"""Bytes: more than what is asked for beyond the end of packed operands, whose memory may lie next to any array."""
+
+
 def on_lines(shape: tuple[int, int]) -> np.ndarray:
-    """Zeros of float32 that begin where a line does."""
-    memory = np.zeros(shape[0] * shape[1] + 16, np.float32)
-    start = -memory.ctypes.data % 64 // 4
-    return memory[start : start + shape[0] * shape[1]].reshape(shape)
+    """Zeros of float32 that begin where a line does, with nothing of others ``APART`` bytes before and behind them."""
+    size, apart = shape[0] * shape[1], APART // 4
+    memory = np.zeros(apart + 16 + size + apart, np.float32)
+    start = apart + -memory.ctypes.data % 64 // 4
+    return memory[start : start + size].reshape(shape)
 
 
 def run_on(compiled: CpuKernel, kernel: Kernel, arguments: Sequence[Any]) -> None:
