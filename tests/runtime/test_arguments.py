@@ -159,6 +159,17 @@ def test_workspace_is_kept_between_calls_and_not_returned() -> None:
     assert [array.shape for array in kept.values()] == [(8,), (12,)]
 
 
+def test_a_workspace_on_a_device_is_of_one_call() -> None:
+    """The device may still run the call before, in another stream or in a graph: two calls must not write to the same memory."""
+    kernel = signature(tensor("A", (4,)), tensor("W", (4,)), scratch=("W",))
+    view = replace(view_of(torch.ones(4)), device="gadget")  # type: ignore[type-var]
+    arguments = Arguments(given={0: view.owner}, views={0: view}, scalars={}, first=view)
+    kept: dict[Any, Any] = {}
+    first, second = (kernel.bind(arguments, Place(target="gadget", devices=("gadget",)), kept) for _ in range(2))
+    assert first.pointers[0] == second.pointers[0] and first.pointers[1] != second.pointers[1]
+    assert not kept
+
+
 def test_size_one_dimensions_may_have_any_stride() -> None:
     kernel = signature(tensor("A", (M, 1)))
     assert bind(kernel, np.ones((4, 7), np.float32)[:1, :1]).sizes == [1]

@@ -167,7 +167,8 @@ class Signature:
     def bind(self, arguments: Arguments, place: Place, workspaces: dict[Any, Any]) -> Bound:
         """Compare the arguments with the declaration and allocate the results.
 
-        ``workspaces`` keeps the kernel's own scratch tensors from call to call; calls that may run at the same time need one each.
+        ``workspaces`` keeps the kernel's own scratch tensors of the host from call to call; calls that may run at the same time need one
+        each. A device may still run an earlier call, in another stream or in a recorded graph, so each call there has its own.
         """
         for tensor in self._tensors:
             view = arguments.views[tensor.index]
@@ -393,9 +394,10 @@ class Signature:
             if not isinstance(expr, Const):
                 self._within(f"the extent {size_text(expr)} of {tensor.name}", expr, extent)
         param = self.kernel.params[tensor.index]
-        is_workspace = isinstance(param, TensorParam) and param.role == "workspace"
-        key = (tensor.index, shape, None if like is None else (like.framework, like.device, like.device_index))
-        if is_workspace and key in workspaces:
+        home = place.home if like is None else like.device
+        is_kept = isinstance(param, TensorParam) and param.role == "workspace" and home == HOST
+        key = (tensor.index, shape, None if like is None else like.framework)
+        if is_kept and key in workspaces:
             return workspaces[key]
         try:
             array = allocate(tensor.buffer.dtype, shape, like, HOST if like is not None else place.home)
@@ -403,7 +405,7 @@ class Signature:
             raise catalogue.E617.error(name=tensor.name, expected=tensor.text, reason=str(error)) from error
         except NoMemory as error:
             raise self._no_memory(tensor, shape, values) from error
-        if is_workspace:
+        if is_kept:
             workspaces[key] = array
         return array
 
