@@ -2,10 +2,10 @@
 
 Parts: ``examples`` (each within its derived bound of a float64 reference, in all its element types), ``cases`` (programs of another
 folder, given by ``--cases``), ``stages`` (num_stages 0 to 4 give the same bits), ``widths`` (24, 40, 48, 80, 112, 176), ``sizes`` (1, 7,
-127, 129 in every dimension), ``devices`` (tensors of a device that is not the current one, threads with a device each, a process that
-sees the second device only; not among the default parts, as it needs two) and the tools of compute-sanitizer over the examples
-(``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``). Each job is a process of its own; ``--jobs`` of them run together. Status 1:
-a job failed; 2: there is no device, and why is printed.
+127, 129 in every dimension), ``graphs`` (kernels recorded in graphs of torch and replayed: tools/device_graphs.py), ``devices`` (tensors
+of a device that is not the current one, threads with a device each, a process that sees the second device only; not among the default
+parts, as it needs two) and the tools of compute-sanitizer over the examples (``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``).
+Each job is a process of its own; ``--jobs`` of them run together. Status 1: a job failed; 2: there is no device, and why is printed.
 
 In: a device, torch; two devices for ``devices``; compute-sanitizer for its four tools. Out: a line a job, the output of those that
 failed, a summary.
@@ -39,7 +39,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "examples")]
 from example_sizes import SHAPES  # noqa: E402
 
 SANITIZERS: Final = ("memcheck", "racecheck", "synccheck", "initcheck")
-NUMBERS: Final = ("stages", "widths", "sizes")
+NUMBERS: Final = ("stages", "widths", "sizes", "graphs")
 DEVICES: Final = "devices"
 PARTS: Final = ("examples", "cases", *NUMBERS, DEVICES, *SANITIZERS)
 SANITIZER_STATUS: Final = 9
@@ -348,6 +348,13 @@ def check_devices() -> None:
     print(f"{count} devices: right")
 
 
+def check_graphs() -> None:
+    """Recorded and replayed kernels."""
+    from device_graphs import check_graphs as check
+
+    check()
+
+
 def _attention(shape: str) -> None:
     import attention
 
@@ -360,6 +367,7 @@ CHECKS: Final[dict[str, Callable[[], None]]] = {
     "stages": check_stages,
     "widths": check_widths,
     "sizes": check_sizes,
+    "graphs": check_graphs,
     DEVICES: check_devices,
 }
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
+
+from zellige.diagnostics import catalogue
 
 TOOL = Path(__file__).parents[2] / "tools" / "device_check.py"
 
@@ -23,7 +29,7 @@ def tool() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("part", ["examples", "stages", "widths", "sizes"])
+@pytest.mark.parametrize("part", ["examples", "stages", "widths", "sizes", "graphs"])
 def test_a_part_is_right_on_the_device(part: str, tool: ModuleType) -> None:
     reason = tool.missing_device()
     if reason is not None:
@@ -58,3 +64,50 @@ def test_jobs_that_fail_are_counted(tool: ModuleType, capsys: pytest.CaptureFixt
     assert not tool.report(outcomes, ["cases"])
     assert capsys.readouterr().out == "cases: 1 of 3 right, wrong: bad, slow\n"
     assert not tool.report([], ["cases"])
+
+
+@pytest.fixture
+def graphs(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The part graphs, whose recordings are run on the host, once when they are made and again at each replay."""
+    torch = pytest.importorskip("torch")
+    module = importlib.import_module("device_graphs")
+
+    def recorded(run: Callable[[], Any]) -> Any:
+        made = run()
+        return lambda: [mine.copy_(new) for mine, new in zip(made, run())], made
+
+    monkeypatch.setattr(module, "tensor", lambda values, dtype: torch.from_numpy(np.asarray(values, np.float64)).to(getattr(torch, dtype)))
+    monkeypatch.setattr(module, "recorded", recorded)
+    monkeypatch.setattr(module, "beside", nullcontext)
+    return module
+
+
+def test_recordings_are_replayed_with_other_values(graphs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    for work in (graphs.softmax_of_rows(), graphs.products_of_two_sizes()):
+        graphs.check_work(work)
+    once = graphs.recorded
+    monkeypatch.setattr(graphs, "recorded", lambda run: (lambda: None, once(run)[1]))
+    with pytest.raises(SystemExit, match="softmax, recorded at the first call: result 0 differs"):
+        graphs.check_work(graphs.softmax_of_rows())
+
+
+def test_what_cannot_be_recorded_must_be_refused(graphs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a driver that refuses nothing the part says so; of one that does, that the rest of the recording is right."""
+    with pytest.raises(SystemExit, match="expected E643 twice, got no error"):
+        graphs.check_refusal()
+    report, once, is_recording = graphs.reporting(), graphs.recorded, [False]
+
+    def recorded(run: Callable[[], Any]) -> Any:
+        is_recording[0] = True
+        replay, made = once(run)
+        is_recording[0] = False
+        return lambda: made[0].fill_(6), made
+
+    def called(counted: Any) -> None:
+        if is_recording[0]:
+            raise catalogue.E643.error(kernel="reports", reason="each launch waits")
+        report(counted)
+
+    monkeypatch.setattr(graphs, "recorded", recorded)
+    monkeypatch.setattr(graphs, "reporting", lambda: called)
+    graphs.check_refusal()
