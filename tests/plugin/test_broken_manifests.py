@@ -60,6 +60,19 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
         "E703",
         "its hook candidates is marked above @classmethod; @hookimpl stands below it",
     ),
+    "wraps": (
+        backend("@hookimpl(wrapper=True)\ndef describe(self, target): return (yield)"),
+        "E703",
+        "its hook describe is a wrapper (@hookimpl(wrapper=True)), around nothing: a backend has each hook once",
+    ),
+    "wraps_emit": (
+        backend("@hookimpl(hookwrapper=True)\ndef emit(self): yield"), "E703", "its hook emit is a wrapper (@hookimpl(hookwrapper=True))",
+    ),
+    "answers_for_another": (
+        backend("@hookimpl(specname='emit')\ndef describe(self, target): ..."),
+        "E703",
+        "its hook describe answers for the hook emit (@hookimpl(specname=...)); it must have that name itself",
+    ),
     "class_method_alone": (
         backend("@classmethod\ndef candidates(cls, operation, ctx): ..."), "E703", "its method candidates has the name of a hook",
     ),

@@ -3,12 +3,14 @@ said."""
 
 from __future__ import annotations
 
+import decimal
 import io
 import os
 import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +21,7 @@ from broken_sources import backend, works
 
 from zellige.diagnostics import ZelligeError
 from zellige.options import CompileOptions
-from zellige.plugin import guard, handle as handle_module, nesting
+from zellige.plugin import guard, handle as handle_module, nesting, python_settings
 from zellige.plugin.contract import Unavailable
 from zellige.plugin.guard import process_kept
 from zellige.plugin.registry import Registry, registry
@@ -36,6 +38,25 @@ DISTURBANCES = {
 }
 """What a module or a hook does, and what it is called."""
 
+SETTINGS = {
+    "import gc; gc.disable()": "whether garbage is collected",
+    "import sys; sys.setrecursionlimit(sys.getrecursionlimit() - 1)": "the limit of recursion",
+    "import sys; sys.setswitchinterval(1)": "how often threads take turns",
+    "import logging; logging.disable(logging.CRITICAL)": "which levels of logging are off",
+    "import warnings; warnings.simplefilter('ignore')": "filters of warnings",
+    "import warnings; warnings.simplefilter('ignore', DeprecationWarning)": "filters of warnings",
+    "import warnings; warnings.resetwarnings()": "filters of warnings",
+    "import sys; sys.excepthook = print": "sys.excepthook",
+    "import sys; sys.unraisablehook = print": "sys.unraisablehook",
+    "import sys; sys.displayhook = print": "sys.displayhook",
+    "import threading; threading.excepthook = print": "threading.excepthook",
+    "import warnings; warnings.showwarning = print": "warnings.showwarning",
+    "import os; os.umask(0o777)": "the mask of new files",
+    "import locale; locale.setlocale(locale.LC_ALL, 'C' if locale.setlocale(locale.LC_ALL) != 'C' else 'C.UTF-8')": "the locale",
+    "import decimal; decimal.getcontext().prec = 3": "how decimal numbers are rounded",
+}
+"""The same of settings of Python's."""
+
 
 HAS_OTHER_THREADS = guard._has_other_threads
 
@@ -46,7 +67,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple
     monkeypatch.setattr(guard, "_has_other_threads", lambda: threading.current_thread() is not threading.main_thread())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/of/the/test")
-    return lambda: (os.getcwd(), np.geterr(), dict(os.environ), signal.getsignal(signal.SIGINT))
+    return lambda: (os.getcwd(), np.geterr(), dict(os.environ), signal.getsignal(signal.SIGINT), of_python())
+
+
+def of_python() -> tuple[object, ...]:
+    context = decimal.getcontext()
+    return (*(one.read() for one in python_settings.SETTINGS), context.prec, context.rounding)
 
 
 @pytest.mark.parametrize("does", DISTURBANCES)
@@ -73,6 +99,56 @@ def test_a_module_that_changes_the_process_is_set_aside(does: str, install: Inst
     assert broken.error.code == "E703"
     assert f"loading it replaced {DISTURBANCES[does]}, which is not its own; that was undone" in str(broken.error)
     assert state() == before
+
+
+@pytest.mark.parametrize("does", SETTINGS)
+def test_settings_of_python_are_as_they_were(does: str, state: Callable[[], tuple[object, ...]]) -> None:
+    before = state()
+    with process_kept() as replaced:
+        exec(does, {})
+        assert state() != before
+    assert replaced == [SETTINGS[does]]
+    assert state() == before
+
+
+def test_a_backend_that_sets_them_is_refused(install: Install, state: Callable[[], tuple[object, ...]]) -> None:
+    before = state()
+    does = "import gc, logging; gc.disable(); logging.disable()"
+    body = f"@hookimpl\ndef emit(self, planned, ctx):\n    {does}\n    return AcmeBackend.emit(self, planned, ctx)"
+    (broken,) = install({"disturbs": backend(body), "loads": f"{does}\n{backend('')}"}).quarantined
+    replaced = "replaced whether garbage is collected, which levels of logging are off, which is not its own; that was undone"
+    assert f"loading it {replaced}" in str(broken.error)
+    with pytest.raises(ZelligeError, match=f"E703: .* its hook emit {replaced}"):
+        works("disturbs")
+    assert state() == before
+
+
+def test_what_a_vendors_libraries_set_for_themselves_stays() -> None:
+    """NumPy and torch filter warnings of their own when they are imported; others raise the limit of recursion."""
+    does = [
+        "import warnings\nclass Own(Warning): ...\nwarnings.simplefilter('ignore', Own)",
+        "import warnings; warnings.filterwarnings('ignore', message='acme: ')",
+        "import warnings; warnings.filterwarnings('ignore', module='acme')",
+        "import sys; sys.setrecursionlimit(sys.getrecursionlimit() + 1)",
+        "import decimal; decimal.Decimal(1) / 3",  # which is a flag of the context's
+    ]
+    limit = sys.getrecursionlimit()
+    with warnings.catch_warnings():
+        for one in does:
+            with process_kept() as replaced:
+                exec(one, {})
+            assert replaced == []
+        first = warnings.filters[0]
+        warnings.simplefilter("error", BytesWarning)  # the user's
+        with process_kept() as replaced:  # and once more, which puts it first
+            exec(does[2], {})
+        assert replaced == [] and warnings.filters[0] == first
+        ours = list(warnings.filters)
+        with process_kept() as replaced:
+            exec(does[0] + "; warnings.simplefilter('ignore')", {})
+        assert replaced == ["filters of warnings"]
+        assert warnings.filters[1:] == ours and warnings.filters[0][2].__name__ == "Own"
+    sys.setrecursionlimit(limit)
 
 
 STREAMS = {

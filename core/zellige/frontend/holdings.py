@@ -14,6 +14,9 @@ from typing import Any, Final
 
 from zellige.frontend.dependencies import MISSING
 
+_HEAP_TYPE: Final = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE of CPython's object.h: classes made while the program runs."""
+
 
 def _entries(value: Mapping[Any, Any], items: Callable[[Any], Iterable[tuple[Any, Any]]] = dict.items) -> list[Any]:
     found = [part for pair in items(value) for part in pair]
@@ -63,7 +66,3 @@ def slots_of(value: Any) -> Iterator[tuple[type, str, Any]]:
                     yield owner, name, slot.__get__(value, type(value))
                 except AttributeError:
                     yield owner, name, MISSING
-
-
-_HEAP_TYPE: Final = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE of CPython's object.h: classes made while the program runs."""

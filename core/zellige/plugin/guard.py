@@ -22,21 +22,22 @@ _READ_AT_ONCE: Final = ("PYTHON", "ZELLIGE_")
 @contextmanager
 def process_kept() -> Iterator[list[str]]:
     """Gives back at the end what belongs to the whole process and is something else then, and lists it: the working directory, how NumPy
-    handles errors, handlers of signals, the standard streams, and variables of the environment. A new variable may stay, since a vendor's
-    library may need one of its own, but none that Python or zellige reads.
+    handles errors, handlers of signals, settings of Python's (:mod:`zellige.plugin.python_settings`), the standard streams, and variables
+    of the environment. A new variable may stay, since a vendor's library may need one of its own, but none that Python or zellige reads.
 
-    The working directory, the environment and which streams there are (not whether they are open) are looked at only where no other thread
-    of Python's is there at the beginning. Beside others nobody knows whose doing a change is: the user's own thread may have made it, or
-    another hook that overlaps, and neither may be refused or lose what it has set. How NumPy handles errors is each thread's own, and
-    handlers of signals are set by the main thread alone: those are always looked at.
+    The working directory, the environment, Python's settings and which streams there are (not whether they are open) are looked at only
+    where no other thread of Python's is there at the beginning. Beside others nobody knows whose doing a change is: the user's own thread
+    may have made it, or another hook that overlaps, and neither may be refused or lose what it has set. How NumPy handles errors and how
+    decimal numbers are rounded is each thread's own, and handlers of signals are set by the main thread alone: those are always looked at.
     """
     import numpy as np  # the command line does without until a backend is loaded
 
-    from zellige.plugin.streams import StreamsKept  # a warm start does without
+    from zellige.plugin.python_settings import SettingsKept  # a warm start does without
+    from zellige.plugin.streams import StreamsKept
 
     is_alone = not _has_other_threads()
     folder, variables = (_folder(), dict(os.environ)) if is_alone else (None, None)
-    errors, handlers, streams = np.geterr(), _handlers(), StreamsKept()
+    errors, handlers, settings, streams = np.geterr(), _handlers(), SettingsKept(is_alone=is_alone), StreamsKept()
     replaced: list[str] = []
     try:
         yield replaced
@@ -51,6 +52,7 @@ def process_kept() -> Iterator[list[str]]:
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
                 replaced.append(f"the handler of {number.name}")
+        replaced += settings.given_back()
         replaced += streams.given_back(is_alone=is_alone)
         streams.end()
         for name, value in [] if variables is None else _variables_to_restore(variables):

@@ -67,7 +67,7 @@ def _problems(plugin: object) -> Iterator[str]:
             continue
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             yield f"its hook {name} is a coroutine, and hooks answer at once: write it without async"
-        wrong = _unseen(name, member, getattr(plugin, name))
+        wrong = _unseen(name, member, getattr(plugin, name)) or _odd_mark(name, getattr(function, MARK, None))
         if wrong:
             yield wrong
             continue
@@ -89,6 +89,18 @@ def _unseen(name: str, written: object, found: object) -> str:
     if not hasattr(found, MARK):
         return f"its hook {name} is marked above @{type(written).__name__}; @hookimpl stands below it"
     return ""
+
+
+def _odd_mark(name: str, mark: Any) -> str:
+    """What a mark says that leaves a hook without an answer of its own, or under another name; empty where it says no such thing."""
+    said = mark if isinstance(mark, Mapping) else {}
+    wraps = next((option for option in ("wrapper", "hookwrapper") if said.get(option)), "")
+    if wraps:
+        return f"its hook {name} is a wrapper (@hookimpl({wraps}=True)), around nothing: a backend has each hook once, which answers itself"
+    other = said.get("specname")
+    if other in (None, name):
+        return ""
+    return f"its hook {name} answers for the hook {other} (@hookimpl(specname=...)); it must have that name itself"
 
 
 def _argument_problems(name: str, method: object, known: tuple[str, ...]) -> Iterator[str]:

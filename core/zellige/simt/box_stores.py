@@ -76,7 +76,7 @@ def emit(ctx: Context, copy: Copy) -> bool:
     assert tiling is not None
     memory = ctx.engine_memory(f"{copy.dst.buffer.name}_rows", copy.dst.buffer.dtype, ctx.warps * SLOTS * ROWS * width)
     if _may_meet_itself(ctx, copy):
-        finish(ctx, copy.span, asked=True)
+        _wait_for_all(ctx, copy.span)
         ctx.code.emit(Barrier(scope="block", span=copy.span))
     made = _Plan(source=source, tiling=tiling, dtype=copy.dst.buffer.dtype, width=width, slabs=source.extents[-1] // width, memory=memory)
     for tile in range(tiling.row_tiles):
@@ -86,12 +86,16 @@ def emit(ctx: Context, copy: Copy) -> bool:
     return True
 
 
-def finish(ctx: Context, span: Span | None = None, *, asked: bool = False) -> None:
-    """Before the role ends, or another box may be asked for (``asked``: one may have been): shared memory is not given back while boxes are
-    read, and what they store has arrived."""
-    if ctx.stores_by_boxes or asked:
-        with ctx.when(_first_lane(), span):
-            ctx.code.emit(WaitStores(leave=0, of_reading=False, span=span))
+def finish(ctx: Context) -> None:
+    """Before the role ends: shared memory is not given back while boxes are read, and what they store has arrived."""
+    if ctx.stores_by_boxes:
+        _wait_for_all(ctx, None)
+
+
+def _wait_for_all(ctx: Context, span: Span | None) -> None:
+    """Each warp waits until all boxes that it asked for have arrived."""
+    with ctx.when(_first_lane(), span):
+        ctx.code.emit(WaitStores(leave=0, of_reading=False, span=span))
 
 
 def _why_not(ctx: Context, copy: Copy) -> str | None:
