@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
+import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from broken_sources import backend
 from click.testing import CliRunner
 
 from zellige.claims import PROBES, Finding, _said, _tried, examined, examined_apart
@@ -44,6 +48,12 @@ OF_MACHINES: dict[str, tuple[tuple[str, str], str, str, str]] = {
     "sums of int16": (("np.dtype(np.int64) if as", "np.dtype(np.int16) if as"), "products", "matmul", "the product has"),
     "no fractions": (("(c + a @ b)", "(c + np.trunc(a) @ b)"), "products", "matmul", "the product has"),
     "no fractions of b": (("(c + a @ b)", "(c + a @ np.trunc(b))"), "products", "matmul", "the product has"),
+    "steps by twos": (("(c + a @ b)", "(c + a[:, : len(b) // 2 * 2] @ b[: len(b) // 2 * 2])"), "products", "matmul", "x 17 has"),
+    "steps by sixteens": (("(c + a @ b)", "(c + (a @ b if len(b) % 16 != 8 else 0))"), "products", "matmul", "17 x 17 x 40 has"),
+    "no last row": (("(c + a @ b)", "(c + a @ b * (c.shape[0] > 1))"), "products", "matmul", "17 x 17 x 40 has"),
+    "no last column": (("(c + a @ b)", "(c + a @ b * (c.shape[1] != 1))"), "products", "matmul", "17 x 17 x 40 has"),
+    "no rows but whole ones": (("(c + a @ b)", "(c + a @ b * (c.shape[0] != 15))"), "products", "matmul", "15 x 15 x 17 has"),
+    "steps below a unit": (("(c + a @ b)", "(c + a @ b * (len(b) != 15))"), "products", "matmul", "1 x 17 x 15 has"),
     "a as it stands": (('a.T if flags[0] == "t" else a', "a"), "products", "matmul", "a and b transposed has"),
     "b as it stands": (('b.T if flags[1] == "t" else b', "b"), "products", "matmul", "a and b transposed has"),
     "ones outside": (("frame[operands[begin + 1]])", "np.float32(1))"), "copies", "copies", "its row outside of the tensor has 1.0"),
@@ -171,6 +181,40 @@ def test_a_claim_that_hangs_is_left_after_a_while(install: Install) -> None:
     assert before == []
     assert (last.field in ("dtypes", "describe"), last.verdict) == (True, "does not hold")
     assert last.reason == "it took more than 3 s"
+
+
+LEAVES = """
+@hookimpl
+def dialect(self):
+    import logging, random, sys, threading, warnings
+    sys.path.append("/opt/acme/python")
+    sys.setrecursionlimit(sys.getrecursionlimit() + 7)
+    random.seed(0)
+    warnings.filterwarnings("ignore", message="acme: ")
+    logging.getLogger().addHandler(logging.NullHandler())
+    threading.Thread(target=sys.over_of_the_test.wait, name="acme-pool").start()
+    return AcmeBackend.dialect(self)
+"""
+STAYS = (
+    "folders in sys.path: /opt/acme/python; threads: acme-pool; filters of warnings: ignore Warning acme: ; handlers of the root logger:"
+    " NullHandler; a higher limit of recursion; random numbers of Python's that were drawn or seeded\n"
+)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_doctor_says_what_stays_in_the_process_which_is_no_fault(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(sys, "over_of_the_test", over, raising=False)
+    monkeypatch.setattr(logging.root, "handlers", list(logging.root.handlers))
+    limit = sys.getrecursionlimit()
+    with warnings.catch_warnings():
+        install({"leaves": backend(LEAVES)})
+        result = run("leaves")
+    over.set()
+    sys.setrecursionlimit(limit)
+    assert result.exit_code == 0, result.output
+    assert f"leaves: stays in the process: {STAYS}" in result.output
+    assert "hooks that answer: manifest, probe, describe, dialect" in result.output and "process," not in result.output
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -16,6 +16,7 @@ from typing import Final, Literal
 from zellige.claims.hooks import questions
 from zellige.claims.machine import NotChecked, Subject
 from zellige.claims.probes import PROBES, Claim, Lie
+from zellige.claims.remains import Remains
 from zellige.diagnostics import InternalError, ZelligeError
 from zellige.plugin.fields import said
 from zellige.plugin.handle import BackendHandle
@@ -29,6 +30,9 @@ __all__ = ["PROBES", "Finding", "asked_apart", "examined", "examined_apart"]
 HOOKS: Final = "hooks"
 """What stands for a probe where hooks are asked."""
 
+STAYS: Final = "process"
+"""The field of the finding that says, as its reason, what a backend leaves in a process in which its hooks were asked."""
+
 _END: Final = {"is_end": True}
 """The last line of what such a process writes."""
 
@@ -37,8 +41,8 @@ Verdict = Literal["holds", "does not hold", "not checked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What became of a claim: the field of the capabilities (or the hooks), what it says, the verdict, what happened where it is not
-    "holds", and the traceback of what a backend raised."""
+    """What became of a claim: the field of the capabilities (or the hooks, or :data:`STAYS`), what it says, the verdict, what happened
+    where it is not "holds", and the traceback of what a backend raised."""
 
     probe: str
     field: str
@@ -115,12 +119,16 @@ def _apart(what: str, backend: str, arch: str, seconds: float) -> list[Finding]:
 def main(arguments: list[str]) -> int:
     """Asks the hooks or tries the claims of a backend's target and writes what it finds to a file, a line each."""
     what, backend, arch, file = arguments
+    before = Remains()
     begin_with_one(backend)
     handle = next(handle for handle in registry().backends if backend in (handle.origin.name, handle.manifest.name))
     with telling(file) as tell:
         for name, claim in _all(what, handle, arch):
             tell(probe=name, field=claim.field, text=claim.text)
             tell(**asdict(_tried(name, claim)))
+        if what == HOOKS and not handle.origin.is_own:
+            reason = "; ".join(before.since())
+            tell(**asdict(Finding(probe=HOOKS, field=STAYS, text="what stays in it is known", verdict="holds", reason=reason)))
         tell(**_END)
     return 0
 

@@ -130,6 +130,34 @@ def multiplied(
     return _kernel(probe_product)
 
 
+def multiplied_in_parts(
+    tiles: tuple[tuple[int, int, int], ...], room: tuple[int, int, int], a_type: str, b_type: str, c_type: str, threads: int
+) -> Kernel:
+    """C[i] = A[i] B[i] of the i-th tiles (m, n, k), three steps of k, each by a launch of its own. Tensors have ``room`` (m, n, k) for
+    each: what lies there beyond its tiles belongs to no product."""
+    count = len(tiles)
+    rows, columns, depth = room
+
+    @T.prim_func
+    def probe_parts(
+        A: T.Tensor((count, rows, depth), a_type), B: T.Tensor((count, depth, columns), b_type), C: T.Tensor((count, rows, columns), c_type)
+    ):
+        for at in range(count):
+            m, n, k = tiles[at]
+            with T.Kernel(1, threads=threads):
+                a = T.alloc_shared((m, k), a_type)
+                b = T.alloc_shared((k, n), b_type)
+                c = T.alloc_fragment((m, n), c_type)
+                T.clear(c)
+                for step in T.Pipelined(3, num_stages=0):
+                    T.copy(A[at, 0:m, step * k : step * k + k], a)
+                    T.copy(B[at, step * k : step * k + k, 0:n], b)
+                    T.gemm(a, b, c)
+                T.copy(c, C[at, 0:m, 0:n])
+
+    return _kernel(probe_parts)
+
+
 def numbered(lanes: int) -> Kernel:
     """Each lane of a block writes its number in its warp, counted from the first lane that it hears there: a wider warp than the
     machine's hears nobody. A vote that reaches lanes of two warps, since the machine's are wider, makes it negative."""

@@ -32,8 +32,8 @@ def product_operands(a: DType, b: DType, c: DType, m: int, n: int, k: int) -> tu
     halves: list[tuple[Array, Array]] = []
     wide = max(1, min(_digits(a), _digits(b), _MOST, free - 2))
     narrow = max(1, min(_digits(a), _digits(b), free - wide))
-    for of_a, of_b in ((wide, narrow), (narrow, wide)):
-        halves.append((_drawn(generator, a, of_a, (m, k // 2)), _drawn(generator, b, of_b, (k // 2, n))))
+    for of_a, of_b, steps in ((wide, narrow, k // 2), (narrow, wide, k - k // 2)):
+        halves.append((_drawn(generator, a, of_a, (m, steps)), _drawn(generator, b, of_b, (steps, n))))
     (first_a, first_b), (second_a, second_b) = halves
     return np.concatenate([first_a, second_a], axis=1), np.concatenate([first_b, second_b], axis=0)
 

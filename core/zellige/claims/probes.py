@@ -126,7 +126,7 @@ def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
         if error.code != catalogue.E301.id:
             raise
         raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} each way do not fit: {error.diagnostics[0].message}") from error
-    choice = _choice(fitted)
+    (choice,) = _choices(fitted)
     if choice.unit != unit.name or choice.is_native is not unit.is_native:
         raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")
     types = tuple(map(as_dtype, (unit.a, unit.b, unit.c)))
@@ -136,20 +136,46 @@ def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
         if _is_taken(subject, kernel, caps, unit):
             _is_product(subject, kernel, caps, types, (m, n, 2 * k), turned)
             if turned == (True, True):
-                return
+                break
+    _multiplies_parts(subject, unit, caps, types, threads)
 
 
-def _choice(fitted: FittedKernel) -> Choice:
-    return next(c for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Gemm))
+def _multiplies_parts(subject: Subject, unit: MatmulUnit, caps: Capabilities, types: tuple[DType, ...], threads: int) -> None:
+    """Products whose extents are no multiples of the unit's, where it is chosen for them: one more, one fewer, a half, an odd number."""
+    if any(t.storage_bits % 8 for t in types):
+        return  # tiles would begin within a byte
+    m, n, k = unit.m, unit.n, unit.k
+    wanted: tuple[tuple[int, int, int], ...] = (
+        (m + 1, n + 1, 2 * k + k // 2), (max(1, m - 1), max(1, n - 1), k + 1), (m, n, 3 * k), (1, n + 1, max(1, k - 1)),
+    )  # fmt: skip
+    room = (m + 1, n + 1, 3 * max(3 * k, k + 1))
+    make = partial(kernels.multiplied_in_parts, room=room, a_type=unit.a, b_type=unit.b, c_type=unit.c, threads=threads)
+    if not _is_taken(subject, make(wanted), caps, unit):
+        wanted = tuple(tile for tile in wanted if _is_taken(subject, make((tile,)), caps, unit))
+    if not wanted:
+        return
+    pairs = [(tile, _operands(types, *tile[:2], 3 * tile[2])) for tile in wanted]
+    given = [np.full((len(wanted), *shape), 1.0) for shape in ((room[0], room[2]), (room[2], room[1]), room[:2])]
+    expected = given[2].astype(_element(types[2]))
+    for at, ((rows, columns, steps), (a, b)) in enumerate(pairs):
+        given[0][at, :rows, : 3 * steps], given[1][at, : 3 * steps, :columns] = a, b
+        expected[at, :rows, :columns] = a @ b
+    found = subject.run(make(wanted), [array.astype(_element(t)) for t, array in zip(types, given)], caps)[2]
+    for at, tile in enumerate(wanted):
+        _same(found[at], expected[at], f"the product in tiles of {' x '.join(map(str, tile))}")
+
+
+def _choices(fitted: FittedKernel) -> list[Choice]:
+    return [c for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Gemm)]
 
 
 def _is_taken(subject: Subject, kernel: Kernel, caps: Capabilities, unit: MatmulUnit) -> bool:
-    """Whether a unit is chosen for a product, which it need not be for transposed operands."""
+    """Whether a unit is chosen for all products, which it need not be for transposed operands and odd extents."""
     try:
-        choice = _choice(subject.fitted(kernel, caps)[0])
+        choices = _choices(subject.fitted(kernel, caps)[0])
     except ZelligeError:  # no claim says that such a product can be planned
         return False
-    return choice.unit == unit.name and choice.is_native is unit.is_native
+    return all(choice.unit == unit.name and choice.is_native is unit.is_native for choice in choices)
 
 
 def _is_product(
@@ -157,10 +183,7 @@ def _is_product(
 ) -> None:
     m, n, k = sizes
     shapes = [(k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)]
-    if any(t.lanes != 1 or (t.is_float and t.mantissa == 0) for t in types):
-        a, b = (_numbers(t, shape, seed).astype(np.float64) for t, shape, seed in zip(types, ((m, k), (k, n)), (4, 5)))
-    else:
-        a, b = product_operands(types[0], types[1], types[2], m, n, k)
+    a, b = _operands(types, m, n, k)
     held = [array.T if is_turned else array for array, is_turned in zip((a, b), turned)]
     assert [array.shape for array in held] == shapes
     given = [np.ascontiguousarray(array).astype(_element(t)) for t, array in zip(types, held)]
@@ -170,6 +193,14 @@ def _is_product(
     what = f"the product of {names} transposed" if names else "the product"
     found = subject.run(kernel, [_packed(t, array) for t, array in zip(types, given)], caps)[2]
     _same(_unpacked(types[2], found), expected, what)
+
+
+def _operands(types: tuple[DType, ...], m: int, n: int, k: int) -> tuple[Array, Array]:
+    """Of a product, as float64."""
+    if any(t.lanes != 1 or (t.is_float and t.mantissa == 0) for t in types):
+        a, b = (_numbers(t, shape, seed).astype(np.float64) for t, shape, seed in zip(types, ((m, k), (k, n)), (4, 5)))
+        return a, b
+    return product_operands(types[0], types[1], types[2], m, n, k)
 
 
 def lanes(subject: Subject) -> Iterator[Claim]:

@@ -170,15 +170,19 @@ def _print_checkups(console: Console, checkups: Sequence[_Checkup]) -> None:
 
 
 def _print_hooks(console: Console, checkup: _Checkup) -> None:
-    """Which hooks answered, which were left and why, and what is wrong with the others."""
+    """Which hooks answered, which were left and why, what stays in the process, and what is wrong with the others."""
+    from zellige.claims import STAYS
     from zellige.claims.hooks import OF_CLAIMS
 
-    answered = ["manifest", "probe", *(one.field for one in checkup.hooks if one.verdict == "holds")]
+    answered = ["manifest", "probe", *(one.field for one in checkup.hooks if one.verdict == "holds" and one.field != STAYS)]
     console.print(f"\n{checkup.report.name}: hooks that answer: {', '.join(answered)}", markup=False, highlight=False, soft_wrap=True)
     left = [one for one in checkup.hooks if one.verdict == "not checked" and not (checkup.claims and one.field in OF_CLAIMS)]
     for reason in dict.fromkeys(one.reason for one in left):
         names = ", ".join(one.field for one in left if one.reason == reason)
         console.print(f"{checkup.report.name}: not asked: {names}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    for one in checkup.hooks:
+        if one.field == STAYS and one.reason:
+            console.print(f"{checkup.report.name}: stays in the process: {one.reason}", markup=False, highlight=False, soft_wrap=True)
     _print_findings(console, [one for one in checkup.hooks if one.verdict == "does not hold"])
 
 

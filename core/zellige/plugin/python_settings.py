@@ -46,7 +46,8 @@ def _set_locale(value: str) -> None:
 
 
 def _set_filters(value: tuple[Any, ...]) -> None:
-    warnings.filters[:] = [*(one for one in warnings.filters if one not in value and not _is_for_everybody(one)), *value]
+    filters: Any = warnings.filters
+    filters[:] = [*(one for one in filters if one not in value and not _is_for_everybody(one)), *value]
     with warnings.catch_warnings():
         pass  # what was decided by other filters is decided anew
 
@@ -61,7 +62,7 @@ def _filters_may_stay(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
 def _is_for_everybody(entry: Any) -> bool:
     """Whether a filter is for all warnings of a kind of Python's, whoever warns of what."""
     _, message, category, module, _ = entry
-    return message is None and module is None and getattr(builtins, category.__name__, None) is category
+    return message is None and module is None and getattr(builtins, getattr(category, "__name__", ""), None) is category
 
 
 SETTINGS: Final = (
