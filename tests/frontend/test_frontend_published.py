@@ -25,7 +25,8 @@ def expected(path: Path) -> list[tuple[str, int, int]]:
     return [(m["code"], number, len(m["blank"]) + 2) for number, line in enumerate(lines) if (m := MARK.match(line))]
 
 
-def found(path: Path) -> list[tuple[str, int, int]]:
+def said(path: Path) -> list[str]:
+    """The errors and warnings of a file's program."""
     spec = importlib.util.spec_from_file_location(f"published_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
@@ -38,8 +39,12 @@ def found(path: Path) -> list[tuple[str, int, int]]:
         except ZelligeError as error:
             texts.append(str(error))
     texts += [str(w.message) for w in caught if issubclass(w.category, ZelligeWarning)]
+    return texts
+
+
+def found(path: Path) -> list[tuple[str, int, int]]:
     places = []
-    for text in texts:
+    for text in said(path):
         place = PLACE.search(text)
         assert place is not None and "hint: " in text, text
         assert Path(place["file"]) == path, text
@@ -70,3 +75,20 @@ def test_a_warning_is_shown_once(recwarn: pytest.WarningsRecorder) -> None:
     module.program()
     module.program()
     assert len([w for w in recwarn if issubclass(w.category, ZelligeWarning)]) <= 1
+
+
+def test_what_points_do_to_an_element_that_they_share_is_said_as_it_is() -> None:
+    path = next(p for p in FILES if p.stem == "points_share_an_element")
+    does = [re.search(r"touched by every (.*)", text) for text in said(path)]
+    assert [match[1] for match in does if match is not None] == [
+        "point of i, which reads it and writes it back (16 points)",
+        "point of j, which reads it and writes it back (16 points or more)",
+        "point of i, which reads it in a condition and writes it under that (16 points)",
+        "point of i, which reads it and writes it back (16 points)",
+        "point of i, which reads it in a condition and writes it under that (16 points)",
+        "block of bx, which reads it and writes it back (16 blocks)",
+        "block of by, which reads it in a condition and writes it under that (4 blocks or more)",
+        "point of i, which writes what it computes from i there (16 points)",
+        "point of i, which writes what it computes from i there (16 points or more)",
+        "block of bx, which writes what it computes from bx there (16 blocks)",
+    ]

@@ -1,21 +1,23 @@
 """Points of a T.Parallel, and blocks of a grid, that certainly change one element together.
 
 In: a verified kernel. Out: E296, a warning a loop and buffer: every point of an axis reads an element, combines and writes it back, as in
-``s[0] += A[i]``, and what the points do to it in between is lost; or every point writes a value of its own, as in ``s[0] = A[i]``, and one
-of them stays. The interpreter reports all other races, see ``ZELLIGE_CHECKS=races``.
+``s[0] += A[i]``, and what the points do to it in between is lost; or every point writes a value computed from its number, as in
+``s[0] = A[i]``, and one of them stays. The interpreter reports all other races, see ``ZELLIGE_CHECKS=races``.
 
 It is silent under conditions on the axis, in launches whose blocks can wait for each other, for an element whose place depends on the
 axis in any way, for storage of one lane or one point (local, var) or, between blocks, of one block, and for what may be meant so: a value
-that is the same in all points and changes nothing the second time.
+that is the same in all points and changes nothing the second time. ``i // 64`` is the same where ``i`` counts to 64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import field, replace
+from typing import Final, Literal
 
+from zellige.analysis.intervals import ANY, Interval, interval_of_value
 from zellige.diagnostics import Diagnostic, catalogue
-from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Node, Var
+from zellige.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, ExprNode, Load, Node, Var
 from zellige.ir.stmt import (
     Assign,
     Atomic,
@@ -37,11 +39,13 @@ from zellige.ir.stmt import (
     Store,
     Vote,
 )
-from zellige.ir.traverse import loads_in, same_structure, walk
+from zellige.ir.traverse import children, loads_in, same_structure, walk
 from zellige.records import dataclass
 
 _SHARED_BY_BLOCKS: Final = frozenset(("global",))
 _SHARED_BY_POINTS: Final = frozenset(("global", "shared", "fragment"))
+Kind = Literal["combined", "compared", "replaced"]
+
 _IDEMPOTENT: Final = frozenset(("min", "max", "min_nan", "max_nan", "bitand", "bitor", "and", "or"))
 
 
@@ -70,23 +74,27 @@ def _told_once(
     body: tuple[Stmt, ...], axes: Iterable[tuple[Var, Expr]], known: tuple[Var, ...], shared: frozenset[str], words: tuple[str, str]
 ) -> Iterator[Diagnostic]:
     told: set[Buffer] = set()
-    for axis, extent in axes:
-        if isinstance(extent, Const) and extent.value <= 1:
-            continue
-        for meeting in _meetings(body, axis, known, shared):
+    counted = [(axis, extent) for axis, extent in axes if not (isinstance(extent, Const) and extent.value <= 1)]
+    for axis, extent in counted:
+        for meeting in _meetings(body, axis, extent, known, shared):
             if meeting.buffer.root not in told:
                 told.add(meeting.buffer.root)
-                yield _diagnostic(meeting, axis, extent, *words)
+                yield _diagnostic(meeting, axis, extent, *words, is_alone=len(counted) == 1)
 
 
-def _diagnostic(meeting: _Meeting, axis: Var, extent: Expr, one: str, several: str) -> Diagnostic:
+def _diagnostic(meeting: _Meeting, axis: Var, extent: Expr, one: str, several: str, *, is_alone: bool) -> Diagnostic:
+    """``is_alone``: there is no other axis, whose points may all meet at the element as well."""
     places = [str(i.value) if isinstance(i, Const) else i.name if isinstance(i, Var) else "..." for i in meeting.indices]
-    does = "reads it and writes it back" if meeting.is_read else "writes a value of its own there"
+    does = {
+        "combined": "reads it and writes it back",
+        "compared": "reads it in a condition and writes it under that",
+        "replaced": f"writes what it computes from {axis.name} there",
+    }[meeting.kind]
     return catalogue.E296.diagnose(
         meeting.statement.span,
         element=f"{meeting.buffer.name}[{', '.join(places)}]",
         what=f"every {one} of {axis.name}, which {does}",
-        times=f"{extent.value} {several}" if isinstance(extent, Const) else f"all {several} of {axis.name}",
+        times=f"{extent.value} {several}{'' if is_alone else ' or more'}" if isinstance(extent, Const) else f"all {several} of {axis.name}",
         severity="warning",
     )
 
@@ -101,27 +109,29 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Meeting:
-    """A statement by which every point changes one element of ``buffer``, the first of those that it changes; ``is_read`` where the new
-    value depends on what the element held, else it is the point's own."""
+    """A statement by which every point changes one element of ``buffer``, the first of those that it changes: to a value made of what the
+    element held, to another one under a comparison with that, or to one computed from the point's number whatever it held."""
 
     statement: Stmt
     buffer: Buffer
     indices: tuple[Expr, ...]
-    is_read: bool
+    kind: Kind
 
 
-def _meetings(body: tuple[Stmt, ...], axis: Var, lanes: tuple[Var, ...], shared: frozenset[str]) -> Iterator[_Meeting]:
-    """What every point of ``axis`` does to one element. ``shared`` are the spaces that all points see."""
+def _meetings(body: tuple[Stmt, ...], axis: Var, extent: Expr, lanes: tuple[Var, ...], shared: frozenset[str]) -> Iterator[_Meeting]:
+    """What every point of ``axis``, which counts to ``extent``, does to one element. ``shared`` are the spaces that all points see."""
     nodes = [n for part in body for n in walk(part)]
     if any(isinstance(n, (Break, Continue, Return)) for n in nodes):
         return
+    numbers = _Numbers({axis: Interval(0, int(extent.value) - 1)} if isinstance(extent, Const) else {})
     varying = _Varying(
-        variables=_varying_variables(nodes, (axis, *lanes), shared),
+        variables=_varying_variables(nodes, (axis, *lanes), numbers, shared),
+        numbers=numbers,
         written=frozenset(region.buffer.root for n in nodes if isinstance(n, StmtNode) for region in n.writes()),
         shared=shared,
     )
     taken = _taken(nodes)
-    own = _following(nodes, axis)
+    own = _following(nodes, axis, numbers)
     pending = [_Place(s) for s in reversed(body)]
     while pending:
         place = pending.pop()
@@ -133,15 +143,18 @@ def _meetings(body: tuple[Stmt, ...], axis: Var, lanes: tuple[Var, ...], shared:
                     seen = (*loads_in(statement), *(load for var in named for load in taken.get(var, ())))
                     is_read = any(_is_element(load, statement) for load in seen)
                     if place.compared is not None:
-                        is_read = is_certain = _is_element(place.compared, statement) and varying.differs(statement.value)
+                        kind: Kind = "compared"
+                        is_certain = _is_element(place.compared, statement) and varying.differs(statement.value)
+                    elif is_read:
+                        kind, is_certain = "combined", _matters_again(statement, varying)
                     else:
-                        is_certain = _matters_again(statement, varying) if is_read else _names(statement.value, own)
+                        kind, is_certain = "replaced", numbers.follow(statement.value, own)
                     if is_certain:
-                        yield _Meeting(statement=statement, buffer=buffer, indices=indices, is_read=is_read)
+                        yield _Meeting(statement=statement, buffer=buffer, indices=indices, kind=kind)
             case Fill(dst=dst):
-                if place.compared is None and varying.is_shared(dst.buffer) and _names(statement.value, own):
+                if place.compared is None and varying.is_shared(dst.buffer) and numbers.follow(statement.value, own):
                     if not any(varying.may_differ(e) for e in (*dst.offsets, *dst.extents)):
-                        yield _Meeting(statement=statement, buffer=dst.buffer, indices=dst.offsets, is_read=False)
+                        yield _Meeting(statement=statement, buffer=dst.buffer, indices=dst.offsets, kind="replaced")
             case If():
                 compared = place.compared
                 if varying.may_differ(statement.condition):
@@ -155,17 +168,41 @@ def _meetings(body: tuple[Stmt, ...], axis: Var, lanes: tuple[Var, ...], shared:
                 pass
 
 
-def _following(nodes: list[Node], axis: Var) -> frozenset[Var]:
+def _following(nodes: list[Node], axis: Var, numbers: _Numbers) -> frozenset[Var]:
     """``axis`` and the names that points give once a value made of it."""
     own = {axis}
     for node in nodes:
-        if isinstance(node, Bind) and not node.var.is_mutable and _names(node.value, own):
+        if isinstance(node, Bind) and not node.var.is_mutable and numbers.follow(node.value, own):
             own.add(node.var)
     return frozenset(own)
 
 
-def _names(expr: Expr, variables: Set[Var]) -> bool:
-    return any(isinstance(n, Var) and n in variables for n in walk(expr))
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """The numbers that variables may be, where they are known, and so the parts of expressions that are one number whatever those are."""
+
+    ranges: Mapping[Var, Interval]
+    _found: dict[ExprNode, Interval] = field(default_factory=dict)
+
+    def follow(self, expr: Expr, variables: Set[Var]) -> bool:
+        """Whether ``expr`` is computed from one of ``variables``, in a part that is not the same number for all of its values."""
+        if not any(isinstance(n, Var) and n in variables for n in walk(expr)):
+            return False
+        pending: list[Node] = [expr]
+        seen: set[int] = set()
+        while pending:
+            node = pending.pop()
+            if id(node) in seen or (isinstance(node, ExprNode) and self._is_one_number(node)):
+                continue
+            seen.add(id(node))
+            if isinstance(node, Var) and node in variables:
+                return True
+            pending.extend(children(node))
+        return False
+
+    def _is_one_number(self, expr: ExprNode) -> bool:
+        found = interval_of_value(expr, lambda var: self.ranges.get(var, ANY), self._found)  # type: ignore[arg-type]
+        return found.low is not None and found.low == found.high
 
 
 def _taken(nodes: list[Node]) -> dict[Var, tuple[Load, ...]]:
@@ -210,6 +247,7 @@ class _Varying:
     """What may differ between the points of an axis: variables, and buffers that the points write."""
 
     variables: frozenset[Var]
+    numbers: _Numbers
     written: frozenset[Buffer]
     shared: frozenset[str]
 
@@ -217,8 +255,8 @@ class _Varying:
         return buffer.root.space in self.shared
 
     def differs(self, expr: Expr) -> bool:
-        """Whether a variable in ``expr`` may differ."""
-        return _names(expr, self.variables)
+        """Whether a variable in ``expr`` may differ, and the value with it."""
+        return self.numbers.follow(expr, self.variables)
 
     def may_differ(self, expr: Expr) -> bool:
         """Whether anything in ``expr`` may differ, or changes while the points run."""
@@ -226,9 +264,9 @@ class _Varying:
         return self.differs(expr) or any(buffer.root in self.written or not self.is_shared(buffer) for buffer in loads)
 
 
-def _varying_variables(nodes: list[Node], known: Iterable[Var], shared: frozenset[str]) -> frozenset[Var]:
+def _varying_variables(nodes: list[Node], known: Iterable[Var], numbers: _Numbers, shared: frozenset[str]) -> frozenset[Var]:
     """``known`` and the variables that follow from them; whatever is assigned in the loop or comes from an operation counts too."""
-    varying = _Varying(variables=frozenset(known), written=frozenset(), shared=shared)
+    varying = _Varying(variables=frozenset(known), numbers=numbers, written=frozenset(), shared=shared)
     while True:
         found = set(varying.variables)
         for node in nodes:
@@ -247,4 +285,4 @@ def _varying_variables(nodes: list[Node], known: Iterable[Var], shared: frozense
                     pass
         if len(found) == len(varying.variables):
             return varying.variables
-        varying = _Varying(variables=frozenset(found), written=frozenset(), shared=shared)
+        varying = replace(varying, variables=frozenset(found))

@@ -78,11 +78,12 @@ class BlockWatch:
         others = self._met(write, positions)
         if kind != "atomic":
             others = np.where(others == _NOBODY, self._met(atomic, positions), others)
+        changed = others != _NOBODY
         if kind != "read":
             others = np.where(others == _NOBODY, self._met(read, positions), others)
         if values is not None:
             others = np.where(_differs(memory, positions, values.ravel(), buffer.dtype), others, _NOBODY)
-        self._report(statement, buffer, layout, positions, kind, others, statements)
+        self._report(statement, buffer, layout, positions, kind, others, np.where(changed[:, None], statements[positions], _NOBODY))
         if kind == "read":
             known = read[positions]
             read[positions] = np.where((known == _NOBODY) | (known == self.block), self.block, _SEVERAL)
@@ -106,13 +107,14 @@ class BlockWatch:
     def _report(
         self, statement: Stmt, buffer: Buffer, layout: Layout, positions: Array, kind: AccessKind, others: Array, statements: Array
     ) -> None:
+        """``others`` are the blocks that touched each scalar before, ``statements`` the numbers of those by which they changed it."""
         races = np.flatnonzero(others != _NOBODY)
         if not races.size:
             return
         first = int(races[0])
         other = int(others[first])
-        numbers = statements[positions[first]]
-        changed_by = self._statements[int(numbers.max())] if numbers.max() >= 0 else None
+        number = int(statements[first].max())
+        changed_by = self._statements[number] if number >= 0 else None
         who = "others" if other == _SEVERAL else f"block ({index_text(self.cells[other])})"
         verb = {"read": "reads", "write": "writes", "atomic": "changes"}[kind]
         self.findings.race(

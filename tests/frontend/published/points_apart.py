@@ -74,6 +74,9 @@ def one_value(m: int):
                 if i == 5:
                     B[1, 0] = A[i]
                 B[i // m + 1, 1] = A[0]
+                B[3, 1] = A[i // m] + i // m
+                none = i >> 4
+                B[0, 0] = T.max(B[0, 0], none)
             for i in T.Parallel(1):
                 B[2, 0] = A[i]
             for i in T.Parallel(m):
