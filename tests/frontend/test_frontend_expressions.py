@@ -102,6 +102,51 @@ def test_macro_with_effects_in_a_condition_runs_only_where_python_would(run: Run
     assert c.tolist() == [10, 10, 11, 11]
 
 
+def stored_by_dropped_expressions(store: Callable[..., Any], A: Any, B: Any, C: Any, i: Any) -> None:
+    (store(A, i, 1), store(B, i, 2)) if C[i] > 2 else (store(A, i, 7),)
+    C[i] == 5 and store(B, i, 9)
+    C[i] > 4 or A[i] == 1 or [store(C, i, 20)]
+    (first, (second, third)) = (store(A, i, A[i] + 10), (2, 3)) if C[i] > 3 else (5, (store(B, i, 4), 1))
+    C[i] += first + 10 * second + 100 * third
+    None if C[i] > 300 else "nothing" if C[i] > 200 else store(B, i, 30)
+
+
+def test_an_expression_whose_value_nobody_takes_does_what_stands_in_the_arm_that_is_taken(run: Run) -> None:
+    @T.macro
+    def store(X, i, value):
+        X[i] = value
+        return value
+
+    body = T.macro(stored_by_dropped_expressions)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+        with T.Kernel(8) as i:
+            body(store, A, B, C, i)
+
+    def python(X: list[int], i: int, value: int) -> int:
+        X[i] = value
+        return value
+
+    given = [np.arange(8, dtype=np.int32) for _ in range(3)]
+    wanted = [list(range(8)) for _ in range(3)]
+    for i in range(8):
+        stored_by_dropped_expressions(python, *wanted, i)
+    run(kernel, *given)
+    assert [array.tolist() for array in given] == wanted
+
+
+def test_a_choice_between_tuples_of_two_lengths_says_so() -> None:
+    with pytest.raises(CompileError, match="E134.*cannot choose between a tuple of 2 and one of 3") as caught:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
+            with T.Kernel(8) as i:
+                A[i], B[i] = (1, 2) if A[i] > 2 else (3, 4, 5)
+
+    assert "tuples of one length" in str(caught.value)
+
+
 def test_operand_keeps_the_value_it_had_before_the_next_operand_changed_it(run: Run) -> None:
     @T.macro
     def bump(place: T.Ref):

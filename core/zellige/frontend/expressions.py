@@ -1,8 +1,8 @@
 """Expressions with Python's meaning; where an operand is known only when the kernel runs, the operators make tile IR.
 
-``and``, ``or``, ``not``, comparisons, ``in`` and ``x if c else y`` decide while compiling where they can, and otherwise evaluate both
-sides (:mod:`zellige.frontend.apart`): a side that only computes becomes part of the expression, a side that does more (a macro that
-stores, a name that is given) is put under an If.
+``and``, ``or``, ``not``, comparisons and ``in`` decide while compiling where they can, and otherwise evaluate both sides
+(:mod:`zellige.frontend.apart`): a side that only computes becomes part of the expression, a side that does more (a macro that stores, a
+name that is given) is put under an If. ``x if c else y`` does so in :mod:`zellige.frontend.choices`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from zellige.frontend.values import (
     Variable,
     bind,
     declare,
-    is_number,
     is_volatile,
     taken,
 )
@@ -274,9 +273,14 @@ def negation(frame: Frame, value: Any) -> Any:
 
 @evaluates(ast.BoolOp)
 def _boolean(frame: Frame, node: ast.BoolOp) -> Any:
+    return joined_values(frame, node, node.values)
+
+
+def joined_values(frame: Frame, node: ast.BoolOp, operands: Sequence[ast.expr]) -> Any:
+    """``a and b and c`` or ``a or b or c`` of some operands of ``node``."""
     is_and = isinstance(node.op, ast.And)
-    value = evaluate(frame, node.values[0])
-    for following in node.values[1:]:
+    value = evaluate(frame, operands[0])
+    for following in operands[1:]:
         value = combine(frame, is_and, value, partial(evaluate, frame, following), node, names_given(following))
         if not run_time(value) and bool(plain(value)) != is_and:
             return value
@@ -386,55 +390,6 @@ def _contains(frame: Frame, item: Any, container: Any) -> Any:
             continue
         found = same if found is False else Scalar(arithmetic.binary("or", found, same, span))
     return found
-
-
-@evaluates(ast.IfExp)
-def _conditional(frame: Frame, node: ast.IfExp) -> Any:
-    condition = condition_of(evaluate(frame, node.test))
-    span = frame.here(node)
-    if not run_time(condition):
-        return evaluate(frame, node.body if plain(condition) else node.orelse)
-    names = names_given(node.body, node.orelse)
-    (then, then_statements), (otherwise, else_statements) = alternatives(
-        frame, names, partial(evaluate, frame, node.body), partial(evaluate, frame, node.orelse)
-    )
-    frame.here(node)
-    if not any(isinstance(s, Bind) is False for s in (*then_statements, *else_statements)):
-        splice(frame, then_statements)
-        splice(frame, else_statements)
-        return choose(condition, then, otherwise, span)
-    if then is otherwise and not isinstance(then, Scalar):
-        frame.builder.emit(
-            If(condition=arithmetic.truth(condition, span), then=tuple(then_statements), otherwise=tuple(else_statements), span=span)
-        )
-        return then
-    _must_be_numbers(then, otherwise, span)
-    left, right = arithmetic.meet(then, otherwise, span)
-    variable = declare("choice", left.dtype, 0)
-    bodies = []
-    for statements, value in ((then_statements, left), (else_statements, right)):
-        with frame.builder.body() as body:
-            body.extend(statements)
-            variable.assign(Scalar(value))
-        bodies.append(tuple(body))
-    frame.builder.emit(If(condition=arithmetic.truth(condition, span), then=bodies[0], otherwise=bodies[1], span=span))
-    return variable.value()
-
-
-def choose(condition: Any, then: Any, otherwise: Any, span: Span) -> Any:
-    """``then if condition else otherwise`` of a run-time condition; E134 for two different things that are no numbers."""
-    if isinstance(then, tuple) and isinstance(otherwise, tuple) and len(then) == len(otherwise):
-        return tuple(choose(condition, a, b, span) for a, b in zip(then, otherwise))
-    if not is_number(then) or not is_number(otherwise):
-        if then is otherwise or (type(then) is type(otherwise) and isinstance(then, (str, type(None))) and then == otherwise):
-            return then
-    _must_be_numbers(then, otherwise, span)
-    return Scalar(arithmetic.select(condition, then, otherwise, span))
-
-
-def _must_be_numbers(then: Any, otherwise: Any, span: Span) -> None:
-    if not is_number(then) or not is_number(otherwise):
-        raise catalogue.E134.error(span, left=arithmetic.describe(then), right=arithmetic.describe(otherwise))
 
 
 # ---- displays

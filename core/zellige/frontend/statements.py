@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.assignments import assign_name
+from zellige.frontend.choices import evaluate_dropped
 from zellige.frontend.evaluator import evaluate, executes
 from zellige.frontend.expressions import plain, run_time
 from zellige.frontend.junctions import condition_of
@@ -20,7 +21,7 @@ from zellige.ir.stmt import Assert
 @executes(ast.Expr)
 def _expression(frame: Frame, node: ast.Expr) -> Signal:
     if not isinstance(node.value, ast.Constant):
-        value = evaluate(frame, node.value)
+        value = evaluate_dropped(frame, node.value)
         if isinstance(value, AbstractContextManager):
             raise catalogue.E163.error(frame.here(node))
     return Signal.NEXT
