@@ -15,6 +15,7 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
+from zellige.frontend.annotations import without_quotes
 from zellige.frontend.calls import SHARED_HINT, evaluate_call
 from zellige.frontend.changes import refuse_in_place, refuse_iterator
 from zellige.frontend.evaluator import evaluate, evaluates, executes
@@ -195,18 +196,19 @@ def _annotated(frame: Frame, node: ast.AnnAssign) -> Signal:
 
 def _annotated_dtype(frame: Frame, annotation: ast.expr) -> DType | None:
     """The element type that the annotation of a number names; None for Python's own types, which say nothing about width."""
-    if isinstance(annotation, ast.Constant):
-        return None
-    found = evaluate(frame, annotation)
+    found: Any = without_quotes(annotation, frame.sees)
+    if isinstance(found, ast.expr):
+        found = evaluate(frame, found)
     return found if isinstance(found, DType) else None
 
 
 def _declare(frame: Frame, name: str, node: ast.AnnAssign) -> None:
     """``name: T.Tensor[...]`` without a value describes a parameter; another annotation alone means nothing, as in Python."""
     current = frame.locals.get(name)
-    if isinstance(node.annotation, ast.Constant):
+    said = without_quotes(node.annotation, frame.sees)
+    if said is None:
         return
-    specification = evaluate(frame, node.annotation)
+    specification = said if isinstance(said, DType) else evaluate(frame, said)
     frame.here(node)
     if isinstance(current, PendingTensor) or hasattr(specification, "strides"):
         frame.locals[name] = annotate(frame.trace, name, current, specification)

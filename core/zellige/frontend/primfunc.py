@@ -16,8 +16,9 @@ from typing import Any
 
 from zellige.diagnostics import CompileError, Span, catalogue
 from zellige.diagnostics.span import calling_place
-from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
+from zellige.dtypes import DType
 from zellige.frontend import arithmetic, comprehensions, control, leaving, matching, statements
+from zellige.frontend.annotations import read_text, without_quotes
 from zellige.frontend.builder import Builder, Settings, tracing
 from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
@@ -72,15 +73,20 @@ class KernelFunction:
         found: dict[str, Any] = {}
         for name, node in self._annotations_in_body():
             if name in self.signature.parameters and self.signature.parameters[name].annotation is inspect.Parameter.empty:
-                annotation = self._named(node)
+                annotation = node if isinstance(node, DType) else self._named(node)
                 if isinstance(annotation, DType) or any(annotation is number for number in (int, float, bool)):
                     found[name] = annotation
         return found
 
-    def _annotations_in_body(self) -> list[tuple[str, ast.expr]]:
-        """Names that the body annotates and gives no value, with the annotations."""
+    def _annotations_in_body(self) -> list[tuple[str, DType | ast.expr]]:
+        """Names that the body annotates and gives no value, with what the annotations say."""
         assignments = body_of(self.source.node).assignments
-        return [(n.target.id, n.annotation) for n in assignments if n.value is None and isinstance(n.target, ast.Name)]
+        written = [(n.target.id, n.annotation) for n in assignments if n.value is None and isinstance(n.target, ast.Name)]
+        said = [(name, without_quotes(node, self._is_known)) for name, node in written]
+        return [(name, annotation) for name, annotation in said if annotation is not None]
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.closure or name in self.function.__globals__ or hasattr(builtins, name)
 
     def _named(self, node: ast.expr) -> Any:
         """What a dotted name means around the function; None for other expressions and where it means nothing."""
@@ -153,17 +159,10 @@ def _evaluated_text(frame: Frame, annotation: Any, place: ast.expr) -> Any:
     """An annotation that is itself text: the name of an element type, or an expression, which stands at ``place``."""
     if not isinstance(annotation, str):
         return annotation
-    try:
-        return as_dtype(annotation)
-    except UnknownDType:
-        pass
-    try:
-        expression = ast.parse(annotation, mode="eval").body
-    except SyntaxError:
+    found = read_text(annotation, place)
+    if found is None:
         return annotation
-    for node in ast.walk(expression):
-        ast.copy_location(node, place)
-    return evaluate(frame, expression)
+    return found if isinstance(found, DType) else evaluate(frame, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -217,6 +217,10 @@ class Frame:
             return found
         raise catalogue.E107.error(self.builder.span, name=name, suggestion=closest(name, (n for n in self._visible() if n != name)))
 
+    def sees(self, name: str) -> bool:
+        """Whether a name means something here."""
+        return name in self._visible()
+
     def _visible(self) -> list[str]:
         names: list[str] = []
         frame: Frame | None = self
