@@ -277,3 +277,13 @@ def test_vectors_of_elements_that_share_a_byte_are_refused(refused, dtype):
     for kernel in (tile, output):
         error = refused("E217", kernel)
         assert dtype[:-2] in error.hint and "last dimension" in error.hint
+
+
+@pytest.mark.parametrize("scope", [7, None, ["shared"]])
+def test_a_scope_that_is_no_name(refused, scope):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            tile = T.alloc_fragment((4,), "int32", scope=scope)
+            T.copy(A, tile)
+
+    assert "needs the name of a memory space" in str(refused("E258", k))

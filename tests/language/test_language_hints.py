@@ -151,12 +151,13 @@ def test_compile_flags_that_are_no_texts(refused, flags):
     assert "needs a text or a list of texts" in str(refused("E258", k))
 
 
-def test_a_share_of_the_cache_that_is_no_number(refused):
+@pytest.mark.parametrize("share", (None, "half", 7.5, -0.1, float("nan"), float("inf"), 10**400))
+def test_a_share_of_the_cache_that_is_none(refused, share):
     def k(A: T.Tensor((8,), "float32")):
         with T.Kernel(1):
-            T.annotate_l2_hit_ratio({A: A[0]})
+            T.annotate_l2_hit_ratio({A: A[0] if share is None else share})
 
-    refused("E258", k)
+    assert "needs a share from 0 to 1" in str(refused("E258", k))
 
 
 def test_a_safe_value_that_does_not_fit(refused):
@@ -175,7 +176,7 @@ def test_an_unknown_order_of_blocks(refused):
     refused("E244", k)
 
 
-@pytest.mark.parametrize("panel", [0, 2.5, True])
+@pytest.mark.parametrize("panel", [0, -4, 2.5, float("nan"), True])
 def test_a_panel_that_is_no_count(refused, panel):
     def k(A: T.Tensor((8,), "float32")):
         with T.Kernel(1):

@@ -1,5 +1,7 @@
 """Loop functions, T.Kernel and what they refuse."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -191,6 +193,50 @@ def test_a_factor_that_is_no_count(refused, factor):
                 A[i] = 0
 
     refused("E245", k)
+
+
+@pytest.mark.parametrize(("wrong", "code"), [
+    ({"group_size": -3}, "E245"), ({"wave_size": -1}, "E245"), ({"wave_size": 0}, "E245"), ({"num_stages": -3}, "E212"),
+    ({"num_stages": 0.5}, "E212"),
+])  # fmt: skip
+def test_tiles_of_a_persistent_launch_that_are_counted_wrongly(refused, wrong, code):
+    def k(A: T.Tensor((8, 8), "int32")):
+        with T.Kernel(2) as bx:
+            for i, j in T.Persistent((8, 8), **{"wave_size": 2, "index": bx, **wrong}):
+                A[i, j] = 0
+
+    refused(code, k)
+
+
+@pytest.mark.parametrize(("schedule", "told"), [
+    ({"order": [0]}, "order, which is not followed, cannot be of 1 entry: the body has 2 statements"),
+    ({"order": [0, 2, 1], "stage": [0, 1, 1]}, "stage, which is not followed, cannot be of 3 entries: the body has 2 statements"),
+    ({"order": [0, 1, 2], "group": [[0, 1]]}, "order, which is not followed, cannot be of 3 entries: the body has 1 group"),
+    ({"order": [0, 1], "stage": [0, 1]}, None),
+    ({"order": [0], "stage": [0], "group": [[0, 1]]}, None),
+])  # fmt: skip
+def test_a_schedule_of_another_number_of_statements_is_told_of(schedule, told):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+
+        @T.prim_func
+        def k(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+            with T.Kernel(1):
+                for i in T.Pipelined(4, **schedule):
+                    A[i] = i
+                    B[i] = A[i]
+
+    assert (told is None and not caught) or f"E212: {told}" in str(caught[-1].message)
+
+
+@pytest.mark.parametrize("group", [7, [0], [[-1]], [[0.5]]])
+def test_groups_of_a_schedule_that_are_none(refused, group):
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            for i in T.Pipelined(4, group=group):
+                A[i] = 0
+
+    refused("E212", k)
 
 
 def test_a_grid_of_four_dimensions(refused):

@@ -24,7 +24,7 @@ from zellige.frontend.evaluator import evaluate, execute, executes
 from zellige.frontend.expressions import plain, run_time
 from zellige.frontend.joins import MISSING, at_ends, held, joined, prepare, put, restore, same_object, settle_after_loop
 from zellige.frontend.junctions import condition_of
-from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
+from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec, warn_of_schedule
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
 from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_number
@@ -254,7 +254,8 @@ def _range_spec(values: range, span: Span) -> ForSpec:
     dtype = INT32
     for expr in exprs.values():
         dtype = arithmetic.common_dtype(dtype, expr.dtype)
-    return ForSpec(kind=Serial(), span=span, **{k: arithmetic.cast(e, dtype, span) for k, e in exprs.items()})
+    start, stop, step = (arithmetic.cast(expr, dtype, span) for expr in exprs.values())
+    return ForSpec(kind=Serial(), start=start, stop=stop, step=step, span=span)
 
 
 def is_empty(spec: ForSpec) -> bool:
@@ -275,6 +276,7 @@ def _run_time_for(frame: Frame, node: ast.For, spec: ForSpec, span: Span) -> Sig
         execute(frame, node.body)
     frame.locals.update(kept)
     frame.builder.span = span
+    warn_of_schedule(spec, len(node.body), body)
     loop = For(var=var, start=spec.start, stop=spec.stop, step=spec.step, kind=spec.kind, body=tuple(body), span=span)
     frame.builder.emit(loop)
     settle_after_loop(frame, node, before, [{**jump, **kept} for jump in context.jumps], span)

@@ -6,13 +6,14 @@ For or Map. Python's own ``range`` of run-time or constant bounds means a serial
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.warn import warn
 from zellige.ir.expr import Expr
-from zellige.ir.stmt import Hints, LoopKind
+from zellige.ir.stmt import Alloc, Bind, Hints, LoopKind, Pipelined, Stmt
 
 
 class _KernelLoop:
@@ -34,12 +35,14 @@ class _KernelLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForSpec(_KernelLoop):
-    """One sequential loop: ``for var in range(start, stop, step)``."""
+    """One sequential loop: ``for var in range(start, stop, step)``. ``groups`` is into how many groups of statements an author who
+    schedules it by hand divides its body, 0 where it is scheduled statement by statement."""
 
     kind: LoopKind
     start: Expr
     stop: Expr
     step: Expr
+    groups: int = 0
     span: Span | None = None
 
 
@@ -86,3 +89,18 @@ class WhileSpec:
 
     condition: Expr
     span: Span | None = None
+
+
+def warn_of_schedule(spec: ForSpec, written: int, body: Sequence[Stmt]) -> None:
+    """E212 where a schedule by hand has another number of entries than the loop has groups, or statements: those in the source, of which
+    there are ``written``, or in what they became, all or without those that only name a value or touch no memory."""
+    if not isinstance(spec.kind, Pipelined):
+        return
+    acting = [s for s in body if not isinstance(s, (Alloc, Bind))]
+    touching = [s for s in acting if type(s).BODIES or any((*s.reads(), *s.writes()))]
+    counts = (spec.groups or written, written, len(body), len(acting), len(touching))
+    things = f"{counts[0]} {'group' if spec.groups else 'statement'}{'' if counts[0] == 1 else 's'}"
+    for name, entries in (("order", spec.kind.order), ("stage", spec.kind.stage)):
+        if entries and len(entries) not in counts:
+            given = f"of {len(entries)} entr{'y' if len(entries) == 1 else 'ies'}: the body has {things}"
+            warn(catalogue.E212.diagnose(spec.span, what=f"{name}, which is not followed,", given=given, severity="warning"))

@@ -17,8 +17,10 @@ from zellige.language.tensors import element_type, shape_tuple, stored_type
 _SPACES: Final = {"shared.dyn": "shared", "local.fragment": "fragment", "local.var": "var", "local.reducer": "fragment"}
 
 
-def space_of(scope: str) -> str:
-    """The memory space that a scope of TileLang names; a target's own space keeps its name."""
+def space_of(scope: Any, operation: str) -> str:
+    """The memory space that a scope of TileLang names; a target's own space keeps its name. E258: no name."""
+    if not isinstance(scope, str):
+        raise catalogue.E258.error(here(), operation=operation, wanted="the name of a memory space", given=arithmetic.describe(scope))
     return _SPACES.get(scope, scope)
 
 
@@ -47,7 +49,7 @@ def allocate(shape: Any, dtype: Any, space: str, default_name: str) -> Tile:
     operation = f"T.alloc_{default_name}"
     builder = current_builder(operation)
     builder.require_body(operation)
-    return Tile(builder.allocate(default_name, stored_type(dtype), constant_shape(shape, operation), space_of(space)))
+    return Tile(builder.allocate(default_name, stored_type(dtype), constant_shape(shape, operation), space_of(space, operation)))
 
 
 def alloc_shared(shape: Any, dtype: Any, scope: str = "shared") -> Tile:
@@ -69,7 +71,7 @@ def alloc_local(shape: Any, dtype: Any, scope: str = "local") -> Tile:
 def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global", *, space: str | None = None) -> Tile:
     """A buffer of the memory space that ``scope``, or ``space``, names: global as :func:`alloc_global`, any other as the function of that
     space. A target's own space keeps its name ("acme.l1"); E413 where the target that the kernel is compiled for has none of it."""
-    space = space_of(scope if space is None else space)
+    space = space_of(scope if space is None else space, "T.alloc_buffer")
     return alloc_global(shape, dtype) if space == "global" else allocate(shape, dtype, space, "buffer")
 
 

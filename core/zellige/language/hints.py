@@ -130,11 +130,11 @@ def annotate_safe_value(safe_value_map: Mapping[Any, Any]) -> None:
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:
-    """The wish to keep this share of a tensor in the last-level cache. E258: no dictionary, or a share that is no number."""
+    """The wish to keep this share of a tensor in the last-level cache. E258: no dictionary, or a share that is no number from 0 to 1."""
     operation = "T.annotate_l2_hit_ratio"
     launch = current_launch(operation)
     for tile, ratio in _map(l2_hit_ratio_map, operation, "{tensor: share}").items():
-        if not isinstance(ratio, Real):
+        if not isinstance(ratio, Real) or not 0 <= ratio <= 1:  # type: ignore[operator]  # a Real compares with numbers
             raise catalogue.E258.error(here(), operation=operation, wanted="a share from 0 to 1", given=arithmetic.describe(ratio))
         launch.hints.append(NamedHint(name="l2_hit_ratio", value=float(ratio), buffer=_buffer(tile, operation)))
 

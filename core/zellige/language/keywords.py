@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 HINTS: Final[Mapping[str, frozenset[str]]] = {
     "T.Kernel": frozenset(),
     "T.Parallel": frozenset(),
-    "T.Pipelined": frozenset(("group", "sync")),
+    "T.Pipelined": frozenset(("sync",)),
     "T.copy": frozenset(("annotations", "loop_layout", "prefer_instruction")),
     "T.async_copy": frozenset(("annotations", "eviction_policy", "loop_layout", "swizzle")),
     "T.im2col": frozenset(("annotations",)),

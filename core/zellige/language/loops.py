@@ -6,6 +6,7 @@ Each loop function returns a specification (:mod:`zellige.frontend.loops`) that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
@@ -75,24 +76,42 @@ def Pipelined(
     order: Sequence[int] | None = None,
     stage: Sequence[int] | None = None,
     annotations: Any = None,
+    group: Sequence[Sequence[int]] | None = None,
     **hints: Any,
 ) -> ForSpec:
     """As ``serial``; copies may run up to ``num_stages`` iterations ahead. The result never depends on ``num_stages``.
 
-    ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body. E212: no count, or a schedule that is none. E292 warns
-    of a loop that begins behind its end.
+    ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body, or one for each list of statements in ``group``. E212:
+    no count, or a schedule that is none; a warning where it has another number of entries. E292 warns of a loop that begins behind its end.
     """
-    wishes = accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations"))
-    if not isinstance(num_stages, int) or isinstance(num_stages, bool) or num_stages < 0:
-        raise catalogue.E212.error(here(), what="num_stages", given=arithmetic.describe(num_stages))
+    wishes = accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations", "group"))
+    stages = _stages(num_stages)
     entries = [_schedule(name, value) for name, value in (("order", order), ("stage", stage))]
     if all(entries) and len(entries[0]) != len(entries[1]):
         raise catalogue.E212.error(here(), what="the length of stage", given=f"{len(entries[1])} beside {len(entries[0])} entries of order")
-    made = _range(PipelinedKind(stages=num_stages, order=entries[0], stage=entries[1], hints=wishes), start, stop, None)
+    made = _range(PipelinedKind(stages=stages, order=entries[0], stage=entries[1], hints=wishes), start, stop, None)
+    made = replace(made, groups=_groups(group))
     first, last = made.start, made.stop
     if not num_stages and isinstance(first, Const) and isinstance(last, Const) and first.value > last.value > 0:
         warn(catalogue.E292.diagnose(here(), start=first.value, stop=last.value, severity="warning"))
     return made
+
+
+def _stages(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise catalogue.E212.error(here(), what="num_stages", given=arithmetic.describe(value))
+    return value
+
+
+def _groups(value: Any) -> int:
+    """How many lists of statements there are in ``group``, each of numbers of statements from 0."""
+    groups = value if isinstance(value, (list, tuple)) else None if value is not None else ()
+    if groups is None or not all(isinstance(group, (list, tuple)) for group in groups):
+        raise catalogue.E212.error(here(), what="group, lists of the numbers of statements,", given=arithmetic.describe(value))
+    for number in (number for group in groups for number in group):
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise catalogue.E212.error(here(), what="a number in group", given=arithmetic.describe(number))
+    return len(groups)
 
 
 def _schedule(name: str, value: Any) -> tuple[int, ...]:
@@ -145,7 +164,7 @@ def Persistent(
     """The tiles of ``domain`` that block ``index`` of ``wave_size`` blocks works on, one after the other.
 
     Tiles are numbered in panels of ``group_size`` along the last dimension (0 counts as 1). E213: no domain; E105: a group size
-    known only at run time.
+    known only at run time; E245: a negative one, or no blocks; E212: no count of stages.
     """
     span = here()
     extents = tuple(domain) if isinstance(domain, (tuple, list)) else (domain,)
@@ -154,12 +173,16 @@ def Persistent(
     group = arithmetic.index(_DEFAULT_GROUP if group_size is None else group_size, span)
     if not isinstance(group, Const):
         raise catalogue.E105.error(span, given="group_size of T.Persistent")
+    blocks = arithmetic.index(wave_size, span)
+    for size, what, least in ((group, "group_size", 0), (blocks, "wave_size", 1)):
+        if isinstance(size, Const) and size.value < least:
+            raise catalogue.E245.error(span, given=f"{size.value} as {what} of T.Persistent")
     return PersistentSpec(
         domain=tuple(_now(arithmetic.index(e, span)) for e in extents),
-        wave_size=_now(arithmetic.index(wave_size, span)),
+        wave_size=_now(blocks),
         index=_now(arithmetic.index(index, span)),
         group_size=max(int(group.value), 1),
-        stages=num_stages,
+        stages=_stages(num_stages),
         span=span,
     )
 
