@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import zellige.language as T
-from zellige.diagnostics import CompileError
+from zellige.diagnostics import CompileError, ZelligeError
 from zellige.ir.stmt import For, If, Map, While
 from zellige.ir.traverse import walk
 
@@ -637,3 +637,23 @@ def test_a_known_value_of_a_name_that_is_a_variable_decides_while_compiling(run:
     b = zeros(6)
     run(kernel, np.array([3, 1, 2, 3], np.int32), b)
     assert b.tolist() == [2, 1 + 9, 4, 50, 6, 6]
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), [(0, 10, 3), (10, 0, -3), (5, 2, 1), (-(2**31), 2**31 - 1, 2**30), (0, 4, 0)])
+def test_a_range_whose_step_is_a_number_of_the_run(run: Any, start: int, stop: int, step: int) -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((8,), "int32"), start: T.int32, stop: T.int32, step: T.int32):
+        with T.Kernel(1):
+            n = 0
+            for i in range(start, stop, step):
+                B[n] = i
+                n += 1
+            B[7] = n
+
+    b = np.zeros(8, np.int32)
+    if step == 0:
+        with pytest.raises(ZelligeError, match=r"range\(\) arg 3 must not be zero"):
+            run(kernel, b, start, stop, step)
+        return
+    run(kernel, b, start, stop, step)
+    assert b[: b[7]].tolist() == list(range(start, stop, step))

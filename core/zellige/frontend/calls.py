@@ -29,9 +29,9 @@ from zellige.frontend.loops import ForSpec
 from zellige.frontend.parameters import DESCRIBING, PendingTensor
 from zellige.frontend.scopes import Frame
 from zellige.frontend.values import Scalar, Tile, TileRegion, taken
-from zellige.ir.expr import BinaryOp, Math
+from zellige.ir.expr import BinaryOp, Const, Math
 from zellige.ir.functions import FUNCTIONS
-from zellige.ir.stmt import Serial
+from zellige.ir.stmt import Assert, Serial
 from zellige.plugin.interruption import is_blameless
 
 
@@ -236,10 +236,13 @@ def _range(frame: Frame, node: ast.Call, positional: list[Any], named: dict[str,
         start, stop, step = [*positional, 1] if len(positional) == 2 else positional if len(positional) == 3 else [0, *positional, 1]
         first, last, by = (arithmetic.index(a, span) for a in (start, stop, step))
         dtype = arithmetic.common_dtype(arithmetic.common_dtype(first.dtype, last.dtype), by.dtype)
-        if plain(step) == 0:
+        if isinstance(by, Const) and by.value == 0:
             raise catalogue.E211.error(span)
-        parts = {"start": first, "stop": last, "step": by}
-        return ForSpec(kind=Serial(), span=span, **{k: taken(Scalar(arithmetic.cast(v, dtype, span))).expr for k, v in parts.items()})
+        first, last, by = (taken(Scalar(arithmetic.cast(bound, dtype, span))).expr for bound in (first, last, by))
+        if not isinstance(by, Const) and frame.builder.is_inside_launch:
+            is_step = arithmetic.compare("ne", Scalar(by), 0, span)
+            frame.builder.emit(Assert(condition=is_step, message="range() arg 3 must not be zero", span=span))
+        return ForSpec(kind=Serial(), start=first, stop=last, step=by, span=span)
     return range(*(plain(a) for a in positional))
 
 
