@@ -16,8 +16,8 @@ import pytest
 from zellige.diagnostics import ZelligeError, ZelligeWarning
 
 FILES = sorted((Path(__file__).parent / "published").glob("*.py"))
-MARK = re.compile(r"^#(?P<blank> *)\^ (?P<code>E\d\d\d)$")
-PLACE = re.compile(r"(?:error|warning) (?P<code>E\d\d\d): .*\n  --> (?P<file>.*):(?P<line>\d+):(?P<column>\d+)$", re.MULTILINE)
+MARK = re.compile(r"^#(?P<blank> *)\^ (?P<code>E\d{3,4})$")
+PLACE = re.compile(r"(?:error|warning) (?P<code>E\d{3,4}): .*\n  --> (?P<file>.*):(?P<line>\d+):(?P<column>\d+)$", re.MULTILINE)
 
 
 def expected(path: Path) -> list[tuple[str, int, int]]:

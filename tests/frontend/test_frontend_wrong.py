@@ -14,7 +14,7 @@ import pytest
 from zellige.diagnostics import ZelligeError
 
 FILES = sorted((Path(__file__).parent / "wrong").glob("*.py"))
-MARK = re.compile(r"^#(?P<blank> *)\^ (?P<code>E\d\d\d)$")
+MARK = re.compile(r"^#(?P<blank> *)\^ (?P<code>E\d{3,4})$")
 
 
 def expected(path: Path) -> tuple[str, int, int]:

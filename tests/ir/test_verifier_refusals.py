@@ -22,7 +22,7 @@ from zellige.ir.verify import check, verify
 
 REFUSED = Path(__file__).parent / "refused"
 HEADER = "# tile-ir 1.0\n"
-MARK = re.compile(r"(E\d\d\d) (\d+)")
+MARK = re.compile(r"(E\d{3,4}) (\d+)")
 FLOAT32 = dtype("float32")
 
 

@@ -209,9 +209,9 @@ def test_tiles_of_a_persistent_launch_that_are_counted_wrongly(refused, wrong, c
 
 
 @pytest.mark.parametrize(("schedule", "told"), [
-    ({"order": [0]}, "order, which is not followed, cannot be of 1 entry: the body has 2 statements"),
-    ({"order": [0, 2, 1], "stage": [0, 1, 1]}, "stage, which is not followed, cannot be of 3 entries: the body has 2 statements"),
-    ({"order": [0, 1, 2], "group": [[0, 1]]}, "order, which is not followed, cannot be of 3 entries: the body has 1 group"),
+    ({"order": [0]}, "order has 1 entry, the body has 2 statements"),
+    ({"order": [0, 2, 1], "stage": [0, 1, 1]}, "stage has 3 entries, the body has 2 statements"),
+    ({"order": [0, 1, 2], "group": [[0, 1]]}, "order has 3 entries, the body has 1 group"),
     ({"order": [0, 1], "stage": [0, 1]}, None),
     ({"order": [0], "stage": [0], "group": [[0, 1]]}, None),
 ])  # fmt: skip
@@ -226,7 +226,7 @@ def test_a_schedule_of_another_number_of_statements_is_told_of(schedule, told):
                     A[i] = i
                     B[i] = A[i]
 
-    assert (told is None and not caught) or f"E212: {told}" in str(caught[-1].message)
+    assert (told is None and not caught) or f"E2001: {told}" in str(caught[-1].message)
 
 
 @pytest.mark.parametrize("group", [7, [0], [[-1]], [[0.5]]])

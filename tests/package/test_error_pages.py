@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import Code, CompileError, LaunchError, Unsupported, catalogue
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "errors"
@@ -18,7 +18,7 @@ def mentioned_in_tests() -> set[str]:
     """Codes named in a test, or expected in a file that tests run."""
     here = Path(__file__)
     files = [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".py", ".txt", ".tile", ".json") and p != here]
-    return {code for path in files for code in re.findall(r"\bE[1-7]\d\d\b", path.read_text(encoding="utf-8"))}
+    return {code for path in files for code in re.findall(r"\bE[1-7]\d{2,3}\b", path.read_text(encoding="utf-8"))}
 
 
 def test_every_code_has_a_page_with_its_title_and_sections() -> None:
@@ -57,7 +57,7 @@ def test_an_empty_hint_gives_way_to_the_code_s_own() -> None:
 def test_a_code_is_declared_once_and_within_the_numbering() -> None:
     with pytest.raises(ValueError, match="E701 is declared twice"):
         catalogue._code("E701", "again", "again")
-    for wrong in ("E801", "E70", "701", "W701"):
+    for wrong in ("E801", "E70", "701", "W701", "E2000", "E20001"):
         with pytest.raises(ValueError, match="is not a code"):
             catalogue._code(wrong, "title", "message")
 
@@ -76,3 +76,16 @@ def test_a_module_of_codes_says_which_it_has() -> None:
         declared = {int(number) for number in re.findall(r"^E(\d+) = code\(", text, flags=re.MULTILINE)}
         wrong += [f"{path.name}: E{n}" for n in sorted(declared) if not any(int(a) <= n <= int(b or a) for a, b in said)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_four_digits_are_for_a_stage_whose_three_are_used_up() -> None:
+    """The next number of a stage is one: after E299 comes E2001, of the class that the first digit says."""
+    numbers: dict[str, set[str]] = {}
+    for name in catalogue.CODES:
+        numbers.setdefault(name[:2], set()).add(name[2:])
+    for stage, used in numbers.items():
+        longer = sorted(number for number in used if len(number) == 3)
+        assert longer == [f"{n:03}" for n in range(1, len(longer) + 1)], stage
+        assert not longer or used >= {f"{n:02}" for n in range(1, 100)}, stage
+    for stage, kind in (("4", Unsupported), ("6", LaunchError), ("2", CompileError)):
+        assert type(Code(f"E{stage}001", "title", "message").error()) is kind

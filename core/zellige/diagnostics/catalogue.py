@@ -1,8 +1,8 @@
 """Every code a user can meet. In: nothing. Out: module constants and :data:`CODES`.
 
 A code's number says its stage and never changes meaning: E1xx syntax, E2xx types and shapes, E3xx planning, E4xx capability,
-E5xx toolchain, E6xx launch, E7xx plugins and configuration. They are declared in :mod:`zellige.diagnostics.codes`, one module a
-stage. Each has a page ``docs/errors/<code>.md`` and a test that triggers it.
+E5xx toolchain, E6xx launch, E7xx plugins and configuration; a stage whose numbers are used up goes on with four digits, E2001. They are
+declared in :mod:`zellige.diagnostics.codes`, one module a stage. Each has a page ``docs/errors/<code>.md`` and a test that triggers it.
 """
 
 from __future__ import annotations

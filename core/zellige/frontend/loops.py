@@ -92,7 +92,7 @@ class WhileSpec:
 
 
 def warn_of_schedule(spec: ForSpec, written: int, body: Sequence[Stmt]) -> None:
-    """E212 where a schedule by hand has another number of entries than the loop has groups, or statements: those in the source, of which
+    """E2001 where a schedule by hand has another number of entries than the loop has groups, or statements: those in the source, of which
     there are ``written``, or in what they became, all or without those that only name a value or touch no memory."""
     if not isinstance(spec.kind, Pipelined):
         return
@@ -102,5 +102,5 @@ def warn_of_schedule(spec: ForSpec, written: int, body: Sequence[Stmt]) -> None:
     things = f"{counts[0]} {'group' if spec.groups else 'statement'}{'' if counts[0] == 1 else 's'}"
     for name, entries in (("order", spec.kind.order), ("stage", spec.kind.stage)):
         if entries and len(entries) not in counts:
-            given = f"of {len(entries)} entr{'y' if len(entries) == 1 else 'ies'}: the body has {things}"
-            warn(catalogue.E212.diagnose(spec.span, what=f"{name}, which is not followed,", given=given, severity="warning"))
+            given = f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
+            warn(catalogue.E2001.diagnose(spec.span, name=name, entries=given, things=things, severity="warning"))

@@ -82,7 +82,7 @@ def Pipelined(
     """As ``serial``; copies may run up to ``num_stages`` iterations ahead. The result never depends on ``num_stages``.
 
     ``order`` / ``stage`` are a schedule by hand: one entry a statement of the body, or one for each list of statements in ``group``. E212:
-    no count, or a schedule that is none; a warning where it has another number of entries. E292 warns of a loop that begins behind its end.
+    no count, or a schedule that is none. E2001 warns of one that has another number of entries, E292 of a loop that begins behind its end.
     """
     wishes = accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations", "group"))
     stages = _stages(num_stages)

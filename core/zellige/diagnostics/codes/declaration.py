@@ -10,7 +10,8 @@ from zellige.diagnostics.error import Code
 CODES: Final[dict[str, Code]] = {}
 """All codes by their id."""
 
-_ID: Final = re.compile(r"E[1-7]\d\d")
+_ID: Final = re.compile(r"E[1-7]\d\d|E[1-7](?!000)\d{3}")
+"""The stage and a number. Four digits are for a stage whose three are used up (docs/decisions/0016)."""
 
 
 def code(
@@ -23,7 +24,7 @@ def code(
     Raises ValueError for an id out of the numbering or declared twice.
     """
     if not _ID.fullmatch(id):
-        raise ValueError(f"{id!r} is not a code: E and three digits, the first of them 1 to 7")
+        raise ValueError(f"{id!r} is not a code: E and three or four digits, the first of them 1 to 7")
     if id in CODES:
         raise ValueError(f"{id} is declared twice: as {CODES[id].title!r} and as {title!r}")
     CODES[id] = Code(id, title, template, hint, also, names_backend)

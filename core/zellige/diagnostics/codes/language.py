@@ -1,4 +1,4 @@
-"""E201 to E259, E288, E290, E291: the language's operations: types and shapes.
+"""E201 to E259, E288, E290, E291, E2001: the language's operations: types and shapes.
 
 In: nothing. Out: a constant a code.
 """
@@ -222,4 +222,8 @@ E290 = code(
 E291 = code(
     "E291", "batch does not divide the results", "{operation}: batch={batch} does not divide its {count} results",
     hint="batch says how many results may be combined together: leave it out, or give a divisor of their number",
+)
+E2001 = code(
+    "E2001", "schedule that does not fit the loop", "{name} has {entries}, the body has {things}: the schedule is not followed",
+    hint="write one entry a statement of the body, or one for each list of statements in group; the result is always the same",
 )
