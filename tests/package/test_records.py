@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar
@@ -191,17 +192,43 @@ def test_what_holds_itself_is_shown() -> None:
     assert repr(one) == "Kept(value=1, inner=[...])"
 
 
-def test_a_class_that_inherits_fields_is_the_librarys() -> None:
-    @records.dataclass(frozen=True, slots=True, kw_only=True)
-    class More(Kept):
-        """With a field more."""
+def test_fields_are_inherited() -> None:
+    def less(decorate: Decorator) -> Any:
+        @decorate
+        class Less:
+            """A field, one for keywords, and what it does when it is made."""
 
-        other: int
+            value: int
+            inner: Any = field(default=None, kw_only=True)
 
-    made = More(value=1, other=2)
-    assert repr(made).endswith("More(value=1, inner=None, other=2)")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.value = 3  # type: ignore[misc]
+            def __post_init__(self) -> None:
+                assert self.value
+
+        return Less
+
+    def more(decorate: Decorator, below: Any) -> Any:
+        @decorate
+        class More(below):  # type: ignore[misc]
+            """With another default, and a field more."""
+
+            inner: Any = 3
+            other: int = 2
+
+        return More
+
+    for flags in FLAGS:
+        theirs, ours = (more(made, less(made)) for made in (dataclasses.dataclass(**flags), records.dataclass(**flags)))  # type: ignore[call-overload]
+        assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+        if sys.version_info >= (3, 11):  # before, the library gives fields that have slots another one
+            assert vars(ours).get("__slots__") == vars(theirs).get("__slots__")
+        assert ours.__match_args__ == theirs.__match_args__
+        one, other = ours(value=1), theirs(value=1)
+        assert repr(one) == repr(other)
+        assert dataclasses.asdict(one) == dataclasses.asdict(other) == {"value": 1, "inner": 3, "other": 2}
+        for name in ("value", "other"):
+            assert outcome(lambda: setattr(one, name, 1)) == outcome(lambda: setattr(other, name, 1))  # noqa: B023
+        with pytest.raises(AssertionError):
+            ours(value=0)
     with pytest.raises(TypeError, match="cannot inherit non-frozen"):
         records.dataclass(type("Less", (Kept,), {}))
 
@@ -220,9 +247,26 @@ def test_an_ordinary_class_above_may_have_attributes() -> None:
         del made.value
 
 
-def test_what_it_does_not_make_is_refused() -> None:
-    with pytest.raises(TypeError, match="InitVar"):
-        records.dataclass(type("Odd", (), {"__annotations__": {"value": dataclasses.InitVar[int]}}))
+def test_what_is_out_of_the_ordinary_is_the_librarys() -> None:
+    @records.dataclass(frozen=True, slots=True)
+    class Odd:
+        """A parameter that is no field, and one after which all are for keywords."""
+
+        given: dataclasses.InitVar[int]
+        _: dataclasses.KW_ONLY
+        value: int = 0
+
+        def __post_init__(self, given: int) -> None:
+            object.__setattr__(self, "value", given)
+
+    assert Odd(3).value == 3  # type: ignore[call-arg]
+    assert str(inspect.signature(Odd)) == "(given: 'dataclasses.InitVar[int]', *, value: 'int' = 0) -> None"
+    with pytest.raises(ValueError, match="mutable default"):
+        records.dataclass(type("Shared", (), {"__annotations__": {"value": "list"}, "value": []}))
+    with pytest.raises(TypeError, match="no type annotation"):
+        records.dataclass(type("Bare", (), {"value": field()}))
+    with pytest.raises(TypeError, match="non-default argument 'second' follows default argument"):
+        records.dataclass(type("Order", (), {"__annotations__": {"first": "int", "second": "int"}, "first": 1}))
     with pytest.raises(TypeError, match="overwrite"):
 
         @records.dataclass(frozen=True)
@@ -230,3 +274,16 @@ def test_what_it_does_not_make_is_refused() -> None:
             value: int
 
             def __setattr__(self, name: str, value: object) -> None: ...
+
+
+def test_an_initialiser_is_written_when_it_is_looked_for() -> None:
+    @records.dataclass(frozen=True, slots=True)
+    class Late:
+        """Of which no object was made."""
+
+        value: int = 1
+
+    assert not inspect.isfunction(vars(Late)["__init__"])
+    assert Late.__init__.__qualname__.endswith("Late.__init__")  # type: ignore[misc]
+    assert inspect.isfunction(vars(Late)["__init__"])
+    assert Late().value == 1
