@@ -200,10 +200,10 @@ def legalise(kernel: Kernel, target: Target, capabilities: Capabilities | None =
 
 def _for_lanes(kernel: Kernel, target: Target, capabilities: Callable[[], Capabilities]) -> Kernel:
     """The kernel with the target's number of lanes of a warp in it, where it asks."""
-    from zellige.ir.warp_width import with_warps_of  # a warm start does without
-
     if not any(launch.lane_vars for launch in kernel.launches):
         return kernel
+    from zellige.ir.warp_width import with_warps_of  # most kernels have no lanes
+
     return with_warps_of(kernel, capabilities().lanes, str(target))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from zellige.ir.expr import Buffer, Cast, Node
 from zellige.ir.stmt import Alloc, Copy, Launch, ReducerFinalize, ReducerInit, ReducerUpdate, Stmt, whole
 from zellige.ir.traverse import rebuilt, rewrite, walk
-from zellige.passes.expand_lanes import expand_lanes
 from zellige_cpu.fusion import fused
 from zellige_cpu.host import LANES
 from zellige_cpu.privacy import with_own_copies
@@ -27,6 +26,10 @@ def expanded(launch: Launch) -> Launch:
     body = _wide_reducers(launch.body)
     body = with_own_copies(body)
     prepared = launch if body is launch.body else rebuilt(launch, body=body)
+    if not prepared.lane_vars:
+        return prepared
+    from zellige.passes.expand_lanes import expand_lanes  # most kernels have no lanes
+
     return expand_lanes(prepared, warp=LANES, target="cpu")
 
 

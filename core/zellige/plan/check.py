@@ -56,7 +56,6 @@ from zellige.diagnostics import InternalError
 from zellige.ir.lanes import has_lane_code
 from zellige.log import logger
 from zellige.plan.checks.choices import check_choices
-from zellige.plan.checks.clusters import check_clusters
 from zellige.plan.checks.fields import check_fields
 from zellige.plan.checks.problem import Problem, Problems
 from zellige.plan.checks.structure import (
@@ -69,8 +68,7 @@ from zellige.plan.checks.structure import (
     is_untouched,
 )
 from zellige.plan.checks.tiles import check_tiles
-from zellige.plan.clusters import unfolded
-from zellige.plan.nodes import PlannedKernel
+from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 from zellige.plugin.contract import Capabilities
 from zellige.records import dataclass
 
@@ -112,7 +110,7 @@ def examine(
         check_registers(launch, bounds, problems)
         check_edges(launch, problems)
         check_choices(launch, problems)
-        can_unfold = check_clusters(launch, problems)
+        can_unfold = not launch.channels or _can_unfold(launch, problems)
         if has_lane_code(launch.launch):
             if not is_untouched(launch):
                 problems.add(9, "a launch with lanes or barriers is planned otherwise than as one role with its own body")
@@ -120,9 +118,16 @@ def examine(
         check_sharing(launch, problems)
         if level == "sampled" and can_unfold:
             from zellige.plan.checks.sampled import run_samples  # it needs the interpreter, which a compilation does without
+            from zellige.plan.clusters import unfolded
 
             notes += run_samples(planned.kernel, unfolded(launch), problems, samples, seed)
     return Findings(problems=tuple(problems.found), notes=tuple(notes))
+
+
+def _can_unfold(launch: PlannedLaunch, problems: Problems) -> bool:
+    from zellige.plan.checks.clusters import check_clusters  # most plans have no channels
+
+    return check_clusters(launch, problems)
 
 
 def verify_plan(

@@ -12,7 +12,7 @@ slot when the consumers of all peers have released it, and a consumer gets it wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from zellige.ir.expr import Binary, Buffer, Const, Expr, Region, Var, constant_value
@@ -36,6 +36,7 @@ from zellige.plan.nodes import (
     Turn,
 )
 from zellige.plan.roles import is_operation
+from zellige.records import dataclass
 
 _APART: Final = 4096
 """The memory of a peer begins at a multiple of so many bytes, so that what a placement asks of an address holds for each of them."""

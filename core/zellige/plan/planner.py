@@ -35,12 +35,8 @@ from zellige.plan.launch import plan_order
 from zellige.plan.nodes import Choice, Decision, PlannedKernel, PlannedLaunch, PlanStmt, Resolved, Role, Tiles, Token
 from zellige.plan.persistent import QUESTION as TILES_OF_A_BLOCK, has_stores_beside, is_written_so, over_tiles, why_not_better, why_one_tile
 from zellige.plan.place import Excess, too_large
-from zellige.plan.queues import queues
 from zellige.plan.roles import BLOCK, copies_ahead, pipelined_loops, why_one_role
-from zellige.plan.software import software
-from zellige.plan.specialised import specialised
 from zellige.plan.split import split_loops
-from zellige.plan.spread import with_clusters
 from zellige.plan.stores import with_deferred_stores
 from zellige.plugin.contract import Capabilities
 
@@ -89,7 +85,7 @@ def _planned(kernel: Kernel, launch: Launch, machine: Machine, tiles: Tiles | No
     choices = choose(context.facts, context.legal.products, context.spaces, context.scopes, context.machine, context.decisions)
     _tell_schedules(context)
     programs = _programs(context, choices) or _in_one_role(context)
-    programs, cluster = with_clusters(context, programs) if tiles is None else (programs, None)
+    programs, cluster = _with_clusters(context, programs) if tiles is None and programs.channels else (programs, None)
     roles = with_deferred_stores(context.facts, programs.roles, programs.channels, context.stores)
     if context.machine.style != "ordered" and not context.facts.is_lane_code:  # else it is the launch's own body
         roles = with_allocations_first(roles, programs.channels)
@@ -130,11 +126,23 @@ def _programs(context: Context, choices: Sequence[Choice]) -> Programs | None:
             _tell_in_order(context, choices)
             return None
         case "software":
+            from zellige.plan.software import software  # what makes roles run beside each other is loaded for machines that do so
+
             return software(context)
         case "specialised":
+            from zellige.plan.specialised import specialised
+
             return specialised(context)
         case "queues":
+            from zellige.plan.queues import queues
+
             return queues(context)
+
+
+def _with_clusters(context: Context, programs: Programs) -> tuple[Programs, tuple[int, ...] | None]:
+    from zellige.plan.spread import with_clusters  # of a plan with channels
+
+    return with_clusters(context, programs)
 
 
 def _why_in_order(machine: Machine) -> str:

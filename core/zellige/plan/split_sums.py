@@ -12,7 +12,6 @@ parts alone, so stages, roles and targets change no bit of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Final
 
@@ -48,6 +47,7 @@ from zellige.ir.traverse import buffers_in, own_tiles, rebuilt, substitute, walk
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, bytes_of, statements_in
+from zellige.records import dataclass
 
 QUESTION: Final = "is the sum over the steps of a tile split?"
 

@@ -8,7 +8,7 @@ each block copies follows from the channel (:mod:`zellige.plan.clusters`), so no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from zellige.ir.expr import Buffer, Load, Node, Var, constant_value
@@ -19,6 +19,7 @@ from zellige.plan.context import Context, Programs
 from zellige.plan.facts import bytes_of, statements_in
 from zellige.plan.nodes import Acquire, Channel, Get, Issue, PlanStmt, Put, Release, Role, Slotted
 from zellige.plan.spaces import choose_path
+from zellige.records import dataclass
 
 QUESTION: Final = "do blocks share what they copy?"
 

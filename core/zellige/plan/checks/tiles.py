@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 from math import prod
+from typing import TYPE_CHECKING
 
 from zellige.ir.stmt import Assume, Bind, For, Launch, Persistent
 from zellige.ir.traverse import same_structure
 from zellige.plan.checks.problem import Problems
-from zellige.plan.checks.programs import Machine
 from zellige.plan.facts import statements_in
 from zellige.plan.nodes import PlannedLaunch
+
+if TYPE_CHECKING:
+    from zellige.plan.checks.programs import Machine  # with the interpreter, which a compilation does without
 
 TILES = 17
 """The number in the list of :mod:`zellige.plan.check`."""
