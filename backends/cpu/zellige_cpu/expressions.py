@@ -20,7 +20,7 @@ from zellige.records import dataclass
 from zellige_cpu import accesses, arithmetic
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import conjunction, index, index_register, iota, is_nonnegative, is_stable, spread
-from zellige_cpu.leaf import convert, math
+from zellige_cpu.leaf import convert
 from zellige_cpu.values import Value, constant
 
 
@@ -212,6 +212,8 @@ class _Evaluation:
 
 def math_function(ctx: Context, function: str, operands: list[Value], node: Math) -> Value:
     """A function of :data:`zellige.ir.functions.FUNCTIONS` on operands of any lanes."""
+    from zellige_cpu.leaf import math  # many kernels have no functions
+
     lanes = max(o.lanes for o in operands)
     precision = node.precision if node.precision != "default" else ctx.precision
     return math.call(ctx.fn, function, [ctx.fn.splat(o, lanes) for o in operands], node.args[0].dtype, precision)

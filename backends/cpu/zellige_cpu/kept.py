@@ -21,7 +21,6 @@ from zellige.diagnostics import InternalError
 from zellige.ir.expr import Region, Var
 from zellige.plan.nodes import OperandLayout
 from zellige.records import dataclass
-from zellige_cpu import pool_program
 from zellige_cpu.context import Context
 from zellige_cpu.indexes import i64, uniform
 from zellige_cpu.leaf.packing import Packing, round_up
@@ -263,6 +262,8 @@ def _settled(module: Module) -> str:
 
 def pause(module: Module, fn: Function) -> None:
     """Tells the processor that this thread waits, where it has a word for that."""
+    from zellige_cpu import pool_program  # of kernels whose workers wait for each other
+
     found = pool_program.pause_of(module.host)
     if found is not None:
         name, kind, operand = found

@@ -137,11 +137,14 @@ def packed_code(program: Program, host: Host) -> bytes:
     """The machine code of a program and, where its grids may be shared out, of the pool: that is compiled once a process and kept with
     each kernel, so that a kernel found in the cache compiles nothing."""
     from zellige_cpu.jit import compile_object
-    from zellige_cpu.pool import is_supported, machine_code
 
     own = compile_object(program.text, host)
-    is_shared = is_supported(host) and not all(launch.prints or launch.is_single for launch in program.launches)
-    return b"".join((len(own).to_bytes(_LENGTH_BYTES, "little"), own, machine_code(host) if is_shared else b""))
+    pool = b""
+    if not all(launch.prints or launch.is_single for launch in program.launches):
+        from zellige_cpu.pool import is_supported, machine_code
+
+        pool = machine_code(host) if is_supported(host) else b""
+    return b"".join((len(own).to_bytes(_LENGTH_BYTES, "little"), own, pool))
 
 
 def code_parts(code: bytes) -> tuple[bytes, bytes]:

@@ -48,7 +48,7 @@ from zellige.ir.stmt import (
     While,
 )
 from zellige.passes import tile_operations
-from zellige_cpu import accesses, atomics, effects, folds, maps, parts, storage, tiles, zeroed
+from zellige_cpu import accesses, effects, folds, maps, parts, storage, tiles, zeroed
 from zellige_cpu.accesses import Address, store_raw
 from zellige_cpu.arithmetic import unary
 from zellige_cpu.context import Context, LoopLabels, Slot
@@ -115,6 +115,8 @@ def _emit(ctx: Context, statement: Stmt) -> None:
         case Scan():
             tiles.emit_scan(ctx, statement, emit_body)
         case Atomic():
+            from zellige_cpu import atomics  # few kernels have atomics
+
             atomics.emit_atomic(ctx, statement)
         case Map():
             maps.emit_map(ctx, statement, emit_body)
@@ -148,6 +150,8 @@ def _emit(ctx: Context, statement: Stmt) -> None:
         case ReducerInit():
             emit_body(ctx, tile_operations.fill_as_map(tile_operations.reducer_fill(statement)))
         case ReducerUpdate():
+            from zellige_cpu import atomics
+
             atomics.emit_update(ctx, statement)
         case ReducerFinalize():
             pass  # every update already went to the buffer itself

@@ -10,7 +10,6 @@ Python code that a launch calls (a record that it prints, the handler of a signa
 from __future__ import annotations
 
 from zellige_cpu.context import Context
-from zellige_cpu.leaf.matrices import configure, release
 from zellige_cpu.leaf.units import Unit
 from zellige_cpu.lines import Line
 from zellige_cpu.text import Function
@@ -39,11 +38,15 @@ def end(ctx: Context) -> None:
     """The end of the launch function; all of its code is written."""
     if not ctx.memory.uses_tiles:
         return
+    from zellige_cpu.leaf.matrices import release
+
     release(ctx.fn)
     for fn, place in ctx.memory.tile_places:
         _fill(fn, place)
 
 
 def _fill(fn: Function, place: list[Line]) -> None:
+    from zellige_cpu.leaf.matrices import configure
+
     with fn.inside(place):
         configure(fn)

@@ -18,7 +18,7 @@ from zellige_cpu.accesses import base_pointer
 from zellige_cpu.context import Context, EmitBody
 from zellige_cpu.expressions import evaluate
 from zellige_cpu.indexes import uniform
-from zellige_cpu.leaf import gemm, reduce, scan
+from zellige_cpu.leaf import gemm, reduce
 from zellige_cpu.planned import unit_of
 from zellige_cpu.products import Tile
 from zellige_cpu.storage import describe
@@ -211,6 +211,8 @@ def emit_scan(ctx: Context, statement: Scan, emit_body: EmitBody) -> None:
     if ctx.lanes is not None or constant_extents(statement.src) is None or constant_extents(statement.dst) is None:
         emit_body(ctx, (tile_operations.scan_as_map(statement),))
         return
+    from zellige_cpu.leaf import scan  # few kernels have scans
+
     src = _tile(ctx, statement.src, emit_body)
     dst = _target(ctx, statement.dst, emit_body, loads=False)  # in its place, a scan reads each element before it writes it
     spec = scan.ScanSpec(

@@ -8,11 +8,14 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import For, Pipelined, Stmt
 from zellige.plan.facts import LaunchFacts
-from zellige.plan.pipeline import Schedule, replicable, why_not
+
+if TYPE_CHECKING:
+    from zellige.plan.pipeline import Schedule
 
 
 def schedule_by_hand(facts: LaunchFacts, loop: For) -> Schedule | str | None:
@@ -20,6 +23,8 @@ def schedule_by_hand(facts: LaunchFacts, loop: For) -> Schedule | str | None:
     kind = loop.kind
     if not isinstance(kind, Pipelined) or not (kind.stage or kind.order):
         return None
+    from zellige.plan.pipeline import replicable, why_not  # few schedules are by hand
+
     counted = [s for s in loop.body if facts.roots(s) or type(s).BODIES]
     named = next((s for s in (list(loop.body), counted) if len(kind.stage) == len(s) and len(kind.order) in (0, len(s))), None)
     if named is None:
@@ -34,6 +39,8 @@ def schedule_by_hand(facts: LaunchFacts, loop: For) -> Schedule | str | None:
 
 def _spread(loop: For, named: Sequence[Stmt], kind: Pipelined) -> Schedule:
     """Stages and places of every statement; those that are not named go with the first."""
+    from zellige.plan.pipeline import Schedule
+
     stage_of = {id(s): stage for s, stage in zip(named, kind.stage)}
     order_of = {id(s): place for s, place in zip(named, kind.order or range(len(named)))}
     stages = tuple(stage_of.get(id(s), 0) for s in loop.body)

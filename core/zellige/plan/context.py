@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from zellige.analysis.bounds import Scope
 from zellige.ir.expr import Buffer
 from zellige.ir.stmt import Gemm, Kernel, Launch, Stmt
 from zellige.passes.guarded_returns import with_structured_returns
 from zellige.plan.capabilities import Machine
-from zellige.plan.channels import Group
 from zellige.plan.draft import Decisions
 from zellige.plan.edges import scopes_of
 from zellige.plan.facts import LaunchFacts, bytes_of
 from zellige.plan.guards import without_empty_iterations
-from zellige.plan.inflight import ProductsInFlight
 from zellige.plan.lane_points import with_lane_points
 from zellige.plan.legalise import Legal, legalise
 from zellige.plan.nodes import Channel, Placement, PlanStmt, Role, Token
@@ -30,6 +29,9 @@ from zellige.plan.stores import DeferredStore, deferred_stores
 from zellige.plan.streams import LAUNCH, Place, RoleView
 from zellige.plugin.contract import Space
 from zellige.records import dataclass
+
+if TYPE_CHECKING:
+    from zellige.plan.channels import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,8 @@ class Context:
 
     def in_flight(self, body: Sequence[Stmt | PlanStmt], token: Token) -> tuple[Stmt | PlanStmt, ...]:
         """``body`` with its asynchronous products started on ``token`` and waited for."""
+        from zellige.plan.inflight import ProductsInFlight  # of machines whose products run beside a role
+
         writer = ProductsInFlight(self.facts, token, self.is_asynchronous)
         made = writer.body(body)
         if writer.loops_in_flight:

@@ -15,7 +15,6 @@ from zellige.ir.stmt import Copy, Gemm, NamedHint, RasterHint
 from zellige.plan.capabilities import Machine
 from zellige.plan.draft import Decisions
 from zellige.plan.facts import LaunchFacts, statements_in
-from zellige.plan.lengths import longest_first
 from zellige.plan.nodes import Choice, LaunchPlan, Tiles
 from zellige.plan.persistent import QUESTION, is_written_so
 from zellige.plan.products import Product
@@ -82,6 +81,8 @@ def plan_order(
     from_last: Var | None = None
     if hint is None and machine.has_true_lanes and not launch.lane_vars and not is_persistent and cluster is None:
         panel = _panel(facts, products, machine, decisions)
+        from zellige.plan.lengths import longest_first  # of machines of lanes
+
         if panel == 1 and (found := longest_first(facts, machine, decisions)) is not None:
             from_last, panel = found
     return LaunchPlan(

@@ -18,7 +18,6 @@ from zellige.dtypes import DType
 from zellige.plan.products import even_parts
 from zellige.records import dataclass
 from zellige_cpu.leaf.convert import cast
-from zellige_cpu.leaf.matrices import MatrixBlock, MatrixProduct, is_written_out
 from zellige_cpu.leaf.units import Unit, multiply
 from zellige_cpu.leaf.vectors import lane_mask, load_lanes
 from zellige_cpu.prefetch import LINE, ask_for
@@ -116,8 +115,11 @@ class Macro:
 def emit_macro(module: Module, macro: Macro, all_steps: int | None = None) -> str:
     """The name of the function for ``macro``, made on first use. ``all_steps``: calls are of so many words of k, and of all rows and
     columns."""
-    if all_steps is not None and is_written_out(macro, all_steps):
-        return _written_out(module, macro, all_steps)
+    if all_steps is not None and macro.unit.is_matrix:
+        from zellige_cpu.leaf.matrices import is_written_out  # few processors have matrix units
+
+        if is_written_out(macro, all_steps):
+            return _written_out(module, macro, all_steps)
     if module.has_function(macro.name):
         return macro.name
     sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
@@ -182,6 +184,8 @@ def _shares(fn: Function, macro: Macro, groups: tuple[tuple[int, int], ...]) -> 
 def _written_out(module: Module, macro: Macro, steps: int) -> str:
     name = f"{macro.name}_of_{steps}"
     if not module.has_function(name):
+        from zellige_cpu.leaf.matrices import MatrixProduct
+
         sizes = [(n, "i64") for n in ("steps", "rows", "columns")]
         fn = module.function(name, "void", [("a", "ptr"), ("b", "ptr"), ("c", "ptr"), *sizes, ("clear", "i1")], inline=False)
         MatrixProduct(fn, macro, steps).emit()
@@ -249,6 +253,8 @@ def _micro_kernel(module: Module, macro: Macro, rows: int, vectors: int, last_la
         params += [("ahead", "ptr")] * macro.asks_ahead
         fn = module.function(name, "void", params, inline=False)
         if macro.unit.is_matrix:
+            from zellige_cpu.leaf.matrices import MatrixBlock
+
             MatrixBlock(fn, macro, rows, vectors, last_lanes).emit()
         else:
             _emit_block(fn, macro, rows, vectors, last_lanes)
