@@ -18,7 +18,6 @@ import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Final
 
 from zellige.cache.disk import DiskStore
@@ -67,8 +66,9 @@ def _digest(roots: Sequence[str], left_out: frozenset[str], store: DiskStore) ->
     latest = max((file[1] for _, _, files in folders for file in files), default=0)
     if latest >= LOADED_NS:
         return secrets.token_hex(32)
-    names = sorted(os.path.join(folder, file[0]) for folder, _, files in folders for file in files)
-    parts = [f"{_within(name, roots)} {hashlib.sha256(Path(name).read_bytes()).hexdigest()}" for name in names]
+    names = sorted((os.path.join(folder, file[0]), folder, file[0]) for folder, _, files in folders for file in files)
+    places = {folder: _within(folder, roots) for folder, _, _ in folders}
+    parts = [f"{places[folder]}{file} {hashlib.sha256(_content(path)).hexdigest()}" for path, folder, file in names]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     if all(changed < LOADED_NS for _, changed, _ in folders):  # else a file may come or go in the same moment
         store.keep(_KIND, key, json.dumps([digest, latest, _flat(folders)], separators=(",", ":")).encode())
@@ -80,6 +80,7 @@ def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] 
     and folders that hold no others: what comes into one is found by nobody unless a file that counts changes.
     None where one is younger than this process, or a package has no files."""
     found: list[_Folder] = []
+    loaded = frozenset(str(getattr(module, "__file__", "")) for module in list(sys.modules.values()))
     try:
         for package in packages:
             roots = _roots(package)
@@ -87,7 +88,7 @@ def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] 
                 return None
             for root in roots:
                 folders = list(_folders(root, _left_out(package)))
-                found += folders if modules is None else _of_modules(folders, package, root, modules)
+                found += folders if modules is None else _of_modules(folders, package, root, modules, loaded)
     except OSError:
         return None
     if any(changed >= LOADED_NS or any(file[1] >= LOADED_NS for file in files) for _, changed, files in found):
@@ -95,17 +96,19 @@ def stamp(packages: Iterable[str], modules: frozenset[str] | None) -> list[Any] 
     return _flat(found)
 
 
-def _of_modules(folders: Iterable[_Folder], package: str, root: str, modules: frozenset[str]) -> Iterator[_Folder]:
-    """The folders of a package with the files of some modules, and those that are no Python; those of this process's modules count too,
-    whatever names they bear."""
-    loaded = {str(getattr(module, "__file__", "")) for module in list(sys.modules.values())}
+def _of_modules(
+    folders: Iterable[_Folder], package: str, root: str, modules: frozenset[str], loaded: frozenset[str]
+) -> Iterator[_Folder]:
+    """The folders of a package with the files of some modules, and those that are no Python; those of modules that are ``loaded`` from
+    them count too, whatever names they bear."""
     for folder, changed, files in folders:
         inside = () if os.path.isfile(root) else (package, *os.path.relpath(folder, root).split(os.sep))
+        above = ".".join(part for part in inside if part != os.curdir)
         counting = []
         for file in files:
             stem = file[0].removesuffix(".pyc").removesuffix(".py")
-            name = ".".join(part for part in (*inside, stem) if part not in (os.curdir, "__init__"))
-            if stem == file[0] or name in modules or os.path.join(folder, file[0]) in loaded:
+            name = above if stem == "__init__" else f"{above}.{stem}" if above else stem
+            if stem == file[0] or name in modules or f"{folder}{os.sep}{file[0]}" in loaded:
                 counting.append(file)
         if counting:
             yield folder, changed, counting
@@ -220,10 +223,16 @@ def _is_made_of(name: str, names: set[str]) -> bool:
     return name.endswith(".pyc") and f"{name.removesuffix('.pyc')}.py" in names
 
 
-def _within(name: str, roots: Sequence[str]) -> str:
-    """A file's place inside of its package, which is the same wherever the package lies."""
-    root = max((root for root in roots if name == root or name.startswith(f"{root}{os.sep}")), key=len)
-    return os.path.basename(name) if name == root else os.path.relpath(name, root)
+def _within(folder: str, roots: Sequence[str]) -> str:
+    """What stands before the names of a folder's files inside of its package, which is the same wherever the package lies: nothing in its
+    root, nor where the package is a file."""
+    root = max((root for root in roots if folder == root or folder.startswith(f"{root}{os.sep}")), key=len, default=folder)
+    return "" if folder == root else f"{os.path.relpath(folder, root)}{os.sep}"
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()
 
 
 def _roots(package: str) -> list[str]:
