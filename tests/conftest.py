@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -62,22 +63,28 @@ def bytecode_of_what_tests_start() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def only_what_tests_announce() -> Iterator[None]:
-    """Backends of other packages that are installed where the tests run are not there for this process: a test announces those that it
-    asks about."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Backends of other packages that are installed where the tests run are not there for this process, nor are their packages taken for
+    names: a test announces those that it asks about. That holds before tests are collected, since kernels in them ask for targets."""
     from zellige.plugin import installed
     from zellige.plugin.contract import ENTRY_POINT_GROUP
 
     points = installed.installed_points
-    strangers = {one.distribution for one in points(ENTRY_POINT_GROUP)} - {installed.OWN_DISTRIBUTION}
-    module = importlib.import_module("zellige.plugin.registry")
-    with pytest.MonkeyPatch.context() as patch:
-        if strangers:
-            found = "installed_points"
-            patch.setattr(module, found, lambda *asked: [one for one in points(*asked) if one.distribution not in strangers])
-            module.registry.cache_clear()
-        yield
+    others = [one for one in points(ENTRY_POINT_GROUP) if one.distribution != installed.OWN_DISTRIBUTION]
+    if not others:
+        return
+    strangers = {one.distribution: installed._folder_of(one.distribution) for one in others}
+    packages = {one.point.value.partition(":")[0].partition(".")[0] for one in others}
+    module, writer = map(importlib.import_module, ("zellige.plugin.registry", "zellige.cli.new_backend"))
+    find, found = importlib.util.find_spec, "installed_points"
+
+    def is_announced(name: str) -> bool:
+        return name not in strangers or installed._folder_of(name) != strangers[name]
+
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    patch.setattr(module, found, lambda *asked: [one for one in points(*asked) if is_announced(one.distribution)])
+    patch.setattr(writer, "find_spec", lambda name: None if name in packages else find(name))
 
 
 @pytest.fixture(scope="session")

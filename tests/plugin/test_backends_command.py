@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from broken_sources import backend
+from broken_sources import backend, works
 from click.testing import CliRunner
 
 from zellige.cli.main import group, main
 from zellige.diagnostics import CompileError
 from zellige.diagnostics.printable import visible
-from zellige.plugin.registry import Registry
+from zellige.plugin.registry import Registry, registry
 from zellige_cpu.host import running_host
 from zellige_cpu.leaf.units import units
 
@@ -226,6 +226,22 @@ def test_names_that_doctor_is_given_are_all_found_or_refused(install: Install) -
         with pytest.raises(CompileError, match=words) as caught:
             run("doctor", name)
         assert caught.value.code == "E705"
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_an_entry_point_that_nobody_asks_for_or_that_names_nothing_is_said(install: Install, site: Path) -> None:
+    """A group that is misspelt, and a value that calls the object."""
+    found = install({"fine": FINE, "called": FINE}, attribute="backend()")
+    (_, broken) = found.quarantined
+    assert "failed to load: ValueError: its entry point is 'plug_fine:backend()', expected module:attribute" in str(broken.error)
+    points = site / "plug_fine-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[zellige.backend]\nfine = plug_fine:backend\n", encoding="utf-8")
+    words = "; plug-fine has fine in the group 'zellige.backend' of entry points, expected 'zellige.backends'"
+    for ask in (lambda: run("doctor", "fine"), lambda: works("fine")):
+        registry.cache_clear()
+        with pytest.raises(CompileError, match="E705: no backend has a target 'fine'") as caught:
+            ask()
+        assert words in str(caught.value)
 
 
 @pytest.mark.usefixtures("in_this_process")

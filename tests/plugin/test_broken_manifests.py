@@ -60,6 +60,14 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
         "E703",
         "its hook candidates is marked above @classmethod; @hookimpl stands below it",
     ),
+    "computed_once": (
+        backend("import functools\n@functools.cached_property\n@hookimpl\ndef cache_key(self): return 'key'"),
+        "E703",
+        "its hook cache_key is a cached_property, which is never called",
+    ),
+    "computed": (
+        backend("@property\n@hookimpl\ndef describe(self): return 3"), "E703", "its hook describe is a property, which is never called",
+    ),
     "wraps": (
         backend("@hookimpl(wrapper=True)\ndef describe(self, target): return (yield)"),
         "E703",

@@ -119,6 +119,11 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "E703",
         "its hook candidates answered str for copy 4x8 of float32, expected a tuple of candidates and rejections, or None",
     ),
+    "candidates_one": (
+        backend("@hookimpl\ndef candidates(self, operation, ctx): return Candidate(name='mover', because='moves')"),
+        "E703",
+        "its hook candidates answered one Candidate for copy 4x8 of float32, expected a tuple of candidates and rejections, or None",
+    ),
     "candidates_empty": (backend("@hookimpl\ndef candidates(self, operation, ctx): return ()"), "E703", "answered nothing for copy 4x8"),
     "rejects_all": (
         backend("@hookimpl\ndef candidates(self, operation, ctx): return (Rejection(name='mover', reason='is tired'),)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from zellige.cli.main import group
 from zellige.cli.new_backend import write_package
 from zellige.diagnostics import CompileError
+from zellige.plugin.contract import ENTRY_POINT_GROUP
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-backend.md"
 
@@ -25,14 +27,29 @@ MODULES = {"zellige": ("-c", "from zellige.cli.main import main; main()"), "pip"
 
 def environment_of(top: Path) -> Path:
     """The Python of a virtual environment of its own in ``top``, which sees what is installed where the tests run: what they need is there
-    already, and no index is asked."""
+    already, and no index is asked. Backends of other packages, which may have the names of the manual's, are not seen."""
     python = top / "venv" / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(top / "venv")], check=True)
         (packages,) = (top / "venv" / "lib").glob("python*/site-packages")
-        around = [entry for entry in sys.path if entry.endswith("site-packages")]
-        (packages / "around.pth").write_text("".join(f"import site; site.addsitedir({place!r})\n" for place in around), encoding="utf-8")
+        around = [without_others(Path(entry), top / f"around{at}") for at, entry in enumerate(sys.path) if entry.endswith("site-packages")]
+        lines = [f"import site; site.addsitedir({str(place)!r})\n" for place in around]
+        (packages / "around.pth").write_text("".join(lines), encoding="utf-8")
     return python
+
+
+def without_others(place: Path, view: Path) -> Path:
+    """A folder of installed packages; where there are backends of other packages in it, one with links to all the rest."""
+    found = importlib.metadata.distributions(path=[str(place)])
+    others = [one for one in found if one.name != "zellige" and one.entry_points.select(group=ENTRY_POINT_GROUP)]
+    if not others:
+        return place
+    hidden = {file.parts[0] for one in others for file in one.files or ()}
+    view.mkdir()
+    for entry in place.iterdir():
+        if entry.name not in hidden:
+            (view / entry.name).symlink_to(entry)
+    return view
 
 
 def run(command: str, top: Path) -> str:

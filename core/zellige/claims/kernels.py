@@ -133,8 +133,8 @@ def multiplied(
 def multiplied_in_parts(
     tiles: tuple[tuple[int, int, int], ...], room: tuple[int, int, int], a_type: str, b_type: str, c_type: str, threads: int
 ) -> Kernel:
-    """C[i] = A[i] B[i] of the i-th tiles (m, n, k), three steps of k, each by a launch of its own. Tensors have ``room`` (m, n, k) for
-    each: what lies there beyond its tiles belongs to no product."""
+    """C[i] = A[i] B[i] of the i-th tiles (m, n, k), each by a launch of its own. Tensors have ``room`` (m, n, k) for each: what lies there
+    beyond its tiles belongs to no product."""
     count = len(tiles)
     rows, columns, depth = room
 
@@ -149,10 +149,9 @@ def multiplied_in_parts(
                 b = T.alloc_shared((k, n), b_type)
                 c = T.alloc_fragment((m, n), c_type)
                 T.clear(c)
-                for step in T.Pipelined(3, num_stages=0):
-                    T.copy(A[at, 0:m, step * k : step * k + k], a)
-                    T.copy(B[at, step * k : step * k + k, 0:n], b)
-                    T.gemm(a, b, c)
+                T.copy(A[at, 0:m, 0:k], a)
+                T.copy(B[at, 0:k, 0:n], b)
+                T.gemm(a, b, c)
                 T.copy(c, C[at, 0:m, 0:n])
 
     return _kernel(probe_parts)

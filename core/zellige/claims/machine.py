@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,10 @@ Array = npt.NDArray[Any]
 
 ALIGNMENT: Final = 256
 _HOST: Final = "cpu"
+
+
+Fitted: TypeAlias = tuple[FittedKernel, CompileContext]
+"""A plan that can be lowered, and what it was made with."""
 
 
 class NotChecked(Exception):
@@ -52,7 +56,7 @@ class Subject:
 
     def fitted(
         self, kernel: Kernel, capabilities: Capabilities | None = None, options: CompileOptions | None = None
-    ) -> tuple[FittedKernel, CompileContext]:
+    ) -> Fitted:
         """The plan of a kernel when the target has only ``capabilities``."""
         check(kernel)
         ctx = self.handle.context(self.target, options or CompileOptions())
@@ -70,7 +74,11 @@ class Subject:
     ) -> list[Array]:
         """The arrays after a launch, one a tensor; sizes come from their shapes. ``scalars`` are the kernel's other parameters, which stand
         behind its tensors."""
-        fitted, ctx = self.fitted(kernel, capabilities, options)
+        return self.run_as(self.fitted(kernel, capabilities, options), kernel, arrays, scalars)
+
+    def run_as(self, planned: Fitted, kernel: Kernel, arrays: Sequence[Array], scalars: Sequence[int | float] = ()) -> list[Array]:
+        """The same of a kernel whose plan is there."""
+        fitted, ctx = planned
         with deep_nesting():
             if self.handle.works_in_steps:
                 compiled = self.handle.finish(driver.emitted_for(fitted, self.handle, ctx), kernel, ctx)

@@ -15,14 +15,14 @@ import numpy as np
 
 from zellige.claims import kernels
 from zellige.claims.accuracy import largest_error, sample
-from zellige.claims.machine import Array, NotChecked, Subject
+from zellige.claims.machine import Array, Fitted, NotChecked, Subject
 from zellige.claims.operands import product_operands
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.dtypes import DType, dtype as as_dtype
 from zellige.ir.stmt import Copy, Gemm, Kernel
 from zellige.options import CompileOptions
 from zellige.plan.nodes import Choice
-from zellige.plugin.contract import AtomicSupport, Capabilities, Conversion, CopyPath, FittedKernel, MathAccuracy, MatmulUnit, Space
+from zellige.plugin.contract import AtomicSupport, Capabilities, Conversion, CopyPath, MathAccuracy, MatmulUnit, Space
 
 COUNT: Final = 64
 _SCALARS: Final = ("float32", "int32")
@@ -121,20 +121,21 @@ def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
     threads = 2 * (subject.capabilities.lanes or 1)
     kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, threads)
     try:
-        fitted, _ = subject.fitted(kernel, caps)
+        planned = subject.fitted(kernel, caps)
     except ZelligeError as error:
         if error.code != catalogue.E301.id:
             raise
         raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} each way do not fit: {error.diagnostics[0].message}") from error
-    (choice,) = _choices(fitted)
+    (choice,) = _choices(planned)
     if choice.unit != unit.name or choice.is_native is not unit.is_native:
         raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")
     types = tuple(map(as_dtype, (unit.a, unit.b, unit.c)))
-    _is_product(subject, kernel, caps, types, (m, n, 2 * k), (False, False))
+    _is_product(subject, kernel, planned, types, (m, n, 2 * k), (False, False))
     for turned in ((True, True), (True, False), (False, True)):
         kernel = kernels.multiplied(m, n, k, unit.a, unit.b, unit.c, threads, turned)
-        if _is_taken(subject, kernel, caps, unit):
-            _is_product(subject, kernel, caps, types, (m, n, 2 * k), turned)
+        taken = _taken(subject, kernel, caps, unit)
+        if taken is not None:
+            _is_product(subject, kernel, taken, types, (m, n, 2 * k), turned)
             if turned == (True, True):
                 break
     _multiplies_parts(subject, unit, caps, types, threads)
@@ -148,38 +149,42 @@ def _multiplies_parts(subject: Subject, unit: MatmulUnit, caps: Capabilities, ty
     wanted: tuple[tuple[int, int, int], ...] = (
         (m + 1, n + 1, 2 * k + k // 2), (max(1, m - 1), max(1, n - 1), k + 1), (m, n, 3 * k), (1, n + 1, max(1, k - 1)),
     )  # fmt: skip
-    room = (m + 1, n + 1, 3 * max(3 * k, k + 1))
+    room = (m + 1, n + 1, 3 * k)
     make = partial(kernels.multiplied_in_parts, room=room, a_type=unit.a, b_type=unit.b, c_type=unit.c, threads=threads)
-    if not _is_taken(subject, make(wanted), caps, unit):
-        wanted = tuple(tile for tile in wanted if _is_taken(subject, make((tile,)), caps, unit))
-    if not wanted:
-        return
-    pairs = [(tile, _operands(types, *tile[:2], 3 * tile[2])) for tile in wanted]
+    kernel = make(wanted)
+    taken = _taken(subject, kernel, caps, unit)
+    if taken is None:
+        wanted = tuple(tile for tile in wanted if _taken(subject, make((tile,)), caps, unit) is not None)
+        if not wanted:
+            return
+        kernel = make(wanted)
+        taken = subject.fitted(kernel, caps)
+    pairs = [(tile, _operands(types, *tile)) for tile in wanted]
     given = [np.full((len(wanted), *shape), 1.0) for shape in ((room[0], room[2]), (room[2], room[1]), room[:2])]
     expected = given[2].astype(_element(types[2]))
     for at, ((rows, columns, steps), (a, b)) in enumerate(pairs):
-        given[0][at, :rows, : 3 * steps], given[1][at, : 3 * steps, :columns] = a, b
+        given[0][at, :rows, :steps], given[1][at, :steps, :columns] = a, b
         expected[at, :rows, :columns] = a @ b
-    found = subject.run(make(wanted), [array.astype(_element(t)) for t, array in zip(types, given)], caps)[2]
+    found = subject.run_as(taken, kernel, [array.astype(_element(t)) for t, array in zip(types, given)])[2]
     for at, tile in enumerate(wanted):
         _same(found[at], expected[at], f"the product in tiles of {' x '.join(map(str, tile))}")
 
 
-def _choices(fitted: FittedKernel) -> list[Choice]:
-    return [c for launch in fitted.planned.launches for c in launch.choices if isinstance(c.operation, Gemm)]
+def _choices(planned: Fitted) -> list[Choice]:
+    return [c for launch in planned[0].planned.launches for c in launch.choices if isinstance(c.operation, Gemm)]
 
 
-def _is_taken(subject: Subject, kernel: Kernel, caps: Capabilities, unit: MatmulUnit) -> bool:
-    """Whether a unit is chosen for all products, which it need not be for transposed operands and odd extents."""
+def _taken(subject: Subject, kernel: Kernel, caps: Capabilities, unit: MatmulUnit) -> Fitted | None:
+    """The plan in which a unit is chosen for all products, which it need not be for transposed operands and odd extents; else None."""
     try:
-        choices = _choices(subject.fitted(kernel, caps)[0])
+        planned = subject.fitted(kernel, caps)
     except ZelligeError:  # no claim says that such a product can be planned
-        return False
-    return all(choice.unit == unit.name and choice.is_native is unit.is_native for choice in choices)
+        return None
+    return planned if all(c.unit == unit.name and c.is_native is unit.is_native for c in _choices(planned)) else None
 
 
 def _is_product(
-    subject: Subject, kernel: Kernel, caps: Capabilities, types: tuple[DType, ...], sizes: tuple[int, int, int], turned: tuple[bool, bool]
+    subject: Subject, kernel: Kernel, planned: Fitted, types: tuple[DType, ...], sizes: tuple[int, int, int], turned: tuple[bool, bool]
 ) -> None:
     m, n, k = sizes
     shapes = [(k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)]
@@ -191,7 +196,7 @@ def _is_product(
     expected = (a @ b).astype(given[2].dtype)
     names = " and ".join(name for name, is_turned in zip("ab", turned) if is_turned)
     what = f"the product of {names} transposed" if names else "the product"
-    found = subject.run(kernel, [_packed(t, array) for t, array in zip(types, given)], caps)[2]
+    found = subject.run_as(planned, kernel, [_packed(t, array) for t, array in zip(types, given)])[2]
     _same(_unpacked(types[2], found), expected, what)
 
 

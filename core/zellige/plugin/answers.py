@@ -100,7 +100,7 @@ def several(
     found = tuple(items_of(answer)) if isinstance(answer, (tuple, list)) else ()
     wrong = ", ".join(sorted({kind_of(one, *kinds) for one in found if not isinstance(one, kinds)}))
     if not isinstance(answer, (tuple, list)):
-        wrong = kind_of(answer, *kinds)
+        wrong = f"one {type(answer).__name__}" if isinstance(answer, kinds) else kind_of(answer, *kinds)
     elif not found and not may_be_none:
         wrong = "nothing"
     elif len(found) > MOST_ITEMS:

@@ -69,6 +69,25 @@ def installed_version(distribution: str) -> str:
         return "none"
 
 
+def misspelt_group(group: str, name: str) -> str:
+    """What is to be said of an entry point ``name`` that an installed distribution has in a group written nearly as ``group``, which nobody
+    asks for; empty where there is none."""
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    for made in importlib.metadata.distributions():
+        for point in _entry_points_of(made):
+            if point.name == name and point.group != group and get_close_matches(point.group, (group,), cutoff=0.8):
+                return f"; {made.name} has {name} in the group {point.group!r} of entry points, expected {group!r}"
+    return ""
+
+
+def _entry_points_of(made: Distribution) -> Iterable[EntryPoint]:
+    try:
+        return made.entry_points
+    except (OSError, ValueError, AttributeError):  # a list that cannot be read is said elsewhere
+        return ()
+
+
 def is_importable(package: str) -> bool:
     """Whether a package or module is there, nested as its dots say. Nothing is imported: neither it nor what it lies in."""
     top, *inner = package.split(".")

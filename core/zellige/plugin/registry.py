@@ -22,7 +22,7 @@ from zellige.diagnostics.suggest import closest
 from zellige.options import options
 from zellige.plugin.contract import ENTRY_POINT_GROUP, BackendReport, Manifest, Unavailable
 from zellige.plugin.handle import BackendHandle
-from zellige.plugin.installed import OWN_DISTRIBUTION, Installed, installed_points
+from zellige.plugin.installed import OWN_DISTRIBUTION, Installed, installed_points, misspelt_group
 from zellige.plugin.loading import FATAL, Quarantined, load, loader, refused
 from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import PROBE_CRASHED, QUARANTINED, report_isolated
@@ -295,7 +295,8 @@ class Registry:
             plain = name.partition(":")[0].partition(",")[0]
             arch = f"; an architecture is asked for by --target: doctor {plain} --target ARCH" if plain in meant and plain != name else ""
             suggestion = f"; did you mean {plain!r}?" if arch else closest(name, meant)
-            raise catalogue.E705.error(target=name, suggestion=suggestion, known=f"{', '.join(sorted(meant))}{arch}")
+            known = f"{', '.join(sorted(meant))}{arch}{misspelt_group(ENTRY_POINT_GROUP, name)}"
+            raise catalogue.E705.error(target=name, suggestion=suggestion, known=known)
         return {meant[name] for name in names}
 
     def _alias(self, name: str) -> Target | None:
@@ -323,6 +324,7 @@ class Registry:
         meant = closest(target.name, names)
         if not meant and any(character.isdecimal() for character in target.name):
             known += f"; an architecture follows the name of its target, as in NAME:{target.name}"
+        known += misspelt_group(ENTRY_POINT_GROUP, target.name)
         raise catalogue.E705.error(target=target.name, suggestion=meant, known=known)
 
     def _automatic(self, device: str | int | None) -> Target:
@@ -421,7 +423,9 @@ def _own(name: str, value: str) -> Origin:
 
 
 def _origin(found: Installed) -> Origin:
-    point, loaded = found.point, partial(_garbled, found.fault) if found.fault else found.point.load
+    point = found.point
+    fault = found.fault or ("" if point.pattern.match(point.value) else f"its entry point is {point.value!r}, expected module:attribute")
+    loaded = partial(_garbled, fault) if fault else point.load
     is_own = found.distribution == OWN_DISTRIBUTION
     return Origin(name=point.name, value=point.value, load=loaded, distribution=found.distribution, is_own=is_own, fault=found.fault)
 

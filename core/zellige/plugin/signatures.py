@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from functools import lru_cache, partialmethod
+from functools import cached_property, lru_cache, partialmethod
 from types import ModuleType
 from typing import Any, Final
 
@@ -58,6 +58,11 @@ def _problems(plugin: object) -> Iterator[str]:
         if name.startswith("__"):
             continue
         member = as_written(plugin, name)
+        if isinstance(member, (property, cached_property)):
+            if hasattr(_getter(member), MARK):
+                marked.add(name)
+                yield f"its hook {name} is a {type(member).__name__}, which is never called; it must be a function or a method"
+            continue
         function = getattr(member, "__func__", member)
         if not hasattr(function, MARK) and not hasattr(member, MARK):
             continue
@@ -80,6 +85,10 @@ def _problems(plugin: object) -> Iterator[str]:
         member = as_written(plugin, name)
         if name not in marked and name not in REQUIRED and (callable(member) or isinstance(member, _METHODS)):
             yield f"its method {name} has the name of a hook, but is not marked with @hookimpl"
+
+
+def _getter(member: property | cached_property[Any]) -> object:
+    return member.fget if isinstance(member, property) else member.func
 
 
 def _unseen(name: str, written: object, found: object) -> str:
