@@ -41,7 +41,7 @@ def instructions(sass: str) -> Counter[str]:
     return Counter(re.findall(r"\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)", sass))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90", "sm_120"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90", "sm_110", "sm_120"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_pipelined_product_uses_the_instructions_of_its_path(arch: str, dtype: str) -> None:
     found = instructions(dump(gemm(64, 64, 32, dtype, 3).kernel, f"cuda:{arch}", "asm"))

@@ -17,6 +17,8 @@ from zellige.diagnostics import CompileError, ZelligeError
 from zellige.plugin.contract import Tool, Unavailable
 from zellige.plugin.registry import registry
 from zellige_cuda import compiler, device, presence, tools
+from zellige_cuda.architectures import architecture
+from zellige_cuda.forms import units_of
 
 
 class Status(int):
@@ -167,6 +169,16 @@ def test_a_device_of_an_unknown_architecture(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ZelligeError) as raised:
         handle.describe(registry().resolve("cuda:sm_137"))
     assert raised.value.code == "E706" and "sm_90a" in str(raised.value)
+
+
+def test_later_revisions_are_like_the_first_of_their_kind() -> None:
+    """Their devices have a target (sm_103a is what a device of capability 10.3 is), with the same instructions."""
+    for capability, base in (((10, 3), "sm_100a"), ((12, 1), "sm_120a"), ((11, 0), "sm_100")):
+        own, first = (architecture(registry().resolve(f"cuda:{word}")) for word in (device.word_of(*capability), base))
+        assert [unit.name for unit in units_of(own)] == [unit.name for unit in units_of(first)]
+        assert own.shared_bytes == first.shared_bytes
+    with pytest.raises(ZelligeError, match="no architecture 'sm_88'; the machine code of sm_87 runs on it; those known are sm_75"):
+        architecture(registry().resolve("cuda:sm_88"))
 
 
 def test_versions_and_places_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:

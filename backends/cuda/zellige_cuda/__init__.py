@@ -1,4 +1,4 @@
-"""The CUDA backend: planned kernels become CUDA C++ for sm_75 to sm_120, compiled by NVRTC without a device and launched by the driver.
+"""The CUDA backend: planned kernels become CUDA C++ for sm_75 to sm_121, compiled by NVRTC without a device and launched by the driver.
 
 In: the registry's questions. Out: :data:`backend`, which says what it is and where each step of its work is done: source, machine code and
 launches. The way to thread-level programs and their printing is :mod:`zellige.simt`'s; here stand the device's facts, spellings, engines,

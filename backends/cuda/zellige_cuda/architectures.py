@@ -56,8 +56,16 @@ _ROWS: Final = (
     Architecture(
         number=100, name="sm_100a", shared_bytes=227 * KIB, processors=148, processor_shared_bytes=228 * KIB, processor_lanes=2048
     ),
+    Architecture(number=103, name="sm_103", shared_bytes=227 * KIB, processors=148, processor_shared_bytes=228 * KIB, processor_lanes=2048),
+    Architecture(
+        number=103, name="sm_103a", shared_bytes=227 * KIB, processors=148, processor_shared_bytes=228 * KIB, processor_lanes=2048
+    ),
+    Architecture(number=110, name="sm_110", shared_bytes=227 * KIB, processors=20, processor_shared_bytes=228 * KIB, processor_lanes=1536),
+    Architecture(number=110, name="sm_110a", shared_bytes=227 * KIB, processors=20, processor_shared_bytes=228 * KIB, processor_lanes=1536),
     Architecture(number=120, name="sm_120", shared_bytes=99 * KIB, processors=170, processor_shared_bytes=100 * KIB, processor_lanes=1536),
     Architecture(number=120, name="sm_120a", shared_bytes=99 * KIB, processors=170, processor_shared_bytes=100 * KIB, processor_lanes=1536),
+    Architecture(number=121, name="sm_121", shared_bytes=99 * KIB, processors=48, processor_shared_bytes=100 * KIB, processor_lanes=1536),
+    Architecture(number=121, name="sm_121a", shared_bytes=99 * KIB, processors=48, processor_shared_bytes=100 * KIB, processor_lanes=1536),
 )
 
 ARCHITECTURES: Final = {row.name: row for row in _ROWS}
@@ -72,7 +80,19 @@ def architecture(target: Target) -> Architecture:
     name = wanted if wanted.startswith("sm_") else f"sm_{wanted}" if re.fullmatch(r"\d+a?", wanted) else wanted
     found = ARCHITECTURES.get(name)
     if found is None:
-        meant = closest(name, ARCHITECTURES) or ";"
+        base = _base_of(name)
+        meant = f"; the machine code of {base} runs on it;" if base else closest(name, ARCHITECTURES) or ";"
         reason = f"there is no architecture {wanted!r}{meant} those known are {', '.join(ARCHITECTURES)}"
         raise catalogue.E706.error(target=str(target), reason=reason)
     return found
+
+
+def _base_of(name: str) -> str:
+    """The newest known architecture whose machine code runs on one that is not known; empty for none. Machine code runs on a later minor
+    revision of the same compute capability (CUDA C++ Programming Guide, "Binary Compatibility")."""
+    matched = re.fullmatch(r"sm_(\d+)(\d)[af]?", name)
+    if matched is None:
+        return ""
+    number = int(matched[1] + matched[2])
+    older = [row for row in _ROWS if row.name == f"sm_{row.number}" and row.number // 10 == number // 10 and row.number < number]
+    return older[-1].name if older else ""
