@@ -81,7 +81,7 @@ def test_a_barrier_of_the_grid_is_refused_with_the_way_round_it() -> None:
             for i in T.Parallel(128):
                 A[b * 128 + i] = A[(1 - b) * 128 + i] + 1
 
-    with pytest.raises(CompileError, match="E410.*barrier of the grid.*two T.Kernel") as raised:
+    with pytest.raises(CompileError, match=r"E447.*barrier over the grid(.|\n)*end the T.Kernel block there") as raised:
         dump(meeting.kernel, "cuda:sm_80", "source")
     assert __file__ in str(raised.value)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import zellige as zl
 import zellige.language as T
-from zellige.diagnostics import Unsupported
+from zellige.diagnostics import Unsupported, ZelligeError
+from zellige.driver import dump
 from zellige.language.refused import NOT_YET, DialectOnly, NotAvailable
 from zellige.plugin.words import is_word
 
@@ -56,6 +58,23 @@ def test_supported_names_are_usable(tool, rows):
             if isinstance(found, (NotAvailable, DialectOnly)) or found is None:
                 wrong.append(name)
     assert not wrong
+
+
+def test_names_that_some_targets_refuse_are_refused_with_their_codes(tool):
+    @T.prim_func
+    def meeting(A: T.Tensor((2,), "int32"), B: T.Tensor((2,), "int32")):
+        with T.Kernel(2) as b:
+            A[b] = b + 1
+            T.sync_grid()
+            B[b] = A[1 - b]
+
+    assert tool.PARTLY == {"T.sync_grid": "supported by interp, refused E447 by cpu and cuda"}
+    B = np.zeros(2, np.int32)
+    zl.compile(meeting, target="interp")(np.zeros(2, np.int32), B)
+    assert B.tolist() == [2, 1]
+    for target in ("cpu", "cuda:sm_80"):
+        with pytest.raises(ZelligeError, match="E447"):
+            dump(meeting.kernel, target, "source")
 
 
 def test_names_that_are_not_there_yet_say_what_to_write(tool, rows):

@@ -163,8 +163,7 @@ class CudaSpelling(PlainSpelling):
             case Barrier(scope="cluster") if printer.function.cluster is not None:
                 return f"{printer.need('cluster_barrier')}();"
             case Barrier():
-                why = " (a launch does not promise that all its blocks run at once; of two T.Kernel the second waits for all of the first)"
-                raise self.refuse(f"a barrier of the {statement.scope}{why if statement.scope == 'grid' else ''}", statement.span)
+                raise self.refuse_scope("a barrier", statement.scope, statement.span)  # blocks of a launch need not run at once
             case Atomic():
                 return self._atomic(printer, statement)
             case MatrixLoad():

@@ -51,7 +51,7 @@ class TemplateSpelling(PlainSpelling):
             case Barrier(scope="block" | "warp" as scope):
                 return f"{scope}_barrier();"
             case Barrier():
-                raise self.refuse(f"a barrier of the {statement.scope}", statement.span)
+                raise self.refuse_scope("a barrier", statement.scope, statement.span)
             case Atomic():
                 return self._atomic(printer, statement)
             case Product(form=form, a=a, b=b, c=c):

@@ -70,6 +70,10 @@ class PlainSpelling:
         """The error (E410) for what the language does not have. Never print something near what was asked for."""
         return catalogue.E410.error(span, target=self.target, operation=what)
 
+    def refuse_scope(self, what: str, scope: str, span: Span | None) -> Exception:
+        """The error (E447) for lanes or blocks that the language cannot bring together."""
+        return catalogue.E447.error(span, target=self.target, operation=what, scope=scope)
+
     # ---- conversions ----
 
     def converted(self, printer: ExpressionPrinter, cast: Cast, value: str) -> str:
