@@ -221,7 +221,7 @@ def stream_of(facts: LaunchFacts, view: RoleView, root: Buffer) -> Stream | str:
         if not roles:
             continue
         if producer in roles and len(roles) > 1:
-            return f"{root.name} is made and used up within one statement, a loop or branch of several roles"
+            return _within_statements(root, sum(isinstance(s, For) and (producer, True) in view.uses(s, root) for _, s in users))
         if producer in roles:
             if read:
                 phases.append(_phase(made, read))
@@ -241,6 +241,13 @@ def stream_of(facts: LaunchFacts, view: RoleView, root: Buffer) -> Stream | str:
     if any({role for role, _, _ in phase.read} != set(consumers) for phase in phases):
         return f"{root.name} goes to different roles at different times"
     return Stream(buffer=root, place=place, loop=loop, producer=producer, consumers=consumers, phases=tuple(phases))
+
+
+def _within_statements(root: Buffer, loops: int) -> str:
+    """The reason where one statement of the body both makes and reads ``root``; ``loops`` of the body's make it."""
+    if loops > 1:
+        return f"{loops} loops fill and read {root.name}; copies can run ahead where each loop has a tile of its own"
+    return f"{root.name} is made and used up within one statement, a loop or branch of several roles"
 
 
 def _phase(made: list[int], read: dict[str, list[int]]) -> Phase:
