@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import zellige as zl
 from zellige.cache import bundle, memo, recall, store
+from zellige.cache.artifacts import packed
 from zellige.cache.disk import DiskStore
 from zellige.cli.main import group
 from zellige.options import options
@@ -151,6 +152,14 @@ def with_broken_manifest(entries: dict[str, bytes]) -> None:
     entries[bundle.MANIFEST] = b'{"format": 1, "entries": [3]}'
 
 
+def with_endless_sizes(entries: dict[str, bytes]) -> None:
+    manifest = manifest_of(entries)
+    with_manifest(entries, {**manifest, "entries": [{**entry, "size": float("inf")} for entry in manifest["entries"]]})
+
+
+PACKED = packed({"kernel": "k", "target": "cpu", "binary": "0", "format": "f", "facts": "", "places": [], "packing": "zlib"}, bytes(9))
+
+
 REFUSED: list[tuple[Change, str]] = [
     (damaged, "which is not what its manifest says"),
     (longer, "which is larger than it may be"),
@@ -159,6 +168,7 @@ REFUSED: list[tuple[Change, str]] = [
     (without_manifest, "has no manifest"),
     (of_another_format, "is of format 99"),
     (with_broken_manifest, "manifest that cannot be read"),
+    (with_endless_sizes, "manifest that cannot be read"),
     (add("../../evil"), "no name of an entry"),
     (add("/etc/evil"), "no name of an entry"),
     (add(f"binaries/../{'0' * 64}"), "no name of an entry"),
@@ -166,6 +176,7 @@ REFUSED: list[tuple[Change, str]] = [
     (add("binaries/"), "no plain file"),
     (add(f"binaries/{'0' * 64}", b"\3\0\0\0abc"), "which cannot be used"),
     (add(f"artifacts/{'0' * 64}", b"\2\0\0\0{}"), "which cannot be used"),
+    (add(f"artifacts/{'0' * 64}", PACKED), "which cannot be used: its text is packed"),
 ]
 
 
@@ -215,6 +226,19 @@ def test_files_of_another_kind_are_refused(tmp_path: Path, data: bytes) -> None:
     file.write_bytes(data)
     with pytest.raises(zl.CompileError, match="E745: "):
         bundle.import_bundle(DiskStore(tmp_path / "new"), file)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damage_is_refused_however_a_bundle_is_packed(exported: Path, tmp_path: Path, method: int) -> None:
+    file = tmp_path / "other.zip"
+    with zipfile.ZipFile(exported) as old, zipfile.ZipFile(file, "w", method) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    data = file.read_bytes()
+    for place in range(60, len(data), len(data) // 20):
+        file.write_bytes(data[:place] + bytes(8) + data[place + 8 :])
+        with pytest.raises(zl.CompileError, match="E745: "):
+            bundle.import_bundle(DiskStore(tmp_path / "new"), file)
 
 
 def test_every_cut_of_a_bundle_is_refused(exported: Path, tmp_path: Path) -> None:

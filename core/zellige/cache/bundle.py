@@ -16,13 +16,12 @@ import json
 import re
 import stat
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zellige.cache.artifacts import Artifact, Unreadable, unpack_artifact, unpack_binary
+from zellige.cache.artifacts import Artifact, KeptEmitted, Unreadable, unpack_artifact, unpack_binary
 from zellige.cache.disk import DiskStore
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.version import __version__
@@ -86,7 +85,9 @@ def import_bundle(store: DiskStore, file: Path) -> Summary:
     try:
         with zipfile.ZipFile(file) as bundle:
             contents = dict(_checked(bundle, file))
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except ZelligeError:
+        raise
+    except Exception as error:  # the library answers a damaged file with errors of many kinds: of the file, of text, of each way of packing
         raise _refused(file, f"is no bundle that can be read: {error}") from error
     for name, data in sorted(contents.items(), reverse=True):  # machine code before the artifacts that name it
         kind, _, key = name.partition("/")
@@ -124,14 +125,23 @@ def _checked(bundle: zipfile.ZipFile, file: Path) -> Iterator[tuple[str, bytes]]
     if set(described) != set(names) - {MANIFEST}:
         raise _refused(file, "holds other entries than its manifest lists")
     for name, (size, digest) in described.items():
-        data = _read(bundle, file, name, min(size, MOST_ENTRY_BYTES))
+        data = _read(bundle, file, name, min(max(size, 0), MOST_ENTRY_BYTES))
         if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
             raise _refused(file, f"holds {name}, which is not what its manifest says")
         try:
-            unpack_artifact(data) if name.startswith("artifacts/") else unpack_binary(data)
+            _unpack(name, data)
         except Unreadable as error:
             raise _refused(file, f"holds {name}, which cannot be used: {error}") from error
         yield name, data
+
+
+def _unpack(name: str, data: bytes) -> None:
+    """Raises Unreadable where the content is no artifact or machine code. An artifact's text stands as it is: packed, as starts have it, it
+    could be of any size."""
+    if name.startswith("binaries/"):
+        unpack_binary(data)
+    elif isinstance(unpack_artifact(data).emitted, KeptEmitted):
+        raise Unreadable("its text is packed")
 
 
 def _manifest(bundle: zipfile.ZipFile, file: Path) -> dict[str, tuple[int, str]]:
@@ -141,7 +151,7 @@ def _manifest(bundle: zipfile.ZipFile, file: Path) -> dict[str, tuple[int, str]]
         manifest: Any = json.loads(_read(bundle, file, MANIFEST, _MOST_MANIFEST_BYTES))
         version = manifest["format"]
         described = {str(e["name"]): (int(e["size"]), str(e["sha256"])) for e in manifest["entries"]}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise _refused(file, f"has a manifest that cannot be read: {error!r}") from error
     if version != FORMAT:
         raise _refused(file, f"is of format {version!r}, this version reads {FORMAT}")
