@@ -256,9 +256,9 @@ def skewed_attention() -> PlannedKernel:
     copy_k, copy_v, gemm_scores, exponents, row_sum, narrow, gemm_output = loop.body
     loads = Token(name="loads", engine="copy")
     landed: dict[str, Any] = {"producers": ("load",), "consumers": ("work",), "is_transaction": True, "token": loads}
-    queries = Channel(name="queries", buffers=(named["Q_tile"],), depth=1, **landed)
-    keys = Channel(name="keys", buffers=(named["K_tile"],), depth=2, **landed)
-    values = Channel(name="values", buffers=(named["V_tile"],), depth=2, **landed)
+    queries = Channel(name="queries", buffers=(named["Q_tile"],), bytes=bytes_of(named["Q_tile"]) or 0, depth=1, **landed)
+    keys = Channel(name="keys", buffers=(named["K_tile"],), bytes=bytes_of(named["K_tile"]) or 0, depth=2, **landed)
+    values = Channel(name="values", buffers=(named["V_tile"],), bytes=bytes_of(named["V_tile"]) or 0, depth=2, **landed)
     score = Channel(name="score", buffers=(named["scores"],), depth=2, producers=("work",), consumers=("work",), scope="role")
     products = Token(name="products", engine="matmul")
 

@@ -46,8 +46,14 @@ def product(A: tensor((M, K), float32), B: tensor((K, 24), float32), C: tensor((
 """
 
 
-def product(start: str = "0.0", *, rows: str = "M", **parts: str) -> Kernel:
-    text = PRODUCT.replace("C: tensor((M,", f"C: tensor(({rows},")
+TWICE = PRODUCT.replace("gemm(", "for q in serial(2):\n                gemm(")
+"""The product stands in a loop that runs in each step of k."""
+
+OTHER = 'other = alloc((16, 16), float32, "fragment")\nfill(other[:, :], 0.0)'
+
+
+def product(start: str = "0.0", *, rows: str = "M", text: str = PRODUCT, **parts: str) -> Kernel:
+    text = text.replace("C: tensor((M,", f"C: tensor(({rows},")
     slots = dict.fromkeys(("before", "filled", "between", "within", "behind", "after"), "") | parts
     lines = []
     for line in text.strip("\n").splitlines():
@@ -138,6 +144,8 @@ FAULTS: dict[str, tuple[Kernel, Callable[[PlannedKernel], PlannedKernel]]] = {
     "direct, and the tile is changed": (product(between="a[0, 0] = 2.0"), direct),
     "filled by the first step with something else than zero": (product("1.0"), filled),
     "filled by the first step, and the result is changed before": (product(filled="c[0, 0] = 3.0"), filled),
+    "filled by the first step, and the fill is of another tile": (product(before=OTHER, after="C[by * 16, bx * 16] = other[0, 0]"), filled),
+    "stored by the last step of a loop that runs again": (product(text=TWICE), stored),
     "unread, and the result goes to a tensor with more rows": (product(rows="M + 3"), unread),
     "stored by the last step, and the result is changed behind the loop": (product(behind="c[0, 0] = c[0, 0] * 2.0"), stored),
     "stored by the last step, and the result is read again": (product(after="A[0, 0] = c[0, 0]"), stored),

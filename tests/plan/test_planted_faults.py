@@ -143,6 +143,11 @@ def depth_of_scores_one_short(plan: PlannedKernel) -> PlannedKernel:
     return with_channel(plan, "score", depth=1)
 
 
+def bytes_of_a_slot_miscounted(plan: PlannedKernel) -> PlannedKernel:
+    """Who waits until so many bytes have landed would wait for ever."""
+    return with_channel(plan, "tiles", bytes=launch_of(plan).channels[0].bytes + 16)
+
+
 def put_before_copy_completes(plan: PlannedKernel) -> PlannedKernel:
     """A put of a channel that does not count transactions says that the data is there."""
     return with_channel(plan, "tiles", is_transaction=False)
@@ -399,6 +404,7 @@ FAULTS = [
     planted(depth_one_short, "pipelined_gemm", 3),
     planted(depth_of_scores_one_short, "skewed_attention", 3),
     planted(put_before_copy_completes, "specialised_gemm", 5, 6),
+    planted(bytes_of_a_slot_miscounted, "specialised_gemm", 1, is_seen=False),
     planted(wait_missing, "pipelined_gemm", 6),
     planted(wait_one_too_early, "pipelined_gemm", 6),
     planted(token_waited_too_late, "pipelined_gemm", 6),

@@ -8,7 +8,7 @@ fill or a copy only where nothing uses the result between. (Whether results that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import copysign
 
 from zellige.ir.expr import Buffer, Var, constant_value
@@ -57,11 +57,17 @@ def _broken_promises(planned: PlannedLaunch, choice: Choice) -> Iterator[str]:
     if loop is None or any(s is not gemm for s in _users(result, statements) if id(s) in within):
         yield f"steps of a loop fill or store {result.name}, and the loop does more with it than multiply"
         return
+    if not is_whole(gemm.c):
+        yield f"steps of a loop fill or store {result.name}, and each makes a part of it"
+        return
     for what, statement, is_before in (("filled", choice.fill, True), ("stored", choice.out, False)):
         if statement is None:
             continue
-        if not isinstance(statement, Fill if is_before else Copy) or id(statement) not in place:
+        if id(statement) not in place or not _moves_all(statement, result, is_before):
             yield f"{result.name} is said to be {what} by a statement that does not do it"
+            continue
+        if not _are_beside(planned.launch.body, statement, loop):
+            yield f"{result.name} is {what} by a step of a loop that does not run once for each time that it is to be {what}"
             continue
         low, high = sorted((place[id(statement)], place[id(loop)]))
         if (place[id(statement)] < place[id(loop)]) is not is_before or any(low < place[id(s)] < high for s in others):
@@ -70,6 +76,20 @@ def _broken_promises(planned: PlannedLaunch, choice: Choice) -> Iterator[str]:
             yield f"{result.name} begins at zero in the first step, and it is filled with something else"
         elif not is_before and any(place[id(s)] > high for s in others):
             yield f"{result.name} is stored by the last step, and something uses its tile later"
+
+
+def _moves_all(statement: Stmt, result: Buffer, is_fill: bool) -> bool:
+    """Whether it fills the whole result, or copies it as a whole."""
+    if is_fill:
+        return isinstance(statement, Fill) and statement.dst.buffer is result and is_whole(statement.dst)
+    return isinstance(statement, Copy) and statement.src.buffer is result and is_whole(statement.src)
+
+
+def _are_beside(body: Sequence[Stmt], one: Stmt, other: Stmt) -> bool:
+    """Whether two statements stand in the same body, so that each runs as often as the other."""
+    bodies = [body]
+    bodies += [getattr(s, name) for s in statements_in(body, into_maps=False) for name in type(s).BODIES]
+    return any({id(one), id(other)} <= {id(s) for s in inner} for inner in bodies)
 
 
 def _is_zero(statement: Stmt) -> bool:

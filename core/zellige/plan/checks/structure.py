@@ -81,6 +81,10 @@ def check_structure(planned: PlannedLaunch, problems: Problems) -> None:
             problems.add(STRUCTURE, f"channel {channel.name} names the role {name}, which there is not")
         if channel.is_transaction and channel.token is None:
             problems.add(STRUCTURE, f"channel {channel.name} counts transactions and has no token")
+        sizes = [bytes_of(buffer) for buffer in channel.buffers]
+        if channel.is_transaction and None not in sizes and channel.bytes != sum(size or 0 for size in sizes):
+            carried = sum(size or 0 for size in sizes)
+            problems.add(STRUCTURE, f"channel {channel.name} counts {channel.bytes} bytes a slot, and its tiles have {carried}")
         if channel.buffers and channel.orders:
             problems.add(STRUCTURE, f"channel {channel.name} both carries and orders buffers")
         for buffer in channel.buffers:
