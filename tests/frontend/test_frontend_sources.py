@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import code
 import linecache
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import CompileError
 from zellige.frontend.source import function_source
@@ -111,6 +113,26 @@ def test_interactive_session(monkeypatch: pytest.MonkeyPatch) -> None:
         namespace: dict[str, Any] = {"T": T}
         exec(compile("\n".join(lines) + "\n", "<stdin>", "single"), namespace)
         assert f"= {want}" in namespace["kernel"].script()
+
+
+@pytest.mark.parametrize("name", ["<console>", "<of an application>"])
+def test_console_of_pythons_code_module(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delitem(sys.modules, "readline", raising=False)
+    console = code.InteractiveConsole({"T": T, "zl": zl}, name)
+
+    def enter(*lines: str) -> None:
+        for line in (*lines, ""):
+            console.push(line)
+
+    kernel = ('    def kernel(A: T.Tensor((4,), "int32")):', "        with T.Kernel(1):", "            A[0] = {}")
+    for number in (1, 2):
+        enter("if True:", "    @T.prim_func", *kernel[:2], kernel[2].format(number))
+        assert f"= {number}" in console.locals["kernel"].script()
+    enter("@zl.jit", "def make(n):", "    @T.prim_func", *kernel[:2], kernel[2].format("n"), "    return kernel")
+    enter("made = make.get_tir(5)")  # runs the text of an earlier statement
+    assert "= 5" in console.locals["made"].script(), capsys.readouterr().err
+    enter("if True:", "    @T.prim_func", *kernel[:2], kernel[2].format("q"), "", "kernel.script()")
+    assert f"--> <{name.strip('<>')} " in capsys.readouterr().err
 
 
 def test_functions_of_one_name_are_told_apart() -> None:

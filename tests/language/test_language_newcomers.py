@@ -135,7 +135,7 @@ def test_a_grid_that_comes_out_negative_is_empty() -> None:
         assert b.tolist() == [1, 1, 0, 0]
 
 
-def test_addresses_are_refused(refused: Any) -> None:
+def test_addresses_and_lists_at_run_time_are_refused(refused: Any) -> None:
     @T.prim_func
     def k(p: T.ptr, B: T.Tensor((8,), "float32")):
         A = T.make_tensor(p, (8,), "float32")
@@ -155,6 +155,12 @@ def test_addresses_are_refused(refused: Any) -> None:
             B[i] = T.make_tensor(P[0], (8,), "float32")[i]
 
     assert "pass each tensor of a table" in refused("E126", table).hint
+
+    def weights(B: T.Tensor((8,), "float32")):
+        with T.Kernel(8) as i:
+            B[i] = [0.5, 1.5][i % 2]
+
+    assert "enumerate" in refused("E105", weights).hint
 
 
 def test_what_python_calls_the_errors() -> None:

@@ -179,6 +179,8 @@ def refuse_run_time_index(owner: Any, position: Any, span: Span | None) -> None:
         hint = "pass it to the kernel as a tensor: only tiles and tensors take an index known at run time"
         if isinstance(owner, (list, tuple)) and any(isinstance(part, Tile) for part in owner):
             hint = "loop over the container itself (for tile in tiles), or use one tile with a dimension more: tile[i, :]"
+        elif isinstance(owner, (list, tuple)):
+            hint = f"loop over it while compiling (for i, value in enumerate(values)), or {hint}"
         raise catalogue.E105.error(span, given=f"the index of a {type(owner).__name__}", hint=hint) from None
 
 

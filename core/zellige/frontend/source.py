@@ -2,8 +2,8 @@
 
 In: a function object. Out: its ``ast`` node whose lines and columns are those of the file that a user sees, and a :class:`SourceText`
 that turns nodes into spans. Sources are files and notebook cells (through ``linecache``; those below ``%%time`` from the notebook's
-history), the text after ``python -c``, a file given on the standard input, and the lines of an interactive session; E116 says why there is
-none.
+history), the text after ``python -c``, a file given on the standard input, the lines of an interactive session, and the statements of
+consoles made with Python's ``code`` module; E116 says why there is none.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ class FunctionSource:
 
 
 _texts: dict[tuple[str, str], SourceText] = {}
+_console_texts: dict[str, list[str]] = {}  # by the name that a console gives its statements
 _found: dict[Same, FunctionSource] = {}  # code objects of two files are equal where only annotations and the file differ
 
 
@@ -229,6 +230,8 @@ def _candidates(code: types.CodeType, module: dict[str, object]) -> Iterator[tup
         yield from _interactive_blocks(code)
     if file == _TIMED_CELL:
         yield from _timed_cells()
+    if file.startswith("<") and not lines:
+        yield from _console_statements(code)
 
 
 def _remember(name: str, text: str) -> str:
@@ -278,6 +281,27 @@ def _running_timed_cell() -> str | None:
             return text if isinstance(text, str) else None
         frame = caller
     return None
+
+
+def _console_statements(code: types.CodeType) -> Iterator[tuple[str, list[str], int | None]]:
+    """Statements of a console made with Python's ``code`` module (``code.interact``, ``python -m code``) that may define the function, the
+    latest first. The module keeps no text: that of the statement which runs now is in the frame that runs it, perhaps another thread's,
+    and is kept from then on for definitions in it that are met later. The others are known where there is a history of lines."""
+    name = code.co_filename
+    texts = _console_texts.setdefault(name, [])
+    for thread in sys._current_frames().values():
+        frame: types.FrameType | None = thread
+        while frame is not None:
+            if frame.f_code.co_name == "runsource" and frame.f_locals.get("filename") == name:
+                text = frame.f_locals.get("source")
+                if isinstance(text, str) and text not in texts:
+                    texts.append(text)
+            frame = frame.f_back
+    for number, text in reversed(list(enumerate(texts, start=1))):
+        if f"def {code.co_name}" in text:
+            yield _remember(f"<{name.strip('<>')} {number}>", text), text.splitlines(keepends=True), None
+    if texts:
+        yield from _interactive_blocks(code)
 
 
 def _is_piped_session(code: types.CodeType) -> bool:
