@@ -389,8 +389,10 @@ class JITFunction:
         if rest is None and values.keys() <= self.signature.parameters.keys():
             return {}
         others = {name: value for name, value in values.items() if name not in self.signature.parameters or name == rest}
+        if rest is None:
+            others = {name: arithmetic.whole_number(value) for name, value in others.items()}
         for name, value in others.items():
-            if rest is None and (not isinstance(value, int) or isinstance(value, bool)):
+            if rest is None and value is None:
                 raise self._misfit(f"got an unexpected keyword argument {name!r}")
             if rest is not None and given_tensor(value) is not None:
                 raise self._misfit(f"got a tensor as {name!r}, and **{rest} takes constants: a tensor needs a parameter of its own")

@@ -169,8 +169,10 @@ def _check_ignored(values: Mapping[str, Any]) -> None:
 
 def _indices(out_idx: Any) -> int | tuple[int, ...] | None:
     """``out_idx`` as a number or numbers; an empty list names nothing. E159 for anything else."""
-    if isinstance(out_idx, int) and not isinstance(out_idx, bool):
-        return out_idx
-    if isinstance(out_idx, (list, tuple)) and all(isinstance(i, int) and not isinstance(i, bool) for i in out_idx):
-        return tuple(out_idx) or None
+    if isinstance(out_idx, (list, tuple)):
+        numbers = tuple(number for i in out_idx if (number := arithmetic.whole_number(i)) is not None)
+        if len(numbers) == len(out_idx):
+            return numbers or None
+    elif (number := arithmetic.whole_number(out_idx)) is not None:
+        return number
     raise catalogue.E159.error(option="out_idx", reason=f"expected an int or a list of ints, not {arithmetic.describe(out_idx)}")

@@ -43,6 +43,7 @@ FLOAT32: Final = dtype("float32")
 
 _BITWISE: Final = frozenset(("bitand", "bitor", "bitxor"))
 _SHOWN_BITS: Final = 512  # of an integer that a message writes out
+_PLAIN: Final = frozenset((bool, int, float))
 _PRODUCTS: Final = 16  # the largest constant exponent that becomes a product
 
 
@@ -187,15 +188,21 @@ def as_expr(value: Any, span: Span | None = None, hint: DType | None = None) -> 
 
 
 def python_number(value: Any) -> bool | int | float | None:
-    """The number that Python, NumPy or a tensor of no dimensions gives; None for anything else."""
+    """The number that Python, NumPy, a member of an IntEnum or a tensor of no dimensions gives; None for anything else."""
     if isinstance(value, (bool, int, float)):
-        return value
+        return value if type(value) in _PLAIN else int(value) if isinstance(value, int) else float(value)
     item = getattr(value, "item", None)  # NumPy scalars
     if item is not None and getattr(value, "shape", None) == ():
         number = item()
         if isinstance(number, (bool, int, float)):
             return number
     return None
+
+
+def whole_number(value: Any) -> int | None:
+    """The Python int that a whole number known while compiling is; None for a bool and for anything else."""
+    number = python_number(getattr(value, "constant", value))
+    return number if type(number) is int else None
 
 
 def _as_index(expr: Expr, value: Any) -> str:

@@ -14,7 +14,7 @@ from zellige.ir.expr import INT32
 from zellige.ir.stmt import Map
 from zellige.language import elementwise
 from zellige.language.folds import fold
-from zellige.language.keywords import accept, without
+from zellige.language.keywords import accept, count_of, without
 from zellige.language.reductions import check_dtype
 
 
@@ -78,9 +78,8 @@ def im2col(
     if not isinstance(img, Tile) or not isinstance(col, Tile) or img.ndim != 4 or col.ndim != 2:
         given = f"{arithmetic.describe(img)} and {arithmetic.describe(col)}"
         raise catalogue.E258.error(here(), operation="T.im2col", wanted="an image (N, H, W, C) and a two-dimensional tile", given=given)
-    for name, count, least in (("kernel", kernel, 1), ("stride", stride, 1), ("dilation", dilation, 1), ("pad", pad, 0)):
-        if not isinstance(count, int) or isinstance(count, bool) or count < least:
-            raise catalogue.E245.error(here(), given=f"{arithmetic.describe(count)} as {name}")
+    kernel, stride, dilation = count_of(kernel, "as kernel"), count_of(stride, "as stride"), count_of(dilation, "as dilation")
+    pad = count_of(pad, "as pad", least=0)
     builder = current_builder("T.im2col")
     rows, columns = col.shape
     _, height, width, channels = img.shape

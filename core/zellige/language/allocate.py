@@ -11,7 +11,7 @@ from zellige.frontend.values import Tile, Variable, declare, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import Buffer, Const, Expr
 from zellige.ir.stmt import TensorParam
-from zellige.language.keywords import without
+from zellige.language.keywords import count_of, without
 from zellige.language.tensors import element_type, shape_tuple, stored_type
 
 _SPACES: Final = {"shared.dyn": "shared", "local.fragment": "fragment", "local.var": "var", "local.reducer": "fragment"}
@@ -122,13 +122,10 @@ class Barriers:
 
 def alloc_barrier(arrive_count: int | list[int]) -> Barriers:
     """One barrier, or one for each count of a list, for operations of a target's dialect. E245: a count below 1."""
-    builder = current_builder("T.alloc_barrier")
+    current_builder("T.alloc_barrier")
     counts = tuple(arrive_count) if isinstance(arrive_count, (list, tuple)) else (arrive_count,)
-    for count in counts:
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            hint = "arrive_count must be at least 1, for each barrier"
-            raise catalogue.E245.error(builder.span, given=f"{arithmetic.describe(count)} as number of arrivals", hint=hint)
-    return Barriers(counts)
+    hint = "arrive_count must be at least 1, for each barrier"
+    return Barriers(tuple(count_of(number, "as number of arrivals", hint=hint) for number in counts))
 
 
 def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Tile:

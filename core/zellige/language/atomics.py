@@ -70,7 +70,7 @@ def _emit(op: AtomicOp, place: Element, value: Any, order: MemoryOrder, *, wants
 def _atomic(op: AtomicOp, dst: Any, value: Any, order: Any, return_prev: Any, hints: Hints = ()) -> Scalar | None:
     operation = f"T.atomic_{op}"
     dst, source = place_of(dst), place_of(value)
-    wants_result = flag(return_prev, f"return_prev of {operation}")
+    wants_result = flag(return_prev, operation, "return_prev")
     memory_order = order_of(order, operation)
     is_tile = isinstance(source, (Tile, TileRegion))
     if isinstance(dst, Element) and not is_tile:
@@ -162,7 +162,7 @@ def _run(place: Any, count: int, operation: str) -> list[Element]:
 
 def _vector(dst: Any, value: Any, count: int, return_prev: Any) -> Vector | None:
     operation = f"T.atomic_addx{count}"
-    wants_result = flag(return_prev, f"return_prev of {operation}")
+    wants_result = flag(return_prev, operation, "return_prev")
     places = _run(dst, count, operation)
     source = place_of(value)
     if isinstance(source, Element) and source.dtype.lanes == 1:

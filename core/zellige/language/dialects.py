@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import region_of
-from zellige.frontend.values import Scalar, here
+from zellige.frontend.values import Scalar
 from zellige.ir.stmt import Dialect
+from zellige.language.keywords import count_of
 from zellige.language.tensors import element_type
 from zellige.plugin.dialect import WrongOperation
 from zellige.plugin.fields import is_line, is_text, shortened
@@ -35,9 +35,8 @@ def wish(spelling: str, **counts: Any) -> None:
     """
     _require_line("a wish", spelling)
     current_builder(spelling).require_body(spelling)
-    for name, count in counts.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise catalogue.E245.error(here(), given=f"{arithmetic.describe(count)} as {name}")
+    for name, number in counts.items():
+        count_of(number, f"as {name}")
 
 
 def operation(

@@ -14,6 +14,7 @@ from zellige.frontend.builder import current_builder, current_launch
 from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import INT32, Buffer, Var
 from zellige.ir.stmt import LayoutHint, NamedHint, RasterHint, SafeValue
+from zellige.language.keywords import count_of
 from zellige.layout import Fragment, Layout, PartialFragment
 
 _CHECKED: Final = 1 << 17  # the largest tile whose layout is tried on every element
@@ -35,12 +36,6 @@ def _buffer(value: Any, operation: str) -> Buffer:
     return tile.node
 
 
-def _positive(value: Any, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} as {what}")
-    return value
-
-
 def _map(value: Any, operation: str, wanted: str) -> Mapping[Any, Any]:
     """The dictionary that ``operation`` takes; E258 for anything else."""
     if not isinstance(value, Mapping):
@@ -55,7 +50,7 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
     """
     if order not in ("row", "column", "col", "mlx"):
         raise catalogue.E244.error(here(), given=repr(order), suggestion=closest(order, ("row", "column")))
-    panel = _positive(panel_size, "panel_size")
+    panel = count_of(panel_size, "as panel_size")
     launch = current_launch("T.use_swizzle")
     if enable:
         launch.hints.append(RasterHint(panel=panel, order="column" if order in ("column", "col") else "row"))
@@ -142,7 +137,7 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:
 def annotate_min_blocks_per_sm(n: int) -> None:
     """The wish for at least ``n`` resident blocks a core. E245: no count."""
     launch = current_launch("T.annotate_min_blocks_per_sm")
-    launch.hints.append(NamedHint(name="min_blocks_per_core", value=_positive(n, "the number of blocks")))
+    launch.hints.append(NamedHint(name="min_blocks_per_core", value=count_of(n, "as the number of blocks")))
 
 
 def annotate_restrict_buffers(*buffers: Any) -> None:

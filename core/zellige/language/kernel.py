@@ -13,7 +13,7 @@ from zellige.frontend.loops import GridSpec
 from zellige.frontend.values import Scalar, here
 from zellige.ir.expr import INT32, Const, Expr, const
 from zellige.ir.stmt import NamedHint
-from zellige.language.keywords import accept
+from zellige.language.keywords import accept, count_of
 
 DEFAULT_THREADS = 128
 _GRID_NAMES = ("bx", "by", "bz")
@@ -122,7 +122,4 @@ def _cluster(cluster: Any) -> tuple[int, ...] | None:
     if cluster is None:
         return None
     sizes = tuple(cluster) if isinstance(cluster, (tuple, list)) else (cluster,)
-    for size in sizes:
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise catalogue.E245.error(here(), given=f"{arithmetic.describe(size)} in cluster_dims")
-    return sizes
+    return tuple(count_of(size, "in cluster_dims") for size in sizes)

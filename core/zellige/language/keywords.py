@@ -91,9 +91,19 @@ def without(*ignored: str) -> Callable[[F], F]:
     return decorate
 
 
-def flag(value: Any, what: str) -> bool:
-    """A keyword that is decided while compiling; E105 for a run-time value."""
-    constant = getattr(value, "constant", value)
-    if not isinstance(constant, (bool, int)):
-        raise catalogue.E105.error(here(), given=what)
-    return bool(constant)
+def flag(value: Any, operation: str, name: str) -> bool:
+    """The keyword ``name`` of an operation, decided while compiling. E105: a run-time value; E258: neither True nor False."""
+    number = arithmetic.python_number(getattr(value, "constant", value))
+    if isinstance(number, int):
+        return bool(number)
+    if number is None and hasattr(value, "constant"):
+        raise catalogue.E105.error(here(), given=f"{name} of {operation}")
+    raise catalogue.E258.error(here(), operation=operation, wanted=f"True or False as {name}", given=arithmetic.describe(value))
+
+
+def count_of(value: Any, what: str, *, least: int = 1, hint: str | None = None) -> int:
+    """A number from ``least`` on that is decided while compiling. E245: anything else."""
+    number = arithmetic.whole_number(value)
+    if number is None or number < least:
+        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} {what}", hint=hint)
+    return number

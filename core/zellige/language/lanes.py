@@ -17,6 +17,7 @@ from zellige.frontend.values import Scalar, bind, from_expr, here
 from zellige.ir.expr import BOOL, INT32, Var, const
 from zellige.ir.stmt import LARGEST_WARP, Barrier, Scope, Shuffle, Vote
 from zellige.language import elementwise
+from zellige.language.keywords import count_of
 
 WHOLE_WARP: Final = 0
 """The width of a shuffle among all lanes of a warp, however many the target has."""
@@ -26,9 +27,10 @@ _WARPS_OF_A_GROUP: Final = 4
 
 
 def _axis(dim: Any, count: int, what: str) -> int:
-    if not isinstance(dim, int) or isinstance(dim, bool) or not 0 <= dim < count:
+    number = arithmetic.whole_number(dim)
+    if number is None or not 0 <= number < count:
         raise catalogue.E241.error(here(), what=what, given=arithmetic.describe(dim), count=count)
-    return dim
+    return number
 
 
 def get_thread_binding(dim: int = 0) -> Scalar:
@@ -175,10 +177,9 @@ def get_warp_group_idx(warp_size: Any = None, warps_per_group: Any = None) -> Sc
 
 def shuffle_elect(thread_extent: int) -> Scalar:
     """Whether the lane is the first of its group of ``thread_extent`` lanes; of the whole block for 0. E245: no count."""
-    if not isinstance(thread_extent, int) or isinstance(thread_extent, bool) or thread_extent < 0:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(thread_extent)} as thread_extent")
+    extent = count_of(thread_extent, "as thread_extent", least=0)
     lane = linear_lane()
-    return Scalar(arithmetic.compare("eq", lane % thread_extent if thread_extent else lane, 0, here()))
+    return Scalar(arithmetic.compare("eq", lane % extent if extent else lane, 0, here()))
 
 
 def _barrier(scope: Scope, operation: str) -> None:
@@ -204,9 +205,9 @@ def sync_threads(barrier_id: Any = None, arrive_count: Any = None) -> None:
 
 def _check_named(name: str, given: Any, least: int, most: int | None) -> None:
     """E242 unless ``given`` is an integer, one known here from ``least`` to ``most``."""
-    value = getattr(given, "constant", given)
-    if isinstance(value, (bool, float)) or not isinstance(value, int):
-        is_integer = isinstance(given, Scalar) and given.dtype.is_integer and not isinstance(value, (bool, float))
+    value = arithmetic.whole_number(given)
+    if value is None:
+        is_integer = isinstance(given, Scalar) and given.dtype.is_integer and given.constant is None
     else:
         is_integer = value >= least and (most is None or value <= most)
     if not is_integer:
@@ -230,18 +231,16 @@ def _check_mask(mask: Any) -> None:
     mask names them, and says nothing more."""
     if mask is None:
         return
-    known = getattr(mask, "constant", mask)
-    dtype = getattr(mask, "dtype", None)
-    is_mask = isinstance(known, int) and not isinstance(known, bool) and known != 0
-    if not is_mask and not (isinstance(mask, Scalar) and dtype is not None and dtype.is_integer and not isinstance(known, int)):
+    known = arithmetic.whole_number(mask)
+    is_unknown = isinstance(mask, Scalar) and mask.dtype.is_integer and known is None
+    if not known and not is_unknown:
         raise catalogue.E243.error(here(), given=f"{arithmetic.describe(mask)} as the mask")
 
 
 def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: Any, width: Any) -> Scalar:
     """``value`` of another lane of the group of ``width`` lanes, None: of the warp. E243: a width that is not a power of two up to 128."""
-    size = WHOLE_WARP if width is None else getattr(width, "constant", width)
-    is_count = isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= LARGEST_WARP and not size & (size - 1)
-    if width is not None and not is_count:
+    size = WHOLE_WARP if width is None else arithmetic.whole_number(width)
+    if size is None or (width is not None and not (1 <= size <= LARGEST_WARP and not size & (size - 1))):
         raise catalogue.E243.error(here(), given=f"{arithmetic.describe(width)} as the width")
     current_launch("a shuffle").lanes()
     builder = current_builder("a shuffle")

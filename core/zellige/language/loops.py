@@ -18,7 +18,7 @@ from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, W
 from zellige.frontend.values import Scalar, here, is_volatile, taken
 from zellige.ir.expr import Const, Expr
 from zellige.ir.stmt import LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
-from zellige.language.keywords import accept
+from zellige.language.keywords import accept, count_of
 
 _DEFAULT_GROUP: Final = 8
 
@@ -59,9 +59,7 @@ def unroll(
 
 
 def _count(value: Any, what: str) -> int | None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} as {what}")
-    return value
+    return None if value is None else count_of(value, f"as {what}")
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForSpec:
@@ -98,9 +96,10 @@ def Pipelined(
 
 
 def _stages(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    number = arithmetic.whole_number(value)
+    if number is None or number < 0:
         raise catalogue.E212.error(here(), what="num_stages", given=arithmetic.describe(value))
-    return value
+    return number
 
 
 def _groups(value: Any) -> int:
@@ -109,7 +108,8 @@ def _groups(value: Any) -> int:
     if groups is None or not all(isinstance(group, (list, tuple)) for group in groups):
         raise catalogue.E212.error(here(), what="group, lists of the numbers of statements,", given=arithmetic.describe(value))
     for number in (number for group in groups for number in group):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        known = arithmetic.whole_number(number)
+        if known is None or known < 0:
             raise catalogue.E212.error(here(), what="a number in group", given=arithmetic.describe(number))
     return len(groups)
 
@@ -117,11 +117,13 @@ def _groups(value: Any) -> int:
 def _schedule(name: str, value: Any) -> tuple[int, ...]:
     if value is not None and not isinstance(value, (list, tuple)):
         raise catalogue.E212.error(here(), what=f"{name}, one entry a statement,", given=arithmetic.describe(value))
-    entries = tuple(value or ())
-    for entry in entries:
-        if not isinstance(entry, int) or isinstance(entry, bool) or entry < -1:
+    entries = []
+    for entry in value or ():
+        number = arithmetic.whole_number(entry)
+        if number is None or number < -1:
             raise catalogue.E212.error(here(), what=f"an entry of {name}", given=arithmetic.describe(entry))
-    return entries
+        entries.append(number)
+    return tuple(entries)
 
 
 def Parallel(

@@ -14,7 +14,7 @@ from zellige.frontend.values import Element, Scalar, Tile, Variable, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
-from zellige.language.keywords import accept, refuse_hints
+from zellige.language.keywords import accept, count_of, refuse_hints
 
 _EVICTIONS = ("evict_normal", "evict_first", "evict_last")
 _KEYWORDS = ("src", "dst", "coalesced_width", "swizzle", "eviction_policy")
@@ -53,11 +53,7 @@ def async_copy(src: Any, dst: Any, *, coalesced_width: int | None = None, **hint
 
 
 def _width(value: Any) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} as coalesced_width")
-    return value
+    return None if value is None else count_of(value, "as coalesced_width")
 
 
 def _is_single(value: Any) -> bool:

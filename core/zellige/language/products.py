@@ -16,7 +16,7 @@ from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import INT32, Buffer, Const, Expr, Load, Region, const
 from zellige.ir.stmt import Gemm, GemmPolicy, Map, Store, Transpose, whole
 from zellige.language import elementwise
-from zellige.language.keywords import accept, flag
+from zellige.language.keywords import accept, count_of, flag
 
 _KEYWORDS: Final = ("A", "B", "C", "transpose_A", "transpose_B", "policy", "clear_accum", "k_pack", "wg_wait", "mbar")
 
@@ -48,7 +48,7 @@ class GemmWarpPolicy(enum.IntEnum):
         return cls.FullCol if m_warp == 1 and n_warp > 1 else cls.Square
 
 
-_POLICIES: Final[dict[int, GemmPolicy]] = {0: "square", 1: "full_row", 2: "full_col"}
+_POLICIES: Final[dict[int | None, GemmPolicy]] = {0: "square", 1: "full_row", 2: "full_col"}
 
 
 def matrix(value: Any, operation: str, name: str) -> Region:
@@ -77,7 +77,7 @@ def _product(
 ) -> None:
     """Checks sizes and dtypes and emits the product. ``kept``: how many elements of k each stored element of A stands for."""
     a, b, c = matrix(A, operation, "A"), matrix(B, operation, "B"), matrix(C, operation, "C")
-    is_a, is_b = flag(transpose_A, "transpose_A"), flag(transpose_B, "transpose_B")
+    is_a, is_b = flag(transpose_A, operation, "transpose_A"), flag(transpose_B, operation, "transpose_B")
     m, k_a = _sizes(a, is_transposed=is_a)
     k_b, n = _sizes(b, is_transposed=is_b)
     rows, columns = _sizes(c, is_transposed=False)
@@ -138,10 +138,11 @@ def gemm(
     ``k_pack``, ``wg_wait`` and ``mbar`` are hints. E225, E226: shapes; E105: a size known only at run time; E204: dtypes; E227: policy.
     """
     wishes = accept("T.gemm", hints, _KEYWORDS)
-    if not isinstance(k_pack, int) or isinstance(k_pack, bool) or k_pack not in (1, 2):
+    pack = arithmetic.whole_number(k_pack)
+    if pack not in (1, 2):
         hint = f"T.gemm k_pack must be an int equal to 1 or 2, got {k_pack!r}"
         raise catalogue.E245.error(here(), given=f"{arithmetic.describe(k_pack)} as k_pack", hint=hint)
-    _product("T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack=k_pack, hints=wishes)
+    _product("T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack=pack, hints=wishes)
 
 
 def gemm_sp(
@@ -167,11 +168,11 @@ def gemm_sp(
     metadata = matrix(E, "T.gemm_sp", "E")
     if not metadata.buffer.dtype.is_integer:
         raise catalogue.E204.error(here(), operation="the metadata of T.gemm_sp", dtype=metadata.buffer.dtype)
-    if flag(transpose_E, "transpose_E"):
+    if flag(transpose_E, "T.gemm_sp", "transpose_E"):
         metadata = _transposed(metadata)
     if region_of(A_sparse, "T.gemm_sp").buffer.dtype.bits > 16:
         sparse = matrix(A_sparse, "T.gemm_sp", "A_sparse")
-        dense = Tile(_with_zeros(sparse, metadata, flag(transpose_A, "transpose_A")))
+        dense = Tile(_with_zeros(sparse, metadata, flag(transpose_A, "T.gemm_sp", "transpose_A")))
         _product("T.gemm_sp", dense, B, C, transpose_A, transpose_B, policy, clear_accum, hints=wishes)
     else:
         own: dict[str, Any] = {"kept": 2, "metadata": metadata, "hints": wishes}
@@ -241,15 +242,14 @@ def gemm_blockscaled(
     own = ("SFA", "SFB", *_KEYWORDS[3:7], "k_start", "sf_a_granularity_k", "sf_b_granularity_k")
     wishes = accept("T.gemm_blockscaled", hints, (*_KEYWORDS[:3], *own))
     operation = "T.gemm_blockscaled"
-    if flag(transpose_A, "transpose_A") or not flag(transpose_B, "transpose_B"):
+    if flag(transpose_A, operation, "transpose_A") or not flag(transpose_B, operation, "transpose_B"):
         raise catalogue.E402.error(
             here(), name=f"{operation} with these transpositions", hint="store A as (M, K) and B as (N, K), with transpose_B=True"
         )
     scales = []
     for name, operand, factors, block in (("SFA", A, SFA, sf_a_granularity_k), ("SFB", B, SFB, sf_b_granularity_k)):
-        if not isinstance(block, int) or isinstance(block, bool) or block < 1:
-            raise catalogue.E245.error(here(), given=f"{arithmetic.describe(block)} as granularity of {name}")
-        scales.append(_scales(operation, name, matrix(operand, operation, name[-1]), region_of(factors, operation), k_start, block))
+        size = count_of(block, f"as granularity of {name}")
+        scales.append(_scales(operation, name, matrix(operand, operation, name[-1]), region_of(factors, operation), k_start, size))
     parts: dict[str, Any] = {"scale_a": scales[0], "scale_b": scales[1], "hints": wishes}
     _product(operation, A, B, C, False, True, policy, clear_accum, **parts)
 
@@ -273,8 +273,9 @@ def _scales(operation: str, name: str, operand: Region, factors: Region, k_start
 
 
 def _policy(policy: Any) -> GemmPolicy:
-    if isinstance(policy, int) and not isinstance(policy, bool) and policy in _POLICIES:
-        return _POLICIES[policy]
+    chosen = _POLICIES.get(arithmetic.whole_number(policy))
+    if chosen is not None:
+        return chosen
     raise catalogue.E227.error(
         here(), given=arithmetic.describe(policy), suggestion=closest(policy, GemmWarpPolicy.__members__, "T.GemmWarpPolicy.{}")
     )

@@ -16,7 +16,7 @@ from zellige.frontend.values import Element, Scalar, Variable, here
 from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Reduce, ReduceOp, Scan, ScanOp
 from zellige.language.folds import fold
-from zellige.language.keywords import accept, flag, refuse_hints
+from zellige.language.keywords import accept, count_of, flag, refuse_hints
 
 _BITWISE: Final = ("bitand", "bitor", "bitxor")
 _KEYWORDS: Final = ("buffer", "out", "dim", "clear", "batch", "nan_propagate")
@@ -24,9 +24,10 @@ _KEYWORDS: Final = ("buffer", "out", "dim", "clear", "batch", "nan_propagate")
 
 def axis_of(dim: Any, rank: int, operation: str) -> int:
     """A dimension number, counted from the end where negative; E228 out of range."""
-    if not isinstance(dim, int) or isinstance(dim, bool) or not -rank <= dim < rank:
+    number = arithmetic.whole_number(dim)
+    if number is None or not -rank <= number < rank:
         raise catalogue.E228.error(here(), operation=operation, given=arithmetic.describe(dim), rank=rank)
-    return dim % rank
+    return number % rank
 
 
 def check_dtype(operation: str, op: str, dtype: DType) -> None:
@@ -42,14 +43,13 @@ def check_dtype(operation: str, op: str, dtype: DType) -> None:
 def check_batch(batch: Any, results: tuple[Expr, ...], operation: str) -> None:
     """``batch``, how many results may be combined together, is a hint that has to make sense: a divisor of the number of results, whose
     extents are ``results``. E245: no count; E291: no divisor. A number of results that only a run tells is not looked at."""
-    if not isinstance(batch, int) or batch < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(batch)} as batch", hint="batch must be >= 1")
+    size = count_of(batch, "as batch", hint="batch must be >= 1")
     extents = [extent.value for extent in results if isinstance(extent, Const)]
     if len(extents) < len(results):
         return
-    count = math.prod(int(extent) for extent in extents)
-    if count % batch:
-        raise catalogue.E291.error(here(), operation=operation, batch=batch, count=count)
+    results_made = math.prod(int(extent) for extent in extents)
+    if results_made % size:
+        raise catalogue.E291.error(here(), operation=operation, batch=size, count=results_made)
 
 
 def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any, nan_propagate: Any, hints: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ def reduce(buffer: Any, out: Any, op: ReduceOp, dim: Any, clear: Any, batch: Any
     name = f"T.reduce_{op}"
     wishes = accept(name, hints, _KEYWORDS, hints_of="T.reduce")
     src = region_of(buffer, name)
-    is_cleared, propagates = flag(clear, f"clear of {name}"), flag(nan_propagate, f"nan_propagate of {name}")
+    is_cleared, propagates = flag(clear, name, "clear"), flag(nan_propagate, name, "nan_propagate")
     axis = axis_of(dim, len(src.extents), name)
     check_dtype(name, op, src.buffer.dtype)
     out = place_of(out)
@@ -164,7 +164,7 @@ def scan(src: Any, dst: Any, op: ScanOp, dim: Any, reverse: Any, operation: str)
     for dtype in (source.buffer.dtype, target.buffer.dtype):
         check_dtype(operation, op, dtype)
     builder = current_builder(operation)
-    reversed_ = flag(reverse, f"reverse of {operation}")
+    reversed_ = flag(reverse, operation, "reverse")
     builder.emit(Scan(src=source, dst=target, axis=axis, op=op, reverse=reversed_, span=builder.span))
 
 

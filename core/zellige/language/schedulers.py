@@ -5,13 +5,12 @@ from __future__ import annotations
 import types
 from typing import Any, TypeVar
 
-from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype as as_dtype
-from zellige.frontend import arithmetic
 from zellige.frontend.functions import macro
-from zellige.frontend.values import Scalar, Variable, declare, here
+from zellige.frontend.values import Scalar, Variable, declare
 from zellige.language.aggregates import max, min
 from zellige.language.integers import ceildiv
+from zellige.language.keywords import count_of
 from zellige.language.lanes import get_block_extent
 
 C = TypeVar("C", bound=type)
@@ -118,11 +117,8 @@ class PersistentTileScheduler(BaseTileScheduler):
         name: str | None = None,
     ) -> None:
         super().__init__(stateful, name)
-        for what, value in (("swizzle_size", swizzle_size), ("cluster_size", cluster_size)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} as {what}")
-        self.cluster_size = cluster_size
-        self.swizzle_size = swizzle_size
+        self.cluster_size = cluster_size = count_of(cluster_size, "as cluster_size")
+        self.swizzle_size = count_of(swizzle_size, "as swizzle_size")
         self.num_workers = get_block_extent(0) // cluster_size if num_workers is None else num_workers
         rows = ceildiv(num_m_tiles, cluster_size)
         self._total_tiles = rows * num_n_tiles

@@ -12,7 +12,7 @@ from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, her
 from zellige.frontend.vectors import Vector, apply, is_vector, lanes_of
 from zellige.ir.expr import INT32, BinaryOp, Load, Region, const
 from zellige.language.elementwise import call
-from zellige.language.keywords import without
+from zellige.language.keywords import count_of, without
 
 
 @without("dtype", "span")
@@ -21,8 +21,8 @@ def extract_lane(vector: Any, lane: Any) -> Scalar:
     if not is_vector(vector):
         raise catalogue.E258.error(here(), operation="T.extract_lane", wanted="a vector", given=arithmetic.describe(vector))
     lanes = lanes_of(vector)
-    position = getattr(lane, "constant", lane)
-    if not isinstance(position, int) or isinstance(position, bool):
+    position = arithmetic.whole_number(lane)
+    if position is None:
         raise catalogue.E105.error(here(), given="the lane of T.extract_lane")
     if not 0 <= position < len(lanes):
         raise catalogue.E241.error(here(), what="lane", given=position, count=len(lanes))
@@ -42,9 +42,7 @@ def Ramp(base: Any, stride: Any, lanes: Any) -> Vector:
 
 
 def _count(lanes: Any, name: str) -> int:
-    if not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(lanes)} as the lanes of T.{name}")
-    return lanes
+    return count_of(lanes, f"as the lanes of T.{name}")
 
 
 def _pairwise(name: str, function: Callable[..., Any], count: int) -> Callable[..., Vector]:
