@@ -785,18 +785,3 @@ def test_blocks_that_all_run_at_once_need_no_order() -> None:
     assert first(gemm(M=1024, N=1024), LANES_ASYNC).order.panel == 1
     assert first(attention(), LANES_ASYNC).order.panel == 1
     assert first(gemm(M=8192, N=8192), SCALAR_VECTOR_CPU).order.panel == 1
-
-
-def test_two_loops_through_the_same_tile_are_told_to_have_one_each():
-    @T.prim_func
-    def twice(A: T.Tensor((64, 128), "float16"), B: T.Tensor((64, 128), "float16")):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 32), "float16")
-            for again in (0, 1):
-                for k in T.Pipelined(4, num_stages=2):
-                    T.copy(A[0, k * 32], a)
-                    for i, j in T.Parallel(64, 32):
-                        B[i, k * 32 + j] = a[i, j] + again
-
-    said = decision(first(twice.kernel, LANES_ASYNC), "can the copy to a run ahead")
-    assert said.because == "2 loops fill and read a; copies can run ahead where each loop has a tile of its own"

@@ -10,7 +10,7 @@ import zellige.language as T
 from zellige.diagnostics import CompileError
 from zellige.ir.parser import parse_kernel
 from zellige.plan import context
-from zellige.plan.invented_machines import TEST_TARGETS
+from zellige.plan.invented_machines import LANES_ASYNC, TEST_TARGETS
 from zellige.plan.nodes import PlannedLaunch
 from zellige.plan.planner import plan
 
@@ -109,3 +109,19 @@ def test_many_tiles_are_placed_a_few_times(machine: str, monkeypatch: pytest.Mon
     assert placed > 40
     with pytest.raises(CompileError, match="E301"):
         plan(many_tiles(70, 128), TEST_TARGETS[machine])
+
+
+def test_two_loops_through_the_same_tile_are_told_to_have_one_each():
+    @T.prim_func
+    def twice(A: T.Tensor((64, 128), "float16"), B: T.Tensor((64, 128), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            for again in (0, 1):
+                for k in T.Pipelined(4, num_stages=2):
+                    T.copy(A[0, k * 32], a)
+                    for i, j in T.Parallel(64, 32):
+                        B[i, k * 32 + j] = a[i, j] + again
+
+    (launch,) = plan(twice.kernel, LANES_ASYNC).launches
+    (said, *_) = [d for d in launch.decisions if d.question == "can the copy to a run ahead?"]
+    assert said.because == "2 loops fill and read a; copies can run ahead where each loop has a tile of its own"
