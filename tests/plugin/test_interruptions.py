@@ -77,17 +77,23 @@ def test_what_a_backend_raises_is_its_failure(install: Install) -> None:
     assert works("fine") and works("cpu")
 
 
-WAITS = backend("@hookimpl\ndef emit(self, planned, ctx):\n    import time\n    print('waiting', flush=True)\n    {}")
+WAITS = backend("@hookimpl\ndef emit(self, planned, ctx):\n    import os, time\n    print('waiting', os.getpid(), flush=True)\n    {}")
 ASK = """
-import sys
+import os, sys
 sys.path.append({sources!r})
 from broken_sources import works
-try:
-    works("waits")
-except BaseException as error:
-    print(type(error).__name__, flush=True)
-    raise
+for name in {names!r}:
+    child = os.fork()
+    if child == 0:
+        try:
+            works(name)
+        except BaseException as error:
+            print(type(error).__name__, flush=True)
+            raise
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+"""Asks one backend after the other, each in a process of its own."""
+
 CAUGHT = {
     "nothing": "time.sleep(60)",
     "a loop": "while True: pass",
@@ -98,18 +104,20 @@ CAUGHT = {
 """What a backend does with Ctrl-C while it works."""
 
 
-@pytest.mark.parametrize("name", CAUGHT)
-def test_ctrl_c_ends_the_process_in_a_hook(install: Install, name: str) -> None:
-    install({"waits": WAITS.replace("{}", CAUGHT[name].replace("\n", "\n    "))})
-    sources = str(Path(__file__).parent / "sources")
-    process = subprocess.Popen([sys.executable, "-c", ASK.format(sources=sources)], stdout=subprocess.PIPE, text=True)
+def test_ctrl_c_ends_the_process_in_a_hook(install: Install) -> None:
+    names = {f"waits{at}": does for at, does in enumerate(CAUGHT)}
+    install({name: WAITS.replace("{}", CAUGHT[does].replace("\n", "\n    ")) for name, does in names.items()})
+    program = ASK.format(sources=str(Path(__file__).parent / "sources"), names=list(names))
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "waiting\n"
-    time.sleep(0.2)  # the hook is at the next line; it would wait there as well
-    os.kill(process.pid, signal.SIGINT)
-    printed, _ = process.communicate(timeout=120)
-    assert printed == ("SystemExit\n" if name == "another" else "KeyboardInterrupt\n")
-    assert process.returncode == (3 if name == "another" else -signal.SIGINT)
+    for does in names.values():
+        waiting, child = process.stdout.readline().split()
+        assert waiting == "waiting"
+        time.sleep(0.2)  # the hook is at the next line; it would wait there as well
+        os.kill(int(child), signal.SIGINT)
+        ends = ("SystemExit", 3) if does == "another" else ("KeyboardInterrupt", -signal.SIGINT)
+        assert (process.stdout.readline().strip(), int(process.stdout.readline())) == ends, does
+    assert process.communicate(timeout=120)[0] == ""
 
 
 def raised_by(function: Callable[[], object]) -> BaseException:

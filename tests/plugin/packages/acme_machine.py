@@ -6,11 +6,8 @@ implementations, an older version of the IR's text, and answers about caches, de
 
 from dataclasses import dataclass, replace
 
-from zellige.interp.kernel import InterpretedKernel
-from zellige.ir.parser import parse_kernel
 from zellige.ir.stmt import Copy, Dialect, For, Pipelined
 from zellige.ir.traverse import rewrite
-from zellige.language.dialects import operation
 from zellige.plugin.contract import (
     API,
     Binary,
@@ -40,6 +37,8 @@ class AcmeError(Exception):
 
 def acme_dma(source, destination):
     """``T.acme_dma(source, destination)``: moves a tile."""
+    from zellige.language.dialects import operation  # who only looks for devices does without the language
+
     operation("acme.dma", reads=(source,), writes=(destination,))
 
 
@@ -82,6 +81,9 @@ class Signed:
 
 class AcmeKernel:
     def __init__(self, binary, source):
+        from zellige.interp.kernel import InterpretedKernel  # as above
+        from zellige.ir.parser import parse_kernel
+
         kernel = parse_kernel(binary.data.decode())
 
         def plain(node):
