@@ -25,6 +25,11 @@ Install = Callable[..., Registry]
 
 FIVE = "Unavailable(code=5, reason=None)"
 AT_LOADING: dict[str, tuple[str, str, str]] = {
+    "wrapper": (
+        backend("@hookimpl(wrapper=True)\ndef describe(self, target): return (yield)"),
+        "E703",
+        "its hook describe is a wrapper (@hookimpl(wrapper=True)), around nothing: a backend has each hook once",
+    ),
     "flat_aliases": (manifest("aliases=('c',)"), "E703", "manifest.aliases[0] is 'c', expected a tuple"),
     "numbered": (manifest("name=7"), "E703", "manifest.name is 7, expected str"),
     "two_lines": (manifest("name='a\\nb'"), "E703", "is no backend's name"),
@@ -72,7 +77,6 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "describe answered coroutine, expected Capabilities",
     ),
     "generator": (backend("@hookimpl\ndef describe(self, target): yield 1"), "E703", "describe answered generator, expected Capabilities"),
-    "wrapper": (backend("@hookimpl(wrapper=True)\ndef describe(self, target): return (yield)"), "E703", "describe answered NoneType"),
     "not_a_number": (
         described("math=(contract.MathAccuracy(function='exp', dtype='float32', strict_ulp=float('nan')),)"),
         "E703",

@@ -68,11 +68,6 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "computed": (
         backend("@property\n@hookimpl\ndef describe(self): return 3"), "E703", "its hook describe is a property, which is never called",
     ),
-    "wraps": (
-        backend("@hookimpl(wrapper=True)\ndef describe(self, target): return (yield)"),
-        "E703",
-        "its hook describe is a wrapper (@hookimpl(wrapper=True)), around nothing: a backend has each hook once",
-    ),
     "wraps_emit": (
         backend("@hookimpl(hookwrapper=True)\ndef emit(self): yield"), "E703", "its hook emit is a wrapper (@hookimpl(hookwrapper=True))",
     ),
