@@ -151,6 +151,11 @@ AT_COMPILING: dict[str, tuple[str, str, str]] = {
         "E709",
         "its hook diagnose, asked what that means, answered what cannot be: Diagnosis.reason is b'r', expected str",
     ),
+    "explains_without_words": (
+        backend("@hookimpl\ndef emit(self, planned): raise OSError\n@hookimpl\ndef diagnose(self, error): return Diagnosis(reason=' ')"),
+        "E709",
+        "raised in its hook emit: OSError\n",
+    ),
     "explains_at_length": (
         backend("@hookimpl\ndef emit(self, planned): raise AcmeError(1)\n@hookimpl\ndef diagnose(self, error):\n"
                 "    return Diagnosis(reason='r' * 10_000_000, hint='h' * 10_000_000)"),

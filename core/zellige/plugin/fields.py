@@ -260,4 +260,4 @@ def said(error: BaseException) -> str:
         if is_from_outside(other):
             raise
         text = "(its text cannot be made)"
-    return f"{type(error).__name__}: {cut(text)}"
+    return f"{type(error).__name__}: {cut(text)}" if text else type(error).__name__

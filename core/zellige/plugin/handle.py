@@ -377,6 +377,8 @@ class BackendHandle:
         wrong = self._type_problems(Diagnosis, found, "Diagnosis")
         if wrong:
             return None, f"answered what cannot be: {wrong}"
+        if is_blank(found.reason):
+            return None, "answered a Diagnosis without a reason"
         return catalogue.E710.error(name=self.name, reason=cut(found.reason), advice=cut(found.hint) or "see the cause below"), ""
 
     @property
