@@ -79,7 +79,8 @@ class Run:
         byte: float = 0.0,
         repeat: Callable[[], Any] | None = None,
     ) -> None:
-        """Compare what ``call`` returns with ``expected`` and time it (or ``repeat``, where only that may run again and again).
+        """Compare what ``call`` returns with ``expected`` and, where the user gives time for it, time it (or ``repeat``, where only that may
+        run again and again).
 
         ``expected`` is a Bounded array for floats or an array that must be met exactly; a list of them for several results. ``flop``
         or ``byte`` is the work of one call.
@@ -90,16 +91,20 @@ class Run:
         for result, wanted in pairs:
             found = compare(to_numpy(result), wanted)
             error, used = max(error, found[0]), max(used, found[1])
-        time = zl.do_bench(repeat or call, warmup=self.milliseconds / 4, rep=self.milliseconds, cache="warm", return_mode="median")
-        assert isinstance(time, float)
-        rate = f"{flop / time / 1e6:8.2f} GFLOP/s" if flop else f"{byte / time / 1e6:8.2f} GB/s"
+        timed = self._timed(repeat or call, flop, byte) if self.milliseconds else "not timed"
         is_right = used <= 1
         self.has_failed |= not is_right
         verdict = "[green]ok[/]" if is_right else "[bold red]OVER THE BOUND[/]"
         sizes = "x".join(map(str, self.shape))
         self.console.print(
-            f"{name:32} {sizes:>18} {self.dtype:>8}  error {error:.2e}  error/bound {used:.3f}  {time:9.3f} ms  {rate}  {verdict}"
+            f"{name:32} {sizes:>18} {self.dtype:>8}  error {error:.2e}  error/bound {used:.3f}  {timed}  {verdict}"
         )
+
+    def _timed(self, call: Callable[[], Any], flop: float, byte: float) -> str:
+        time = zl.do_bench(call, warmup=self.milliseconds / 4, rep=self.milliseconds, cache="warm", return_mode="median")
+        assert isinstance(time, float)
+        rate = f"{flop / time / 1e6:8.2f} GFLOP/s" if flop else f"{byte / time / 1e6:8.2f} GB/s"
+        return f"{time:9.3f} ms  {rate}"
 
 
 def to_numpy(result: Any) -> Any:
@@ -130,7 +135,7 @@ def example(*, shape: dict[str, int], dtypes: tuple[str, ...] = ("float32",)) ->
         @click.option("--dtype", type=click.Choice(dtypes), default=dtypes[0], show_default=True, help="Element type of the inputs.")
         @click.option("--target", default="auto", show_default=True, help="What to compile for: auto, cpu, or another backend's name.")
         @click.option("--device", default="", help="Put the inputs into torch tensors on this device instead of NumPy arrays.")
-        @click.option("--milliseconds", default=200.0, show_default=True, help="How long to time each kernel.")
+        @click.option("--milliseconds", default=200.0, show_default=True, help="How long to time each kernel; 0: check it alone.")
         @click.option("--data", type=click.Choice(["normal", "integers"]), default="normal", show_default=True, help=_DATA)
         def command(shape: str, dtype: str, target: str, device: str, milliseconds: float, data: str) -> None:
             if target != "auto":

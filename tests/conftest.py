@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -144,3 +145,27 @@ def announce() -> Callable[..., Path]:
         return info
 
     return announced
+
+
+@pytest.fixture(scope="session")
+def load_example() -> Iterator[Callable[[str], ModuleType]]:
+    """Loads an example as its own module, with its folder importable as when it runs as a script."""
+    folder = Path(__file__).parents[1] / "examples"
+    sys.path.insert(0, str(folder))
+    loaded: list[str] = []
+
+    def load(name: str) -> ModuleType:
+        module_name = f"example_{name}"
+        if module_name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(module_name, folder / f"{name}.py")
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[module_name] = module
+            loaded.append(module_name)
+            spec.loader.exec_module(module)
+        return sys.modules[module_name]
+
+    yield load
+    sys.path.remove(str(folder))
+    for name in [*loaded, "_harness", "_bounds"]:
+        sys.modules.pop(name, None)

@@ -33,6 +33,7 @@ from zellige.ir.traverse import walk
 from zellige.options import CompileOptions, options
 from zellige.plan.nodes import PlannedKernel, PlannedLaunch
 from zellige.plan.products import accumulator_of
+from zellige.plugin.contract import FittedKernel
 from zellige.plugin.registry import registry
 from zellige.simt.ir import GLOBAL, SHARED, AsyncCopy, AsyncProduct, Function, MatrixLoad, MatrixStore, Module, Product, TensorCopy
 from zellige.target import parse_target
@@ -120,12 +121,17 @@ def _seen() -> Iterator[dict[str, Kernel]]:
 
 
 @cache
+def fitted(kernel: Kernel, arch: str) -> FittedKernel:
+    """A kernel as it is planned and lowered for an architecture when it is compiled."""
+    return driver.fit_kernel(kernel, parse_target(f"cuda:{arch}"))
+
+
+@cache
 def lowered(kernel: Kernel, arch: str) -> Lowered:
     """The thread-level programs of a kernel, as compiling makes them."""
-    target = parse_target(f"cuda:{arch}")
-    fitted = driver.fit_kernel(kernel, target)
-    assert isinstance(fitted.program, Module)
-    return Lowered(arch=ARCHITECTURES[arch], planned=fitted.planned, functions=fitted.program.functions)
+    found = fitted(kernel, arch)
+    assert isinstance(found.program, Module)
+    return Lowered(arch=ARCHITECTURES[arch], planned=found.planned, functions=found.program.functions)
 
 
 # ---- what is taken ----
@@ -186,7 +192,7 @@ def compiled(kernel: Kernel, arch: str) -> tuple[str, bytes]:
     target = parse_target(f"cuda:{arch}")
     handle = registry().backend(target)
     ctx = handle.context(target, CompileOptions())
-    emitted = handle.emit_step(driver.fit_kernel(kernel, target), ctx)
+    emitted = handle.emit_step(fitted(kernel, arch), ctx)
     return emitted.text, handle.compile_step(emitted, ctx).data
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,10 +16,15 @@ LONG = ("061", "062")
 """Cases whose many sizes take more than some seconds lane by lane: the slow tier runs them."""
 
 
-def run(case: Path) -> None:
-    variables = {**os.environ, "TL_IMPL": "zellige", "TL_TARGET": "cuda:sm_80,simulate"}
-    done = subprocess.run([sys.executable, str(case), "cpu"], env=variables, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+def run(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TL_IMPL", "zellige")
+    monkeypatch.setenv("TL_TARGET", "cuda:sm_80,simulate")
+    spec = importlib.util.spec_from_file_location(f"case_{case.stem}", case)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    module.case("cpu")
 
 
 def test_there_are_cases() -> None:
@@ -29,11 +34,11 @@ def test_there_are_cases() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c.name.startswith(LONG)], ids=lambda c: c.stem)
-def test_a_case_is_right(case: Path) -> None:
-    run(case)
+def test_a_case_is_right(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(case, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [c for c in CASES if c.name.startswith(LONG)], ids=lambda c: c.stem)
-def test_a_long_case_is_right(case: Path) -> None:
-    run(case)
+def test_a_long_case_is_right(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(case, monkeypatch)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
 from zellige.generate import generate_seeded
 from zellige.generate.campaign import first_problem, load
@@ -14,8 +16,6 @@ from zellige.generate.kernels import Flavour
 
 sys.path.insert(0, str(Path(__file__).parent))
 from simulated import TARGET  # noqa: E402
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SHAPES = {
     "attention": "1x2x1x17x31x40", "attention_varlen": "2x41x2x40", "convolution": "1x7x6x5x17x3x2x1", "flash_decoding": "1x3x1x61x40x3",
@@ -25,6 +25,7 @@ SHAPES = {
     "top_k": "5x129x5", "transpose": "67x29", "vector_add": "107",
 }  # fmt: skip
 """Sizes small enough for a program that runs lane by lane, of half-precision inputs."""
+
 
 def problems(seeds: range, flavour: Flavour = "any") -> list[str]:
     load([TARGET])
@@ -69,13 +70,9 @@ def test_more_generated_programs(first: int) -> None:
     assert not problems(range(first, first + 20))
 
 
-def run_example(name: str) -> None:
-    command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--target", TARGET, "--dtype", "float16", "--milliseconds", "0"]
-    done = subprocess.run([*command, "--shape", SHAPES[name]], capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert done.stdout.count(" ok") == len(done.stdout.splitlines()), done.stdout
-
-
 @pytest.mark.parametrize("name", SHAPES)
-def test_examples_run_within_their_bounds(name: str) -> None:
-    run_example(name)
+def test_examples_run_within_their_bounds(name: str, load_example: Callable[[str], ModuleType]) -> None:
+    arguments = ["--target", TARGET, "--dtype", "float16", "--milliseconds", "0", "--shape", SHAPES[name]]
+    done = CliRunner().invoke(load_example(name).main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count(" ok") == len(done.stdout.splitlines()), done.output
