@@ -79,8 +79,8 @@ class Run:
         byte: float = 0.0,
         repeat: Callable[[], Any] | None = None,
     ) -> None:
-        """Compare what ``call`` returns with ``expected`` and, where the user gives time for it, time it (or ``repeat``, where only that may
-        run again and again).
+        """Compare what ``call`` returns with ``expected`` and, where the user gives time for it, time it (or ``repeat``, where only that
+        may run again and again).
 
         ``expected`` is a Bounded array for floats or an array that must be met exactly; a list of them for several results. ``flop``
         or ``byte`` is the work of one call.

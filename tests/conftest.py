@@ -30,6 +30,11 @@ settings.load_profile("repeatable")
 for _name in [name for name in os.environ if name.startswith("ZELLIGE_")]:
     del os.environ[_name]
 
+# What is printed has the same width and no colours, whatever the terminal is that the tests run in.
+os.environ["COLUMNS"] = "80"
+for _name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(_name, None)
+
 # Kernels that several tests compile are compiled once in a run, into a folder that goes with it.
 os.environ["ZELLIGE_CACHE_DIR"] = tempfile.mkdtemp(prefix="zellige-tests-")
 atexit.register(shutil.rmtree, os.environ["ZELLIGE_CACHE_DIR"], ignore_errors=True)

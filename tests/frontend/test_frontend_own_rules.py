@@ -28,7 +28,7 @@ BODIES = {
     "fragment of a lane": ("E148", "f = T.alloc_fragment((64,), 'float32')\nf[T.get_thread_binding(0)] = 1", "fragment f is indexed by"),
     "reducer without end": ("E146", "r = T.alloc_reducer((4,), 'float32', 'sum')\nT.clear(r)", "reducer r is never finalized"),
     "depth": ("E143", "\n".join("    " * i + f"if B[{i}] > 0:" for i in range(66)) + "\n" + "    " * 66 + "B[0] = 1", "more than 64 deep"),
-    "depth of a choice": ("E143", f"B[0] = {' '.join(f'{i} if B[0] == {i} else' for i in range(2500))} 0", "deeper here than the"),
+    "depth of a choice": ("E143", f"B[0] = {' '.join(f'{i} if bx else' for i in range(2500))} 0", "deeper here than the"),
     "next block": (
         "E139", "s = T.alloc_shared((4,), 'float32')\nT.clear(s)\n===\nB[0] = s[0]", "buffer s is used where it is not allocated",
     ),

@@ -24,12 +24,12 @@ def describe(breaks: list[object]) -> str:
     return "\n\n".join(f"seed {b.seed} ({b.sort}): {b.what}\n{b.text[:3000]}" for b in breaks)  # type: ignore[attr-defined]
 
 
-def test_five_hundred_inputs_are_survived() -> None:
-    words, breaks = survey(0, 440, None)
+def test_hundreds_of_inputs_are_survived() -> None:
+    words, breaks = survey(0, 240, None)
     assert breaks == [], describe(breaks)  # type: ignore[arg-type]
-    assert sum(words.values()) == 440
-    assert words["refused"] > 150
-    assert words["compiled"] > 60
+    assert sum(words.values()) == 240
+    assert words["refused"] > 80
+    assert words["compiled"] > 30
 
 
 def test_and_a_few_of_them_by_the_cpu() -> None:
@@ -40,7 +40,7 @@ def test_and_a_few_of_them_by_the_cpu() -> None:
 
 def test_indices_of_indices_come_to_an_end() -> None:
     """In this program tiles of many dimensions were indexed by each other's elements without end."""
-    ending = isolated(lambda: len(input_of(12671)[1]), seconds=20)
+    ending = isolated(lambda: len(input_of(12671)[1]), seconds=60)
     assert ending.failure == "" and ending.value
 
 

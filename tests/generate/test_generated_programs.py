@@ -27,7 +27,7 @@ def explain(program: Program) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_the_interpreter_has_nothing_to_say(block_programs: st.SearchStrategy[Program], data: st.DataObject) -> None:
     """Verified, no race, nothing undefined is read; the same after the text form, after the passes, in any order of the blocks."""
     program = data.draw(block_programs)

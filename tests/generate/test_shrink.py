@@ -45,16 +45,16 @@ def test_the_number_of_attempts_is_kept() -> None:
 
 
 def test_a_value_comes_back_from_a_process_of_its_own() -> None:
-    assert isolated(lambda: [os.getpid(), "x" * 200_000], seconds=20).value[0] != os.getpid()  # type: ignore[index]
+    assert isolated(lambda: [os.getpid(), "x" * 200_000], seconds=60).value[0] != os.getpid()  # type: ignore[index]
 
 
 def test_how_a_process_ended_is_told() -> None:
-    assert isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), seconds=20).failure == "the process was ended by signal 9"
-    assert isolated(lambda: os._exit(3), seconds=20).failure == "the process ended with code 3"
-    assert isolated(lambda: 1 // 0, seconds=20).failure.startswith("ZeroDivisionError: integer division or modulo by zero (test_shrink.py:")
+    assert isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), seconds=60).failure == "the process was ended by signal 9"
+    assert isolated(lambda: os._exit(3), seconds=60).failure == "the process ended with code 3"
+    assert isolated(lambda: 1 // 0, seconds=60).failure.startswith("ZeroDivisionError: integer division or modulo by zero (test_shrink.py:")
     begin = time.monotonic()
     assert isolated(lambda: time.sleep(60), seconds=0.3).failure == "did not end within 0.3 seconds"
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 50
 
 
 def test_problems_are_of_one_kind() -> None:
@@ -76,7 +76,7 @@ def test_a_campaign_writes_what_fails(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     monkeypatch.setattr(campaign, "check_program", check)
     monkeypatch.setattr(campaign, "minimal", lambda program, problem, targets: program)
-    failures = list(run_campaign(0, 6, ("x",), flavour="blocks", folder=tmp_path))
+    failures = list(run_campaign(0, 3, ("x",), flavour="blocks", folder=tmp_path))
     assert failures
     for failure in failures:
         assert failure.title == f"seed {failure.seed}: target x: a product"

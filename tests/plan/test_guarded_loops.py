@@ -14,7 +14,7 @@ from zellige.ir.stmt import Break, Continue, For, If, Kernel
 from zellige.ir.traverse import walk
 from zellige.ir.verify import check as verify
 from zellige.plan.check import check
-from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.interpret import has_one_order, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.nodes import PlannedKernel
 from zellige.plan.planner import plan
@@ -90,9 +90,10 @@ def assert_same_bits(kernel: Kernel, planned: PlannedKernel, schedules: int) -> 
     for size, low, high in ((16, 0, 1), (47, 1, 2), (100, -4, 90), (100, 5, 2), (100, 3, -65535), (0, 0, 3)):
         wanted, legal = arguments(size, low, high), arguments(size, low, high)
         interpret(kernel, wanted)
-        interpret(reference_kernel(planned), legal)
-        assert wanted[-1].tobytes() == legal[-1].tobytes(), (size, low, high)
-        for seed in range(schedules):
+        if (reference := reference_kernel(planned)) is not kernel:
+            interpret(reference, legal)
+            assert wanted[-1].tobytes() == legal[-1].tobytes(), (size, low, high)
+        for seed in range(1 if has_one_order(planned) else schedules):
             found = arguments(size, low, high)
             run(planned, found, schedule_seed=seed)
             assert found[-1].tobytes() == wanted[-1].tobytes(), (size, low, high, seed)

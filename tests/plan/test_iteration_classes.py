@@ -17,7 +17,7 @@ from zellige.ir.stmt import For, Kernel, Map
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.ir.verify import check as verify
 from zellige.plan.check import check
-from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.interpret import has_one_order, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.nodes import PlannedKernel
 from zellige.plan.planner import plan
@@ -81,9 +81,10 @@ def assert_same_bits(kernel: Kernel, planned: PlannedKernel, size: int, schedule
     """As the author's kernel and as the launch that was planned."""
     wanted, legal = arguments(size), arguments(size)
     interpret(kernel, wanted)
-    interpret(reference_kernel(planned), legal)
-    assert wanted[2].tobytes() == legal[2].tobytes()
-    for seed in range(schedules):
+    if (reference := reference_kernel(planned)) is not kernel:
+        interpret(reference, legal)
+        assert wanted[2].tobytes() == legal[2].tobytes()
+    for seed in range(1 if has_one_order(planned) else schedules):
         found = arguments(size)
         run(planned, found, schedule_seed=seed)
         assert found[2].tobytes() == wanted[2].tobytes(), f"size {size}, schedule {seed}"

@@ -14,7 +14,7 @@ import pytest
 import zellige.language as T
 from zellige.interp import interpret
 from zellige.plan.check import check
-from zellige.plan.interpret import reference_kernel, run
+from zellige.plan.interpret import has_one_order, reference_kernel, run
 from zellige.plan.invented_machines import TEST_TARGETS
 from zellige.plan.planner import plan
 
@@ -667,7 +667,7 @@ def test_a_plan_is_sound_and_gives_the_interpreter_s_bits(name: str, target: str
     arguments = arguments_of(kernel, np.random.default_rng(7))
     expected = [a.copy() for a in arguments]
     interpret(reference_kernel(planned), expected)
-    for seed in range(SEEDS):
+    for seed in range(1 if has_one_order(planned) else SEEDS):
         given = [a.copy() for a in arguments]
         run(planned, given, schedule_seed=seed)
         for want, have in zip(expected, given):
