@@ -72,12 +72,12 @@ def instructions(sass: str) -> Counter[str]:
 def test_a_pipelined_product_runs_on_the_engines(options: dict[str, Any], products: int, loads: int, stores: int) -> None:
     """The k loop stands twice, its first step apart; copies are as many as slabs; budgets are taken; nothing serialises or spills."""
     compiled = zellige.compile(product(**options), target=TARGET)
-    found = instructions(compiled.get_asm())
+    found = instructions(sass := compiled.get_asm())
     assert found["HGMMA"] == 2 * products
     assert found["UTMALDG"] == loads
     assert found["UTMASTG"] == stores
     assert found["STG"] == 0
-    assert "MEMBAR.ALL.GPU" not in compiled.get_asm()
+    assert "MEMBAR.ALL.GPU" not in sass
     assert found["USETMAXREG"] == 2
     assert found["HMMA"] == found["LDGSTS"] == found["LDL"] == found["STL"] == 0
     assert found["R2UR"] <= 2

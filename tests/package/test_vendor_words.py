@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ def words(identifier: str) -> set[str]:
     return {identifier, *runs, *(word for part in parts for word in _CAPITALS.findall(part))}
 
 
+@cache
+def listed(identifier: str) -> tuple[str, ...]:
+    """The words of an identifier that are in the list."""
+    return tuple(word for word in sorted(words(identifier)) if WORDS.fullmatch(word))
+
+
 def found(source: str) -> list[tuple[int, str]]:
     """The lines and words of a module that are in the list."""
     hits = []
@@ -32,7 +39,7 @@ def found(source: str) -> list[tuple[int, str]]:
         if token.type in (tokenize.OP, tokenize.NUMBER, tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
             continue
         for identifier in _IDENTIFIER.findall(token.string):
-            hits += [(token.start[0], word) for word in sorted(words(identifier)) if WORDS.fullmatch(word)]
+            hits += [(token.start[0], word) for word in listed(identifier)]
     return hits
 
 
