@@ -31,8 +31,8 @@ for _name in [name for name in os.environ if name.startswith("ZELLIGE_")]:
     del os.environ[_name]
 
 # What is printed has the same width and no colours, whatever the terminal is that the tests run in.
-os.environ["COLUMNS"] = "80"
-for _name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+os.environ.update(COLUMNS="80", TERM="xterm")
+for _name in ("COLORTERM", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(_name, None)
 
 # Kernels that several tests compile are compiled once in a run, into a folder that goes with it.
@@ -153,14 +153,16 @@ def announce() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def load_example() -> Iterator[Callable[[str], ModuleType]]:
-    """Loads an example as its own module, with its folder importable as when it runs as a script."""
+def load_example() -> Iterator[Callable[..., ModuleType]]:
+    """Loads an example as its own module, with its folder importable as when it runs as a script: ``load_example(name)``. What runs it on
+    another target than the usual one gives a word for a module of its own, since kernels are kept with the target that they were first
+    called on."""
     folder = Path(__file__).parents[1] / "examples"
     sys.path.insert(0, str(folder))
     loaded: list[str] = []
 
-    def load(name: str) -> ModuleType:
-        module_name = f"example_{name}"
+    def load(name: str, whose: str = "") -> ModuleType:
+        module_name = f"example_{name}{whose}"
         if module_name not in sys.modules:
             spec = importlib.util.spec_from_file_location(module_name, folder / f"{name}.py")
             assert spec is not None and spec.loader is not None

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from zellige.generate import generate_seeded
 from zellige.generate.campaign import first_problem, load
 from zellige.generate.kernels import Flavour
+from zellige.options import options
 
 sys.path.insert(0, str(Path(__file__).parent))
 from simulated import TARGET  # noqa: E402
@@ -71,8 +72,9 @@ def test_more_generated_programs(first: int) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_examples_run_within_their_bounds(name: str, load_example: Callable[[str], ModuleType]) -> None:
+def test_examples_run_within_their_bounds(name: str, load_example: Callable[..., ModuleType]) -> None:
     arguments = ["--target", TARGET, "--dtype", "float16", "--milliseconds", "0", "--shape", SHAPES[name]]
-    done = CliRunner().invoke(load_example(name).main, arguments, catch_exceptions=False)
+    done = CliRunner().invoke(load_example(name, "_simulated").main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
+    assert options().target == TARGET
     assert done.stdout.count(" ok") == len(done.stdout.splitlines()), done.output
