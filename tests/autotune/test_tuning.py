@@ -527,6 +527,51 @@ def test_the_cost_model_knows_the_rates_that_a_target_states() -> None:
     assert ratio(0, 1e13) == ratio(0, 0), "without the rate of the memory nothing is compared"
 
 
+def test_what_changes_the_tensors_of_a_call_or_its_result_is_not_tuned() -> None:
+    """The first columns of a matrix, twice: fewer columns, and once only, would be faster, and something else."""
+
+    @zl.autotune(**QUICK)
+    @zl.jit(out_idx=-1, target="cpu")
+    def columns(count=16, rows=8, is_doubled=True) -> Any:
+        n = T.dynamic("n")
+
+        @T.prim_func
+        def main(A: T.Tensor((n, 64), "float32"), B: T.Tensor((n, count), "float32")):
+            with T.Kernel(T.ceildiv(n, rows)) as bx:
+                tile = T.alloc_fragment((rows, count), "float32")
+                T.copy(A[bx * rows, 0], tile)
+                if is_doubled:
+                    for i, j in T.Parallel(rows, count):
+                        tile[i, j] = tile[i, j] * 2
+                T.copy(tile, B[bx * rows, 0])
+
+        return main
+
+    tuner = columns._tuner((), {})
+    configs = tuner.configurations()
+    assert configs is not None and len(configs) > 1 and all(set(config) == {"rows"} for config in configs)
+    assert tuner.notes == (
+        "count changes tensors that the caller gives or gets: it stays 16",
+        "is_doubled may change what is computed, and no ref_prog tells: it stays True",
+    )
+    tuner.set_profile_args(ref_prog=lambda A: A[:, :16] * 2)
+    assert {config["is_doubled"] for config in tuner.configurations() or ()} == {True, False}
+
+
+def test_blocks_of_points_are_tiles_too() -> None:
+    def add(block: int = 64) -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+            with T.Kernel(T.ceildiv(256, block)) as bx:
+                for i in T.Parallel(block):
+                    B[bx * block + i] = A[bx * block + i] + 1
+
+        return main
+
+    configs = zl.autotune(**QUICK)(zl.jit(out_idx=-1, target="cpu")(add))._tuner((), {}).configurations()
+    assert {config["block"] for config in configs or ()} == {16, 32, 64, 128, 256}
+
+
 def test_given_arguments_are_left_out_of_what_is_proposed() -> None:
     a = np.zeros((64, 64), np.float32)
     configs = gemm._tuner((a, a), {"block_M": 16, "block_N": 16, "block_K": 16}).configurations()

@@ -3,7 +3,9 @@
 In: a tuner whose function has arguments with defaults. Out: configurations, the most promising by the cost model of
 :mod:`zellige.autotune.cost`. What an argument means is seen by changing it: one that changes the shape of on-chip buffers is a size of
 tiles, one that changes the stages of a pipelined loop is a number of stages, one that changes the lanes of a launch is a number of lanes,
-and a switch that changes anything else of the kernel is a choice of layout or order.
+one that changes how many points a block computes is a size of tiles too, and a switch that changes hints alone is a choice of layout or
+order. Whatever else a switch does may change the result: it is tried only where a reference program tells. An argument that changes a
+tensor which the caller gives or gets says what is computed, and is never tuned.
 
 Each combination is planned for the target before it is tried: one whose tiles do not fit is left out, and of several that come to one plan
 (stages that do not fit are reduced, for instance) only the first stays.
@@ -13,27 +15,30 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zellige.autotune.cost import estimate
 from zellige.diagnostics import CompileError, ZelligeError, catalogue
+from zellige.ir.expr import Expr
 from zellige.ir.printer import print_kernel
 from zellige.ir.sizes import SizeError, evaluate_size
-from zellige.ir.stmt import Alloc, For, Kernel, Pipelined
-from zellige.ir.traverse import walk
+from zellige.ir.stmt import Alloc, For, Kernel, Map, Pipelined, TensorParam
+from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.plan.capabilities import Machine
 from zellige.plan.planner import plan
 from zellige.plan.printer import print_plan
 from zellige.plugin.contract import Capabilities
 from zellige.plugin.registry import registry
+from zellige.runtime.size_text import size_text
 
 if TYPE_CHECKING:
     from zellige.autotune.tuner import AutoTuner, Config
     from zellige.preparation import Prepared
 
-Meaning = Literal["tile", "stages", "lanes", "switch"]
+Meaning = Literal["tile", "stages", "lanes", "switch", "interface", "result"]
+"""interface: it changes tensors of the caller; result: it is a switch that may change what is computed."""
 
 LIMIT: Final = 24
 """At most this many configurations are tried."""
@@ -44,16 +49,25 @@ _LEAST_TILE: Final = 8
 _GREATEST_TILE: Final = 512
 _STAGES: Final = (1, 2, 3, 4)
 _LANE_FACTORS: Final = (1.0, 0.5, 2.0)
+_LEFT: Final = {
+    "idle": "has no effect on {target}",
+    "interface": "changes tensors that the caller gives or gets",
+    "result": "may change what is computed, and no ref_prog tells",
+}
+"""Why an argument is left as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Features:
     """What of a kernel tells what an argument means."""
 
+    interface: tuple[tuple[str, ...], ...]
     tiles: tuple[tuple[int, ...], ...]
     stages: tuple[int, ...]
     lanes: tuple[str, ...]
+    points: tuple[tuple[int, ...], ...]
     text: str
+    text_without_hints: str
 
 
 def propose(tuner: AutoTuner) -> list[Config] | None:
@@ -70,10 +84,10 @@ def propose(tuner: AutoTuner) -> list[Config] | None:
         raise catalogue.E633.error(function=tuner.name, reason=": it has no argument with a default that is a whole number or a switch")
     target = registry().resolve(base.target, device=base.device)
     capabilities = registry().backend(target).describe(target)
-    choices, idle = _choices(tuner, base, open_names, capabilities)
-    tuner.notes = tuple(f"{name} has no effect on {target}: it stays {open_names[name]}" for name in idle)
+    choices, left = _choices(tuner, base, open_names, capabilities)
+    tuner.notes = tuple(f"{name} {_LEFT[why].format(target=target)}: it stays {open_names[name]}" for name, why in left.items())
     if not choices:
-        reason = f": neither tiles, stages, lanes nor layouts depend on {', '.join(open_names)}"
+        reason = f": no tiles, stages, lanes or layouts that may be tuned depend on {', '.join(open_names)}"
         raise catalogue.E633.error(function=tuner.name, reason=reason, hint="; ".join(tuner.notes) or None)
     return _best(tuner, choices, open_names, capabilities)
 
@@ -81,30 +95,45 @@ def propose(tuner: AutoTuner) -> list[Config] | None:
 def _features(kernel: Kernel) -> _Features:
     tiles: list[tuple[int, ...]] = []
     stages: list[int] = []
+    points: list[tuple[int, ...]] = []
     for launch in kernel.launches:
         for node in walk(launch):
             if isinstance(node, Alloc) and node.buffer.space not in ("global", "local", "var"):
-                tiles.append(_constants(node))
+                tiles.append(_constants(node.buffer.shape))
             elif isinstance(node, For) and isinstance(node.kind, Pipelined):
                 stages.append(node.kind.stages)
-    lanes = tuple(str(launch.threads) for launch in kernel.launches)
-    return _Features(tiles=tuple(tiles), stages=tuple(stages), lanes=lanes, text=print_kernel(kernel))
+            elif isinstance(node, Map):
+                points.append(_constants(node.extents))
+    given = (p.buffer for p in kernel.params if isinstance(p, TensorParam) and p.role != "workspace")
+    return _Features(
+        interface=tuple((buffer.dtype.name, *map(size_text, (*buffer.shape, *(buffer.strides or ())))) for buffer in given),
+        tiles=tuple(tiles),
+        stages=tuple(stages),
+        lanes=tuple(str(launch.threads) for launch in kernel.launches),
+        points=tuple(points),
+        text=print_kernel(kernel),
+        text_without_hints=print_kernel(_without_hints(kernel)),
+    )
 
 
-def _constants(alloc: Alloc) -> tuple[int, ...]:
+def _without_hints(kernel: Kernel) -> Kernel:
+    return rewrite(kernel, lambda node: rebuilt(node, hints=()) if getattr(node, "hints", ()) else node)
+
+
+def _constants(extents: Sequence[Expr]) -> tuple[int, ...]:
     try:
-        return tuple(evaluate_size(extent, {}) for extent in alloc.buffer.shape)
+        return tuple(evaluate_size(extent, {}) for extent in extents)
     except SizeError:
         return ()
 
 
 def _choices(
     tuner: AutoTuner, base: Prepared, defaults: Mapping[str, int], capabilities: Capabilities
-) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
-    """The values to try for each argument that means something, its default first, and the arguments that mean something elsewhere."""
+) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
+    """The values to try for each argument that means something, its default first, and why others are left."""
     before = _features(base.kernel)
     found: dict[str, tuple[Any, ...]] = {}
-    idle: list[str] = []
+    left: dict[str, str] = {}
     for name, value in defaults.items():
         other = not value if isinstance(value, bool) else value * 2 or 2
         changed = _traced(tuner, {name: other})
@@ -120,19 +149,27 @@ def _choices(
                 found[name] = tuple(int(value * factor) for factor in _LANE_FACTORS if value * factor % capabilities.lanes == 0)
             case "switch":
                 found[name] = (value, not value)
+            case "result" if tuner.profile_args.is_checked:
+                found[name] = (value, not value)
             case "stages" | "lanes":
-                idle.append(name)
-    return {name: values for name, values in found.items() if len(values) > 1}, idle
+                left[name] = "idle"
+            case "interface" | "result" as why:
+                left[name] = why
+    return {name: values for name, values in found.items() if len(values) > 1}, left
 
 
 def _meaning(before: _Features, after: _Features, value: int) -> Meaning | None:
+    if before.interface != after.interface:
+        return "interface"
+    if isinstance(value, bool):
+        return None if before.text == after.text else "switch" if before.text_without_hints == after.text_without_hints else "result"
     if before.tiles != after.tiles:
         return "tile"
     if before.stages != after.stages:
         return "stages"
     if before.lanes != after.lanes:
         return "lanes"
-    return "switch" if isinstance(value, bool) and before.text != after.text else None
+    return "tile" if before.points != after.points else None
 
 
 def _traced(tuner: AutoTuner, config: Config) -> Prepared | None:
