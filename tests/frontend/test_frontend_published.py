@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import zellige.language as T
+from zellige.analysis.lint import lint
 from zellige.diagnostics import ZelligeError, ZelligeWarning
 
 FILES = sorted((Path(__file__).parent / "published").glob("*.py"))
@@ -86,9 +88,35 @@ def test_what_points_do_to_an_element_that_they_share_is_said_as_it_is() -> None
         "point of i, which reads it in a condition and writes it under that (16 points)",
         "point of i, which reads it and writes it back (16 points)",
         "point of i, which reads it in a condition and writes it under that (16 points)",
-        "block of bx, which reads it and writes it back (16 blocks)",
-        "block of by, which reads it in a condition and writes it under that (4 blocks or more)",
+        "block of b, which reads it and writes it back (16 blocks)",
+        "block of c, which reads it in a condition and writes it under that (4 blocks or more)",
         "point of i, which writes what it computes from i there (16 points)",
         "point of i, which writes what it computes from i there (16 points or more)",
-        "block of bx, which writes what it computes from bx there (16 blocks)",
+        "block of b, which writes what it computes from b there (16 blocks)",
+    ]
+
+
+def test_what_is_told_has_the_author_s_names() -> None:
+    """Names of the kernel's text are told apart, ``i_3`` and ``tile_1``; the author wrote ``i`` and ``tile``."""
+
+    @T.macro
+    def added(A: Any, C: Any, block: Any) -> None:
+        tile = T.alloc_shared((4,), "int32")
+        for i in T.Parallel(8):
+            tile[i] = A[i]
+        C[1] = tile[0] + block
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+        with T.Kernel(4) as block:
+            for i in T.serial(8):
+                C[i] = 0
+            added(A, C, block)
+            added(A, C, block)
+
+    told = [(found.code, found.message.partition(" (")[0]) for found in lint(kernel.kernel)]
+    assert told == [
+        ("E287", "i counts to 8 and is an index of tile, which has 4 elements there"),
+        ("E287", "i counts to 8 and is an index of tile, which has 4 elements there"),
+        ("E296", "C[1] is touched by every block of block, which writes what it computes from block there"),
     ]

@@ -74,7 +74,7 @@ def check_capacity(launch: Launch, plan: ScratchPlan, needed: int, limit: int) -
     """Raises E301 where a worker's memory would be more than ``limit`` bytes."""
     if needed <= limit:
         return
-    sizes = sorted(((_bytes(buffer, buffer in plan.packed), buffer.name) for buffer in plan.offsets), reverse=True)
+    sizes = sorted(((_bytes(buffer, buffer in plan.packed), buffer.label) for buffer in plan.offsets), reverse=True)
     tiles = ", ".join(f"{name} {size}" for size, name in sizes[:8])
     fits = f"{sizes[0][1]} is the largest" if sizes else "use smaller tiles"
     raise catalogue.E301.error(launch.span, space="a worker's memory", target="cpu", limit=limit, needed=needed, tiles=tiles, fits=fits)
@@ -83,7 +83,7 @@ def check_capacity(launch: Launch, plan: ScratchPlan, needed: int, limit: int) -
 def _bytes(buffer: Buffer, packed: bool) -> int:
     elements = element_count(buffer)
     if elements is None:
-        raise catalogue.E411.error(buffer.span, name=buffer.name)
+        raise catalogue.E411.error(buffer.span, name=buffer.label)
     return (elements + 1) // 2 if packed and is_packed(buffer.dtype) else elements * element_bytes(buffer.dtype)
 
 
@@ -148,7 +148,7 @@ def allocate(ctx: Context, buffer: Buffer) -> None:
         return
     plan = ctx.plan
     if plan is None or ctx.scratch is None:
-        raise InternalError(f"buffer {buffer.name} is allocated outside a launch")
+        raise InternalError(f"buffer {buffer.label} is allocated outside a launch")
     with ctx.at(0):
         address = ctx.fn.offset(ctx.scratch, plan.offsets[buffer])
     for shown in (buffer, *plan.views.get(buffer, ())):

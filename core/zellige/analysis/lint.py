@@ -171,7 +171,7 @@ def _unwritten_outputs(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnost
         is_read = param.buffer in accesses.read
         yield catalogue.E280.diagnose(
             param.buffer.span or kernel.span,
-            name=param.buffer.name,
+            name=param.buffer.label,
             does="only reads it" if is_read else "never writes it",
             severity="error" if is_read else "warning",
         )
@@ -208,7 +208,7 @@ def _unread(kernel: Kernel, accesses: _Accesses) -> Iterator[Diagnostic]:
             yield catalogue.E294.diagnose(
                 found.span,
                 read=found.written,
-                name=param.buffer.name,
+                name=param.buffer.label,
                 shape="(" + ", ".join(map(str, shape)) + ")",
                 size=shape[found.axis],
                 tile=found.tile,
@@ -248,7 +248,7 @@ def _missing_of(param: TensorParam, accesses: _Accesses, sizes: dict[Var, Interv
 
 def _told(buffer: Buffer, found: Missing, names: tuple[Var, ...]) -> Diagnostic:
     sizes = buffer.shape if found.axis is None else buffer.shape[found.axis : found.axis + 1]
-    given = ", ".join(f"{var.name} = {_SAMPLES[0]}" for var in names if any(n is var for size in sizes for n in walk(size)))
+    given = ", ".join(f"{var.label} = {_SAMPLES[0]}" for var in names if any(n is var for size in sizes for n in walk(size)))
     size = "..." if found.axis is None else _shown(buffer.shape[found.axis])
     hint: str | None = None
     if found.axis is None:
@@ -258,7 +258,7 @@ def _told(buffer: Buffer, found: Missing, names: tuple[Var, ...]) -> Diagnostic:
     return catalogue.E281.diagnose(
         found.span,
         written=found.written + (f" when {given}" if given else ""),
-        name=buffer.name,
+        name=buffer.label,
         shape="(" + ", ".join(_shown(e) for e in buffer.shape) + ")",
         size=size,
         tile=found.tile,
@@ -269,7 +269,7 @@ def _told(buffer: Buffer, found: Missing, names: tuple[Var, ...]) -> Diagnostic:
 
 
 def _shown(size: Expr) -> str:
-    return str(size.value) if isinstance(size, Const) else size.name if isinstance(size, Var) else "..."
+    return str(size.value) if isinstance(size, Const) else size.label if isinstance(size, Var) else "..."
 
 
 # ---- products
@@ -289,7 +289,7 @@ def _uncleared(launch: Launch) -> Iterator[Diagnostic]:
             if tile.space == "global" or tile in reported or _is_cleared(tile, statements) or not _is_used_as_new(tile, statements):
                 continue
             reported.add(tile)
-            yield catalogue.E282.diagnose(product.span, name=tile.name, severity="warning")
+            yield catalogue.E282.diagnose(product.span, name=tile.label, severity="warning")
 
 
 def _is_cleared(tile: Buffer, statements: list[StmtNode]) -> bool:
@@ -359,7 +359,7 @@ def _narrowed(launch: Launch) -> Iterator[Diagnostic]:
                 use = _use_after(tile, body[position + 1 :])
                 if use is not None:
                     reported.add(tile)
-                    yield catalogue.E283.diagnose(use.span, name=tile.name, dtype=tile.dtype, severity="warning")
+                    yield catalogue.E283.diagnose(use.span, name=tile.label, dtype=tile.dtype, severity="warning")
 
 
 def _exponential_stores(statement: Stmt) -> Iterator[Store]:

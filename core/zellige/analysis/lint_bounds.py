@@ -28,7 +28,7 @@ def outside(kernel: Kernel, with_ranges: WithRanges) -> Iterator[Diagnostic]:
                 if found is not None:
                     reported.add(span)
                     axis, place, size = found
-                    yield catalogue.E285.diagnose(span, name=region.buffer.name, axis=axis, place=place, size=size, severity="warning")
+                    yield catalogue.E285.diagnose(span, name=region.buffer.label, axis=axis, place=place, size=size, severity="warning")
 
 
 def _outside(region: Region, ranges: dict[Var, Interval]) -> tuple[int, str, str] | None:

@@ -24,7 +24,7 @@ def sums_begun_anew(kernel: Kernel) -> Iterator[Diagnostic]:
             for tile, beginning in _begun_in(loop):
                 if tile not in reported and _is_used_after(launch, loop, tile):
                     reported.add(tile)
-                    yield catalogue.E293.diagnose(beginning.span, name=tile.name, severity="warning")
+                    yield catalogue.E293.diagnose(beginning.span, name=tile.label, severity="warning")
 
 
 def _runs_once(loop: For) -> bool:

@@ -84,17 +84,20 @@ def _told_once(
 
 def _diagnostic(meeting: _Meeting, axis: Var, extent: Expr, one: str, several: str, *, is_alone: bool) -> Diagnostic:
     """``is_alone``: there is no other axis, whose points may all meet at the element as well."""
-    places = [str(i.value) if isinstance(i, Const) else i.name if isinstance(i, Var) else "..." for i in meeting.indices]
+    places = [str(i.value) if isinstance(i, Const) else i.label if isinstance(i, Var) else "..." for i in meeting.indices]
+    times = f"all {several} of {axis.label}"
+    if isinstance(extent, Const):
+        times = f"{extent.value} {several}" + ("" if is_alone else " or more")
     does = {
         "combined": "reads it and writes it back",
         "compared": "reads it in a condition and writes it under that",
-        "replaced": f"writes what it computes from {axis.name} there",
+        "replaced": f"writes what it computes from {axis.label} there",
     }[meeting.kind]
     return catalogue.E296.diagnose(
         meeting.statement.span,
-        element=f"{meeting.buffer.name}[{', '.join(places)}]",
-        what=f"every {one} of {axis.name}, which {does}",
-        times=f"{extent.value} {several}{'' if is_alone else ' or more'}" if isinstance(extent, Const) else f"all {several} of {axis.name}",
+        element=f"{meeting.buffer.label}[{', '.join(places)}]",
+        what=f"every {one} of {axis.label}, which {does}",
+        times=times,
         severity="warning",
     )
 

@@ -30,7 +30,7 @@ def overrun_tiles(kernel: Kernel) -> Iterator[Diagnostic]:
                     reported.add(node.buffer)
                     axis, count, size = found
                     yield catalogue.E287.diagnose(
-                        node.span or loop.span, name=node.buffer.name, axis=axis.name, count=count, size=size, severity="warning"
+                        node.span or loop.span, name=node.buffer.label, axis=axis.label, count=count, size=size, severity="warning"
                     )
 
 

@@ -53,13 +53,13 @@ def _creeping_along(read: Write, axis: int, size: int) -> Creeping | None:
     is_each_tile = term.step == 1 and term.count > 1 and term.count == -(-size // line.extent)
     if not is_each_tile or not isinstance(variable, Var) or line.stop >= size:
         return None
-    return Creeping(axis, variable.name, line.extent, term.count, line.stop, read.span)
+    return Creeping(axis, variable.label, line.extent, term.count, line.stop, read.span)
 
 
 def told_creeping(buffer: Buffer, found: Creeping) -> Diagnostic:
     """The warning of one tensor."""
     what = (
-        f"{found.variable} counts the {found.steps} tiles of {found.tile} elements of {buffer.name} along dimension {found.axis}, and is "
+        f"{found.variable} counts the {found.steps} tiles of {found.tile} elements of {buffer.label} along dimension {found.axis}, and is "
         f"the place of the first element: only [0:{found.stop}] is read"
     )
     hint = _STEP_HINT.format(variable=found.variable, tile=found.tile)
@@ -99,8 +99,8 @@ class _Products:
                 yield self._told(statement, rows, columns)
 
     def _told(self, statement: Copy, rows: frozenset[Var], columns: frozenset[Var]) -> Diagnostic:
-        of_rows, of_columns = (", ".join(sorted(var.name for var in side)) for side in (rows, columns))
-        name, tile = statement.dst.buffer.name, statement.src.buffer.root.name
+        of_rows, of_columns = (", ".join(sorted(var.label for var in side)) for side in (rows, columns))
+        name, tile = statement.dst.buffer.label, statement.src.buffer.root.label
         what = f"the rows of {tile} belong to {of_rows} and its columns to {of_columns}, and {name} takes it at the rows of {of_columns}"
         hint = _SWAP_HINT.format(rows=of_rows, columns=of_columns)
         return catalogue.E295.diagnose(statement.span, what=what, hint=hint, severity="warning")

@@ -49,10 +49,10 @@ def accumulated_outputs(kernel: Kernel) -> Iterator[Diagnostic]:
         if buffer in uses.changed and buffer not in uses.defined:
             how = "that atomic operations change" if buffer in uses.atomic else "that is changed by what it holds"
             what = f"{how} and that nothing sets"
-            yield catalogue.E286.diagnose(uses.changed[buffer].span, name=buffer.name, what=what, severity="warning")
+            yield catalogue.E286.diagnose(uses.changed[buffer].span, name=buffer.label, what=what, severity="warning")
         elif buffer in uses.early and buffer in uses.defined:
             what = "that is read before anything sets it"
-            yield catalogue.E286.diagnose(uses.early[buffer].span, name=buffer.name, what=what, severity="warning")
+            yield catalogue.E286.diagnose(uses.early[buffer].span, name=buffer.label, what=what, severity="warning")
 
 
 def undefined_tiles(kernel: Kernel) -> Iterator[Diagnostic]:
@@ -64,10 +64,10 @@ def undefined_tiles(kernel: Kernel) -> Iterator[Diagnostic]:
                 continue
             if root not in uses.defined:
                 use = "only added to" if root in uses.combined else "read"
-                yield catalogue.E289.diagnose(statement.span, name=root.name, use=use, what="gives it a first value", severity="warning")
+                yield catalogue.E289.diagnose(statement.span, name=root.label, use=use, what="gives it a first value", severity="warning")
             elif root in uses.early:
                 what = "before that gives it a value"
-                yield catalogue.E289.diagnose(uses.early[root].span, name=root.name, use="read", what=what, severity="warning")
+                yield catalogue.E289.diagnose(uses.early[root].span, name=root.label, use="read", what=what, severity="warning")
 
 
 @dataclass(frozen=True, slots=True)

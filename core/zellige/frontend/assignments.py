@@ -236,7 +236,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             mark = frame.builder.mark()
             value = _operand(frame, node)
             if isinstance(held, TileRegion):
-                raise catalogue.E252.error(frame.builder.span, name=held.buffer.name)
+                raise catalogue.E252.error(frame.builder.span, name=held.buffer.label)
             before = kept(frame, held, mark)
             if isinstance(held, Variable):
                 held.assign(apply_binary(node.op, before, value))

@@ -164,6 +164,7 @@ class Builder:
         self.results: list[Buffer] = []
         self.settings = Settings()
         self.trace: Trace | None = None  # the interpretation that this builder belongs to
+        self.targets: tuple[str, ...] = ()  # the names that the with statement gives to what its manager enters with
         self.wanted: str | None = None  # the name that the evaluator is about to give to what an operation makes
         self.constants: dict[str, int] | None = None  # values of T.const sizes once they are solved
         self.unsolved: dict[str, Var] | None = None  # T.const sizes met while they are being solved; None outside the eager style
@@ -310,7 +311,7 @@ class Builder:
 
     def empty(self, name: str, dtype: DType, shape: tuple[Expr, ...]) -> Buffer:
         """A fresh dense tensor that the runtime makes for each call: an output where the kernel returns it, workspace otherwise."""
-        buffer = Buffer(name=self.unique(name), dtype=dtype, shape=shape, space="global", span=self.span)
+        buffer = Buffer(name=self.unique(name), source_name=name, dtype=dtype, shape=shape, space="global", span=self.span)
         self.params.append(TensorParam(buffer=buffer, role="workspace"))
         return buffer
 
@@ -320,14 +321,15 @@ class Builder:
         self._names[name] = seen + 1
         return name if seen == 0 else f"{name}_{seen}"
 
-    def var(self, name: str, dtype: DType, kind: VarKind) -> Var:
-        """A fresh variable whose name is unique in the kernel."""
-        return Var(name=self.unique(name), dtype=dtype, kind=kind, span=self.span)
+    def var(self, name: str, dtype: DType, kind: VarKind, *, label: str = "") -> Var:
+        """A fresh variable whose name is unique in the kernel. The author calls it ``name``, or ``label``."""
+        return Var(name=self.unique(name), source_name=label or name, dtype=dtype, kind=kind, span=self.span)
 
     def reading(self, value: Expr, mark: tuple[list[Stmt], int] | None = None) -> Var:
         """A variable that holds what ``value`` is now, or was at ``mark``. It is gone from the finished launch where nothing changes
         ``value`` before its uses (:mod:`zellige.frontend.readings`)."""
-        var = Var(name="value", dtype=value.dtype, kind="value", span=self.span)
+        name = value.label if isinstance(value, Var) else "..."
+        var = Var(name="value", source_name=name, dtype=value.dtype, kind="value", span=self.span)
         self.readings.add(var)
         statement = Bind(var=var, value=value, span=self.span)
         self.emit(statement) if mark is None else self.insert(mark, statement)
@@ -335,7 +337,8 @@ class Builder:
 
     def allocate(self, name: str, dtype: DType, shape: tuple[Expr, ...], space: str) -> Buffer:
         """A fresh on-chip buffer and its Alloc statement."""
-        buffer = Buffer(name=self.unique(self.name_for(name)), dtype=dtype, shape=shape, space=space, span=self.span)
+        name = self.name_for(name)
+        buffer = Buffer(name=self.unique(name), source_name=name, dtype=dtype, shape=shape, space=space, span=self.span)
         self.emit(Alloc(buffer=buffer, span=self.span))
         return buffer
 

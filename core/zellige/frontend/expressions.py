@@ -93,7 +93,7 @@ def plain(value: Any) -> Any:
 
 def settled(value: Any) -> Any:
     """The value that a name or a container keeps: what later statements cannot change."""
-    return bind("value", value) if isinstance(value, Scalar) and is_volatile(value) else value
+    return bind("value", value, label="...") if isinstance(value, Scalar) and is_volatile(value) else value
 
 
 _PRODUCT_HINT = "tiles are multiplied by T.gemm(A, B, C), which adds the product to C"

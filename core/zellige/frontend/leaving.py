@@ -231,6 +231,13 @@ def _finally(frame: Frame, node: ast.Try) -> Signal:
 # ---- with
 
 
+def _names_of(target: ast.expr | None) -> tuple[str, ...]:
+    """The names of a target that is made of names alone."""
+    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [] if target is None else [target]
+    names = tuple(part.id for part in parts if isinstance(part, ast.Name))
+    return names if len(names) == len(parts) else ()
+
+
 @executes(ast.With)
 def _with(frame: Frame, node: ast.With) -> Signal:
     return _enter(frame, node, 0)
@@ -249,7 +256,9 @@ def _enter(frame: Frame, node: ast.With, position: int) -> Signal:
         raise TypeError(f"{arithmetic.describe(manager)} cannot be used with `with`")
     leave = kind.__exit__
     outer = frame.builder.mark()
+    frame.builder.targets = _names_of(item.optional_vars)
     value = kind.__enter__(manager)
+    frame.builder.targets = ()
     cleanup = Cleanup(len(frame.loops))
     try:
         if item.optional_vars is not None:

@@ -113,7 +113,7 @@ def declare_parameter(
     dtype = scalar_dtype(annotation)
     if dtype is None:
         raise catalogue.E125.error(span, name=name, what=f"type that a kernel knows ({arithmetic.describe(annotation)} is none)")
-    var = Var(name=builder.unique(name), dtype=dtype, kind="scalar", span=span)
+    var = Var(name=builder.unique(name), source_name=name, dtype=dtype, kind="scalar", span=span)
     builder.params.append(ScalarParam(var=var))
     return Scalar(var)
 
@@ -155,6 +155,7 @@ def place(pending: PendingTensor, spec: TensorSpec) -> Tile:
     _check_rank(pending, spec, len(spec.shape))
     buffer = Buffer(
         name=builder.unique(pending.name),
+        source_name=pending.name,
         dtype=as_dtype(spec.dtype.name),
         shape=tuple(_size(builder, s) for s in spec.shape),
         strides=None if spec.strides is None else tuple(_size(builder, s) for s in spec.strides),

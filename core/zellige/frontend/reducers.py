@@ -94,7 +94,7 @@ class Reducer:
         other = None if self.protocol == "epoch" else self._contribution(builder, place, expr)
         if other is None:
             form = "T.reducer_update(r[i], x)" if self.protocol == "epoch" else _FORMS[UPDATES[self.op][0]]
-            raise catalogue.E210.error(builder.span, name=self.buffer.name, op=self.op, form=form)
+            raise catalogue.E210.error(builder.span, name=self.buffer.label, op=self.op, form=form)
         if not self.is_open:
             self._start_where_allocated(builder)
         self._emit_update(builder, place, arithmetic.cast(other, self.buffer.dtype, builder.span))
@@ -119,7 +119,7 @@ class Reducer:
         expr = arithmetic.stored(initial, self.buffer.dtype, builder.span)
         given = getattr(getattr(initial, "expr", None), "dtype", None)
         if is_strict and isinstance(given, DType) and given != self.buffer.dtype:
-            raise catalogue.E235.error(builder.span, name=self.buffer.name, given=given, dtype=self.buffer.dtype)
+            raise catalogue.E235.error(builder.span, name=self.buffer.label, given=given, dtype=self.buffer.dtype)
         return bind("start", Scalar(expr)).expr  # as it is now: what it is read from may change before the updates
 
     def _contribution(self, builder: Builder, place: Element, expr: Expr) -> Expr | None:
@@ -151,7 +151,7 @@ class Reducer:
 
     def _out_of_order(self, operation: str, reason: str) -> Exception:
         span = current_builder(operation).span
-        return catalogue.E234.error(span, operation=operation, given=f"the reducer {self.buffer.name}", reason=reason)
+        return catalogue.E234.error(span, operation=operation, given=f"the reducer {self.buffer.label}", reason=reason)
 
 
 def open_loops(builder: Builder) -> int:

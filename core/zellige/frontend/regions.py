@@ -62,7 +62,7 @@ def _grown(place: Element, extents: tuple[Expr, ...], operation: str) -> Region:
     rank = len(place.indices)
     wanted = extents if len(extents) <= rank else significant(extents)
     if len(wanted) > rank:
-        raise catalogue.E223.error(here(), operation=operation, left=shape_text(extents), right=f"{place.buffer.name} of rank {rank}")
+        raise catalogue.E223.error(here(), operation=operation, left=shape_text(extents), right=f"{place.buffer.label} of rank {rank}")
     padded = (const(1, INT32),) * (rank - len(wanted)) + wanted
     return Region(buffer=place.buffer, offsets=place.indices, extents=padded, span=here())
 

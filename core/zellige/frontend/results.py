@@ -50,9 +50,9 @@ def _indices(kernel: Kernel, out_idx: Any) -> list[int]:
         position = index % count
         param = kernel.params[position]
         if isinstance(param, ScalarParam):
-            raise catalogue.E158.error(param.var.span or kernel.span, given=index, name=param.var.name)
+            raise catalogue.E158.error(param.var.span or kernel.span, given=index, name=param.var.label)
         if position in indices:
-            raise catalogue.E168.error(param.buffer.span or kernel.span, given=out_idx, name=param.buffer.name)
+            raise catalogue.E168.error(param.buffer.span or kernel.span, given=out_idx, name=param.buffer.label)
         indices.append(position)
     return indices
 
@@ -67,4 +67,4 @@ def _check_sizes(kernel: Kernel) -> None:
         for expr in param.buffer.shape:
             for node in walk(expr):
                 if isinstance(node, Var) and node not in known:
-                    raise catalogue.E251.error(param.buffer.span or kernel.span, name=param.buffer.name, size=node.name)
+                    raise catalogue.E251.error(param.buffer.span or kernel.span, name=param.buffer.label, size=node.name)

@@ -13,7 +13,7 @@ from zellige.ir.expr import INT32, Buffer, Const, Expr, Var, const
 
 def shape_text(shape: tuple[Expr, ...]) -> str:
     """A shape for messages: ``(128, M)``."""
-    names = [str(e.value) if isinstance(e, Const) else e.name if isinstance(e, Var) else "..." for e in shape]
+    names = [str(e.value) if isinstance(e, Const) else e.label if isinstance(e, Var) else "..." for e in shape]
     return "(" + ", ".join(names) + ("," if len(names) == 1 else "") + ")"
 
 
@@ -28,7 +28,7 @@ def from_end(item: Any, size: Expr, span: Span | None) -> Expr:
 def slice_extent(item: slice, size: Expr, buffer: Buffer, span: Span | None) -> tuple[Expr, Expr]:
     """The offset and the extent of a slice of a dimension of ``size``. E209: it has a step."""
     if item.step is not None and (isinstance(item.step, Operators) or item.step != 1):
-        raise catalogue.E209.error(span, name=buffer.name)
+        raise catalogue.E209.error(span, name=buffer.label)
     start = const(0, INT32, span) if item.start is None else from_end(item.start, size, span)
     stop = size if item.stop is None else from_end(item.stop, size, span)
     return start, difference(stop, start, span)

@@ -176,7 +176,7 @@ class Variable(Scalar):
 
     @property
     def described(self) -> str:
-        return f"the {self.expr.dtype} variable {self.expr.name}"
+        return f"the {self.expr.dtype} variable {self.expr.label}"
 
     def assign(self, value: Any) -> None:
         """Stores ``value``, cast to the variable's dtype; E206 where the variable is implied and the value's dtype is another one."""
@@ -184,12 +184,12 @@ class Variable(Scalar):
         expr = arithmetic.as_expr(value, builder.span, self.expr.dtype)
         if any(depth > self.depth for depth in builder.point_depths):
             reason = "belongs to all points of T.Parallel and cannot be assigned in one of them"
-            raise catalogue.E115.error(builder.span, name=self.expr.name, reason=reason)
+            raise catalogue.E115.error(builder.span, name=self.expr.label, reason=reason)
         if self.is_implied and not _keeps_dtype(value, expr.dtype, self.expr.dtype):
             loses = expr.dtype.is_float and not self.expr.dtype.is_float
-            hint = f"begin with a number of that type, as in {self.expr.name} = 0.0: a cast to {self.expr.dtype} cuts off the fraction"
+            hint = f"begin with a number of that type, as in {self.expr.label} = 0.0: a cast to {self.expr.dtype} cuts off the fraction"
             raise catalogue.E206.error(
-                builder.span, name=self.expr.name, old=self.expr.dtype, new=expr.dtype, hint=hint if loses else None
+                builder.span, name=self.expr.label, old=self.expr.dtype, new=expr.dtype, hint=hint if loses else None
             )
         stored = arithmetic.stored(value, self.expr.dtype, builder.span)
         builder.emit(Assign(var=self.expr, value=stored, span=builder.span))
@@ -197,7 +197,7 @@ class Variable(Scalar):
     def at(self, position: Any) -> Scalar:
         """``variable[0]``, the variable itself. E207: another index."""
         if position not in (0, (0,)):
-            raise catalogue.E207.error(here(), name=self.expr.name)
+            raise catalogue.E207.error(here(), name=self.expr.label)
         return self
 
     def __getitem__(self, position: Any) -> Scalar:
@@ -209,7 +209,7 @@ class Variable(Scalar):
 
     def value(self) -> Scalar:
         """The value it has now, as a name of its own."""
-        return bind(self.expr.name, self)
+        return bind(self.expr.name, self, label=self.expr.label)
 
 
 def _keeps_dtype(value: Any, given: DType, declared: DType) -> bool:
@@ -231,8 +231,9 @@ def is_volatile(value: Any) -> bool:
     return any(isinstance(n, Load) or (isinstance(n, Var) and n.is_mutable) for n in walk(value.expr))
 
 
-def bind(name: str, value: Any) -> Scalar:
-    """Gives ``value`` a name, so that expressions stay small; constants and immutable variables are names already.
+def bind(name: str, value: Any, *, label: str = "") -> Scalar:
+    """Gives ``value`` a name, so that expressions stay small; constants and immutable variables are names already. ``label`` is what the
+    author calls it, where that is another name.
 
     Outside T.Kernel nothing runs: sizes stay the expressions that they are.
     """
@@ -242,7 +243,7 @@ def bind(name: str, value: Any) -> Scalar:
     builder = current_builder("an assignment")
     if not builder.is_inside_launch:
         return Scalar(expr)
-    var = builder.var(name, expr.dtype, "value")
+    var = builder.var(name, expr.dtype, "value", label=label)
     builder.emit(Bind(var=var, value=expr, span=builder.span))
     if isinstance(value, Element) and not any(is_volatile(Scalar(i)) for i in value.indices):
         return NamedElement(var, value)
@@ -302,7 +303,7 @@ class Element(Scalar):
 
     @property
     def described(self) -> str:
-        return f"an element of {self.expr.buffer.name}"
+        return f"an element of {self.expr.buffer.label}"
 
     @property
     def buffer(self) -> Buffer:
@@ -354,7 +355,7 @@ class ElementReference(Variable, Element):
 
     @property
     def described(self) -> str:
-        return f"an element of {self.expr.buffer.name}"
+        return f"an element of {self.expr.buffer.label}"
 
     def assign(self, value: Any) -> None:
         from zellige.frontend.regions import store
@@ -362,7 +363,7 @@ class ElementReference(Variable, Element):
         store(self, value)
 
     def value(self) -> Scalar:
-        return bind(self.expr.buffer.name, Scalar(self.expr))
+        return bind(self.expr.buffer.name, Scalar(self.expr), label=self.expr.buffer.label)
 
 
 class TileRegion(LaneWise):
@@ -388,7 +389,7 @@ class TileRegion(LaneWise):
 
     @property
     def described(self) -> str:
-        return f"a slice of {self.region.buffer.name}"
+        return f"a slice of {self.region.buffer.label}"
 
     def __repr__(self) -> str:
         return f"<{self.described}>"
@@ -406,7 +407,7 @@ class TileRegion(LaneWise):
         raise self._indexed()
 
     def _indexed(self) -> Exception:
-        instead = f"write all indices in one pair of brackets, as in {self.buffer.name}[i, j]"
+        instead = f"write all indices in one pair of brackets, as in {self.buffer.label}[i, j]"
         return catalogue.E111.error(here(), what=f"an index of {self.described}", instead=instead)
 
 
@@ -420,7 +421,7 @@ class Tile:
 
     @property
     def name(self) -> str:
-        return self.node.name
+        return self.node.label
 
     @property
     def dtype(self) -> DType:
@@ -458,7 +459,7 @@ class Tile:
 
     @property
     def described(self) -> str:
-        return f"{self.node.name}, a {self.node.space} {self.node.dtype} tile of shape {shape_text(self.node.shape)}"
+        return f"{self.node.label}, a {self.node.space} {self.node.dtype} tile of shape {shape_text(self.node.shape)}"
 
     def __repr__(self) -> str:
         return f"<{self.described}>"
@@ -469,7 +470,7 @@ class Tile:
     def __len__(self) -> int:
         size = self.shape[0] if self.node.shape else 0
         if not isinstance(size, int):
-            raise catalogue.E105.error(here(), given=f"the length of {self.node.name}")
+            raise catalogue.E105.error(here(), given=f"the length of {self.node.label}")
         return size
 
     def __iter__(self) -> NoReturn:
@@ -536,7 +537,7 @@ def locate(tile: Tile, position: Any) -> Element | TileRegion:
         at = next(i for i, item in enumerate(items) if item is Ellipsis)
         items[at : at + 1] = [slice(None)] * (buffer.rank - len(items) + 1)
     if len(items) > buffer.rank:
-        raise catalogue.E208.error(span, name=buffer.name, rank=buffer.rank, given=len(items))
+        raise catalogue.E208.error(span, name=buffer.label, rank=buffer.rank, given=len(items))
     items += [slice(None)] * (buffer.rank - len(items))
     offsets: list[Expr] = []
     extents: list[Expr] = []

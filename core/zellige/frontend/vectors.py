@@ -161,11 +161,12 @@ def scalar_view(buffer: Buffer) -> Buffer:
     """The scalars of a dense buffer of vectors, with the lanes as one more dimension. E237 for declared strides."""
     builder = current_builder("a lane")
     if buffer.strides is not None:
-        raise catalogue.E237.error(builder.span, name=buffer.name)
+        raise catalogue.E237.error(builder.span, name=buffer.label)
     found = builder.scalar_views.get(buffer)
     if found is None:
         found = Buffer(
             name=builder.unique(f"{buffer.name}_lanes"),
+            source_name=buffer.label,
             dtype=buffer.dtype.scalar,
             shape=(*buffer.shape, const(buffer.dtype.lanes, INT32)),
             space=buffer.space,

@@ -178,11 +178,11 @@ def layout_of(run: Run, frame: Frame, buffer: Buffer, place: Place) -> Layout:
     """Extents and strides of a buffer or a view. They are kept with the storage, unless they may change while it lives."""
     found = place.layouts.get(buffer)
     if found is None:
-        shape = tuple(integer(run, frame, extent, True, what=f"an extent of {buffer.name}") for extent in buffer.shape)
+        shape = tuple(integer(run, frame, extent, True, what=f"an extent of {buffer.label}") for extent in buffer.shape)
         if buffer.strides is None:
             found = Layout.dense(shape)
         else:
-            strides = tuple(integer(run, frame, stride, True, what=f"a stride of {buffer.name}") for stride in buffer.strides)
+            strides = tuple(integer(run, frame, stride, True, what=f"a stride of {buffer.label}") for stride in buffer.strides)
             found = Layout(shape=shape, strides=strides)
         if all(var.kind in ("size", "scalar") for var in shape_variables(buffer)):
             place.layouts[buffer] = found
@@ -294,4 +294,4 @@ def report_outside(run: Run, frame: Frame, access: Access, mask: Mask) -> None:
     outside = np.flatnonzero(~inside)
     if outside.size:
         first = index_text(tuple(int(index[outside[0]]) for index in indices))
-        run.findings.outside(run.statement, access.buffer, access.layout, f"{access.buffer.name}[{first}]", outside.size)
+        run.findings.outside(run.statement, access.buffer, access.layout, f"{access.buffer.label}[{first}]", outside.size)

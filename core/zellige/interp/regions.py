@@ -69,7 +69,7 @@ def box_of(run: Run, frame: Frame, region: Region, mask: Mask) -> Box:
     layout = layout_of(run, frame, buffer, place)
     starts = tuple(np.asarray(evaluate(run, frame, offset, mask)).astype(np.int64) for offset in region.offsets)
     extents = tuple(
-        max(0, integer(run, frame, extent, mask, what=f"an extent of the region of {buffer.name}")) for extent in region.extents
+        max(0, integer(run, frame, extent, mask, what=f"an extent of the region of {buffer.label}")) for extent in region.extents
     )
     box = Box(buffer=buffer, place=place, layout=layout, starts=starts, extents=extents)
     if run.report.bounds:
@@ -220,6 +220,6 @@ def _report_outside(run: Run, frame: Frame, box: Box, mask: Mask) -> None:
         outside = np.flatnonzero((low < 0) | (low + extent > size))
         if outside.size:
             first = int(low[outside[0]])
-            where = f"{first}:{first + extent} in dimension {axis} of {box.buffer.name}"
+            where = f"{first}:{first + extent} in dimension {axis} of {box.buffer.label}"
             run.findings.outside(run.statement, box.buffer, box.layout, where, outside.size)
             return

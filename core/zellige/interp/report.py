@@ -69,25 +69,25 @@ class Findings:
     ) -> None:
         """Two points or lanes meet at an element of ``buffer``; ``other`` is the statement of the second access."""
         notes = () if other is None or other is statement else (Note("the other access", other.span),)
-        self._add(catalogue.E296, statement, buffer, times, notes, what=what, element=f"{buffer.name}[{index_text(element)}]")
+        self._add(catalogue.E296, statement, buffer, times, notes, what=what, element=f"{buffer.label}[{index_text(element)}]")
 
     def undefined_variable(self, statement: Stmt, var: Var) -> None:
         """A variable is read after several points of a Map gave it a value."""
-        self._add(catalogue.E297, statement, var, 1, what=f"{var.name}, which several points of T.Parallel assigned, has no single value")
+        self._add(catalogue.E297, statement, var, 1, what=f"{var.label}, which several points of T.Parallel assigned, has no single value")
 
     def undefined_read(self, statement: Stmt, buffer: Buffer, layout: Layout, elements: Array) -> None:
         """The elements of ``buffer`` at the positions ``elements`` are read and nobody wrote them."""
         first = index_text(layout.index_of(int(elements.flat[0])))
-        self._add(catalogue.E297, statement, buffer, elements.size, what=f"{buffer.name}[{first}] is undefined: nothing has written it")
+        self._add(catalogue.E297, statement, buffer, elements.size, what=f"{buffer.label}[{first}] is undefined: nothing has written it")
 
     def outside(self, statement: Stmt, buffer: Buffer, layout: Layout, where: str, times: int) -> None:
         """``where`` is outside of ``buffer``."""
-        self._add(catalogue.E298, statement, buffer, times, where=where, shape=f"{buffer.name}({index_text(layout.shape)})")
+        self._add(catalogue.E298, statement, buffer, times, where=where, shape=f"{buffer.label}({index_text(layout.shape)})")
 
     def unwritten(self, buffer: Buffer, layout: Layout, elements: Array) -> None:
         """No block wrote the elements of an output at the positions ``elements``."""
         first = index_text(layout.index_of(int(elements.flat[0])))
-        self._add(catalogue.E299, None, buffer, elements.size, element=f"{buffer.name}[{first}]", count=elements.size, buffer=buffer.name)
+        self._add(catalogue.E299, None, buffer, elements.size, element=f"{buffer.label}[{first}]", count=elements.size, buffer=buffer.label)
 
     def result(self) -> tuple[Diagnostic, ...]:
         """The findings in the order of their first occurrence, as warnings."""

@@ -236,10 +236,10 @@ def allocate(run: Run, frame: Frame, buffer: Buffer) -> None:
     if buffer.alias is not None:
         return
     count = frame.count if buffer.space in PRIVATE else 1
-    shape = tuple(integer(run, frame, extent, True, what=f"an extent of {buffer.name}") for extent in buffer.shape)
+    shape = tuple(integer(run, frame, extent, True, what=f"an extent of {buffer.label}") for extent in buffer.shape)
     layout = Layout.dense(shape)
     if buffer.strides is not None:
-        strides = tuple(integer(run, frame, stride, True, what=f"a stride of {buffer.name}") for stride in buffer.strides)
+        strides = tuple(integer(run, frame, stride, True, what=f"a stride of {buffer.label}") for stride in buffer.strides)
         layout = Layout(shape=shape, strides=strides)
     _check_size(buffer, count * storage_bytes(layout.span, buffer.dtype))
     memory = Memory.fresh(layout.span, buffer.dtype, copies=count, tracks_undefined=run.report.undefined)
@@ -250,7 +250,7 @@ def _check_size(buffer: Buffer, needed: int) -> None:
     """E301 where a tile alone is larger than this machine's memory, which would end the process."""
     limit = _machine_bytes()
     if needed > limit:
-        space, tiles, fits = "this machine's memory", f"{buffer.name} {needed}", f"make {buffer.name} smaller"
+        space, tiles, fits = "this machine's memory", f"{buffer.label} {needed}", f"make {buffer.label} smaller"
         raise catalogue.E301.error(buffer.span, space=space, target=lanes.TARGET, limit=limit, needed=needed, tiles=tiles, fits=fits)
 
 

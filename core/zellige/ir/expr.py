@@ -136,14 +136,20 @@ class Const(ExprNode):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Var(ExprNode):
     """A scalar name. Kinds: size (symbolic size of a tensor), scalar (kernel parameter), grid, lane, loop (also the
-    axes of a Map), value (bound once), mutable (assigned again)."""
+    axes of a Map), value (bound once), mutable (assigned again). ``source_name`` is what the author wrote, where ``name`` is another."""
 
     name: str
     dtype: DType
     kind: VarKind
+    source_name: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "structural_hash", next(_serial))
+
+    @property
+    def label(self) -> str:
+        """Its name in what its author is told."""
+        return self.source_name or self.name
 
     @property
     def is_mutable(self) -> bool:
@@ -156,6 +162,7 @@ class Buffer(Node):
 
     ``strides`` are in elements, None means row-major and dense. ``space`` is open: global, shared, fragment, local,
     var, or a plugin's own name. A buffer with ``alias`` is another shape or dtype over the whole dense storage of that buffer.
+    ``source_name`` is what the author wrote, where ``name`` is another.
     """
 
     name: str
@@ -164,11 +171,17 @@ class Buffer(Node):
     strides: tuple[Expr, ...] | None = None
     space: str = "global"
     alias: Buffer | None = None
+    source_name: str = field(default="", repr=False)
     span: Span | None = field(default=None, repr=False)
     structural_hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "structural_hash", next(_serial))
+
+    @property
+    def label(self) -> str:
+        """Its name in what its author is told."""
+        return self.source_name or self.name
 
     @property
     def rank(self) -> int:

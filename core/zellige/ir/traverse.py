@@ -20,7 +20,7 @@ from zellige.ir.expr import Binary, Buffer, Expr, ExprNode, Load, Node, Select, 
 N = TypeVar("N", bound=Node)
 
 _DERIVED: Final = ("span", "structural_hash")
-_LABELS: Final = (*_DERIVED, "name")
+_LABELS: Final = (*_DERIVED, "name", "source_name")
 
 
 def _child_fields(node: Node, *, bodies: bool) -> tuple[str, ...]:

@@ -131,7 +131,9 @@ def alloc_barrier(arrive_count: int | list[int]) -> Barriers:
 def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Tile:
     """Global memory that all blocks of the call share; made by the runtime, undefined until written. Sizes follow from the arguments."""
     builder = current_builder("T.alloc_global")
-    name = builder.unique(builder.name_for("workspace"))
-    buffer = Buffer(name=name, dtype=stored_type(dtype), shape=tile_shape(shape), space="global", span=builder.span)
+    name = builder.name_for("workspace")
+    buffer = Buffer(
+        name=builder.unique(name), source_name=name, dtype=stored_type(dtype), shape=tile_shape(shape), space="global", span=builder.span
+    )
     builder.params.append(TensorParam(buffer=buffer, role="workspace"))
     return Tile(buffer)

@@ -78,7 +78,7 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
 def layout_hint(buffer: Buffer, layout: Layout) -> LayoutHint:
     """A layout as a hint of the IR; E247 where it does not fit the buffer."""
     if len(layout.shape) != buffer.rank:
-        raise catalogue.E247.error(here(), name=buffer.name, reason=f"has {len(layout.shape)} dimensions, the tile has {buffer.rank}")
+        raise catalogue.E247.error(here(), name=buffer.label, reason=f"has {len(layout.shape)} dimensions, the tile has {buffer.rank}")
     if layout.kind != "map":
         return LayoutHint(buffer=buffer, kind=layout.kind)
     axes = tuple(Var(name=f"i{n}", dtype=INT32, kind="loop") for n in range(buffer.rank))
@@ -109,7 +109,7 @@ def _check_injective(buffer: Buffer, layout: Layout) -> None:
     if found is not None:
         first, second, place = found
         raise catalogue.E247.error(
-            here(), name=buffer.name, reason=f"is not one to one: elements {first} and {second} both get the place {place}"
+            here(), name=buffer.label, reason=f"is not one to one: elements {first} and {second} both get the place {place}"
         )
 
 

@@ -13,6 +13,7 @@ from zellige.frontend.loops import GridSpec
 from zellige.frontend.values import Scalar, here
 from zellige.ir.expr import INT32, Const, Expr, const
 from zellige.ir.stmt import NamedHint
+from zellige.ir.traverse import rebuilt
 from zellige.language.keywords import accept, count_of
 
 DEFAULT_THREADS = 128
@@ -58,6 +59,11 @@ class KernelBlock(AbstractContextManager[Any]):
     def __enter__(self) -> Any:
         self._open = current_builder("T.Kernel").launching(self._draft)
         self._open.__enter__()
+        builder = current_builder("T.Kernel")
+        names, builder.targets = builder.targets, ()
+        if names and len(names) == self._count:
+            named = zip(self._draft.grid_vars, names)
+            self._draft.grid_vars = tuple(var if name == "_" else rebuilt(var, source_name=name) for var, name in named)
         variables = [Scalar(var) for var in self._draft.grid_vars[: self._count]]
         return SoleGridVariable(variables[0].expr) if len(variables) == 1 else GridVariables(variables)
 

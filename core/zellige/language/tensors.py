@@ -142,7 +142,7 @@ class SizeNames(tuple[Scalar, ...]):
 
     @property
     def described(self) -> str:
-        names = ", ".join(size.expr.name for size in self if isinstance(size.expr, VarNode))
+        names = ", ".join(size.expr.label for size in self if isinstance(size.expr, VarNode))
         return f"the {len(self)} sizes of one T.dynamic ({names} = T.dynamic(...) unpacks them)"
 
 

@@ -104,7 +104,7 @@ def access_ptr(
     wanted = tuple(arithmetic.index(e, here()) for e in sizes)
     padding = len(place.indices) - len(wanted)
     if padding < 0:
-        raise catalogue.E208.error(here(), name=place.buffer.name, rank=len(place.indices), given=len(wanted))
+        raise catalogue.E208.error(here(), name=place.buffer.label, rank=len(place.indices), given=len(wanted))
     shape = (const(1, INT32),) * padding + wanted
     region = Region(buffer=place.buffer, offsets=place.indices, extents=shape, span=here())
     return TileRegion(region, (True,) * len(shape))

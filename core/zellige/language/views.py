@@ -28,14 +28,19 @@ def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) ->
     if shape is None and target.storage_bits != node.dtype.storage_bits:
         extents = _rescaled(node, target)
     if node.strides is not None:
-        raise catalogue.E237.error(builder.span, name=node.name)
+        raise catalogue.E237.error(builder.span, name=node.label)
     before, after = _bits(node.shape, node.dtype), _bits(extents, target)
     if before is not None and after is not None and before != after:
         raise _mismatch(node, target, extents, before, after)
     if strides is not None and not _are_dense(extents, strides):
-        raise catalogue.E237.error(builder.span, name=f"the view of {node.name}")
-    name = builder.unique(builder.name_for(node.name))
-    return Tile(Buffer(name=name, dtype=target, shape=extents, space=node.space, alias=node, span=builder.span))
+        raise catalogue.E237.error(builder.span, name=f"the view of {node.label}")
+    name = builder.name_for(node.name)
+    source_name = node.label if name == node.name else name
+    return Tile(
+        Buffer(
+            name=builder.unique(name), source_name=source_name, dtype=target, shape=extents, space=node.space, alias=node, span=builder.span
+        )
+    )
 
 
 def reshape(src: Any, shape: Any) -> Tile:

@@ -116,7 +116,8 @@ def too_large(excess: Excess, facts: LaunchFacts, target: str) -> ZelligeError:
     """E301 with every tile of the space of ``target``, the limit, and what would fit."""
     limit = excess.space.bytes or 0
     listed = sorted(excess.tiles, key=lambda t: -(bytes_of(t.buffer) or 0) * t.slots)
-    lines = ", ".join(f"{t.buffer.name} {_shape(t.buffer)} {t.buffer.dtype} of {bytes_of(t.buffer) or 0} bytes x {t.slots}" for t in listed)
+    sized = ((t.buffer, bytes_of(t.buffer) or 0, t.slots) for t in listed)
+    lines = ", ".join(f"{buffer.label} {_shape(buffer)} {buffer.dtype} of {size} bytes x {slots}" for buffer, size, slots in sized)
     return catalogue.E301.error(
         facts.launch.span, space=excess.space.name, target=target, limit=limit, needed=excess.needed, tiles=lines,
         fits=_what_fits(excess, listed, limit),
@@ -134,7 +135,7 @@ def _what_fits(excess: Excess, listed: Sequence[Tile], limit: int) -> str:
     fitting = int(left // max(1, size // int(rows) * largest.slots))
     if fitting < 1:
         return f"the tiles must become {-(-excess.needed // max(limit, 1))} times smaller"
-    return f"{largest.buffer.name} with {fitting} rows instead of {rows} would fit"
+    return f"{largest.buffer.label} with {fitting} rows instead of {rows} would fit"
 
 
 def _shape(buffer: Buffer) -> str:

@@ -329,7 +329,7 @@ def _lanes(launch: Launch) -> int:
 def _refusal(statement: Operation, operand: Region, reason: str) -> Exception:
     result = _result(statement)
     return catalogue.E303.error(
-        statement.span, operation=word(statement), source=operand.buffer.name, result=result.buffer.name, reason=reason
+        statement.span, operation=word(statement), source=operand.buffer.label, result=result.buffer.label, reason=reason
     )
 
 

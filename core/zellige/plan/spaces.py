@@ -67,7 +67,7 @@ def _no_space(buffer: Buffer, machine: Machine) -> ZelligeError:
     """E413: the target has neither the space that a buffer is written for nor one that can stand for it."""
     names = [s.name for s in machine.capabilities.spaces]
     return catalogue.E413.error(
-        buffer.span, target=machine.name, space=buffer.space, buffer=buffer.name, known=f"it has {', '.join(names)}",
+        buffer.span, target=machine.name, space=buffer.space, buffer=buffer.label, known=f"it has {', '.join(names)}",
         suggestion=closest(buffer.space, names),
     )  # fmt: skip
 

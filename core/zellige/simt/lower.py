@@ -326,7 +326,7 @@ class LaunchLowering:
         values = [constant_value(e) for e in buffer.shape]
         if not all(isinstance(v, int) for v in values):
             raise catalogue.E410.error(
-                buffer.span, target=self.machine.capabilities.target, operation=f"the tile {buffer.name} of a size that is not constant"
+                buffer.span, target=self.machine.capabilities.target, operation=f"the tile {buffer.label} of a size that is not constant"
             )
         extents = tuple(int(v or 0) for v in values) or (1,)
         element = max(1, buffer.dtype.bytes)
@@ -463,12 +463,12 @@ class LaunchLowering:
         for memory in memories:
             count = slots.get(memory.buffer, 1)
             each = sizes[memory.buffer] // count
-            parts.append(f"{memory.buffer.name} {count} x {each} bytes" if count > 1 else f"{memory.buffer.name} {each} bytes")
+            parts.append(f"{memory.buffer.label} {count} x {each} bytes" if count > 1 else f"{memory.buffer.label} {each} bytes")
         staged = [m.buffer for m in memories if slots.get(m.buffer, 1) > 1]
         stages = sum(sizes[m] // slots[m] for m in staged)
         fewer = -(-(total - limit) // stages) if stages else 0
         if staged and all(slots[m] > fewer for m in staged):
-            names = " and ".join(f"{m.name} in {slots[m] - fewer}" for m in staged)
+            names = " and ".join(f"{m.label} in {slots[m] - fewer}" for m in staged)
             fits = f"with {names} stage{'s' if any(slots[m] - fewer > 1 for m in staged) else ''} it would fit"
         target, tiles = self.machine.capabilities.target, ", ".join(parts)
         error = catalogue.E301.error(self._launch.span, space="shared", target=target, needed=total, limit=limit, tiles=tiles, fits=fits)

@@ -115,7 +115,7 @@ class Context:
             held = self.reducers.get(id(buffer.root))
             if held is not None and held[1] is frame:
                 del self.reducers[id(buffer.root)]
-                self.report(30, span, f"reducer {buffer.name} is never finalized in the body that starts it")
+                self.report(30, span, f"reducer {buffer.label} is never finalized in the body that starts it")
         self.visible.difference_update(frame.opened)
         self.verified.difference_update(frame.verified)
 

@@ -99,9 +99,9 @@ def check_indices(context: Context, buffer: Buffer, indices: tuple[Expr, ...], n
     """Checks the place of one element: the buffer, and as many scalar integer indices as it has dimensions."""
     check_buffer(context, buffer, node.span)
     if len(indices) != len(buffer.shape):
-        context.report(9, node.span, f"{buffer.name} has {len(buffer.shape)} dimensions but {len(indices)} indices")
+        context.report(9, node.span, f"{buffer.label} has {len(buffer.shape)} dimensions but {len(indices)} indices")
     for index in indices:
-        _integer(context, index, f"an index of {buffer.name}", 9)
+        _integer(context, index, f"an index of {buffer.label}", 9)
 
 
 def check_region(context: Context, region: Region) -> None:
@@ -113,14 +113,14 @@ def check_region(context: Context, region: Region) -> None:
     check(context, *region.offsets, *region.extents)
     if not len(region.offsets) == len(region.extents) == len(buffer.shape):
         counts = f"{len(region.offsets)} offsets and {len(region.extents)} extents"
-        context.report(10, region.span, f"{buffer.name} has {len(buffer.shape)} dimensions but its region has {counts}")
+        context.report(10, region.span, f"{buffer.label} has {len(buffer.shape)} dimensions but its region has {counts}")
     for offset in region.offsets:
-        _integer(context, offset, f"an offset of a region of {buffer.name}", 10)
+        _integer(context, offset, f"an offset of a region of {buffer.label}", 10)
     for extent in region.extents:
-        _integer(context, extent, f"an extent of a region of {buffer.name}", 10)
+        _integer(context, extent, f"an extent of a region of {buffer.label}", 10)
         value = constant_value(extent)
         if value is not None and value < 0:
-            context.report(11, place(extent) or region.span, f"an extent of a region of {buffer.name} is {value}")
+            context.report(11, place(extent) or region.span, f"an extent of a region of {buffer.label} is {value}")
 
 
 def check_buffer(context: Context, buffer: Buffer, span: Span | None) -> None:
@@ -128,7 +128,7 @@ def check_buffer(context: Context, buffer: Buffer, span: Span | None) -> None:
     if id(buffer) in context.visible:
         return
     if buffer.alias is None:
-        context.report(1, span, f"buffer {buffer.name} is used where it is not allocated")
+        context.report(1, span, f"buffer {buffer.label} is used where it is not allocated")
     elif context.mark_verified(id(buffer)):
         _view(context, buffer, span)
 
@@ -137,18 +137,18 @@ def check_declaration(context: Context, buffer: Buffer, *, is_parameter: bool) -
     """Checks extents and strides of a buffer at its declaration."""
     check(context, *buffer.shape, *(buffer.strides or ()))
     if buffer.strides is not None and len(buffer.strides) != len(buffer.shape):
-        context.report(11, buffer.span, f"{buffer.name} has {len(buffer.shape)} dimensions but {len(buffer.strides)} strides")
+        context.report(11, buffer.span, f"{buffer.label} has {len(buffer.shape)} dimensions but {len(buffer.strides)} strides")
     outer, context.span = context.span, buffer.span or context.span
     for stride in buffer.strides or ():
-        _integer(context, stride, f"a stride of {buffer.name}", 11)
+        _integer(context, stride, f"a stride of {buffer.label}", 11)
     least = 0 if is_parameter else 1
     for extent in buffer.shape:
-        _integer(context, extent, f"an extent of {buffer.name}", 11)
+        _integer(context, extent, f"an extent of {buffer.label}", 11)
         value = constant_value(extent)
         if value is None and buffer.space in ON_CHIP:
-            context.report(11, place(extent) or buffer.span, f"an extent of {buffer.name} ({buffer.space}) is not a constant")
+            context.report(11, place(extent) or buffer.span, f"an extent of {buffer.label} ({buffer.space}) is not a constant")
         if value is not None and value < least:
-            context.report(11, place(extent) or buffer.span, f"an extent of {buffer.name} is {value}")
+            context.report(11, place(extent) or buffer.span, f"an extent of {buffer.label} is {value}")
     context.span = outer
 
 

@@ -17,12 +17,12 @@ def check_lanes(context: Context, launch: Launch) -> None:
         context.report(28, statement.span, f"{_name(statement)} is reached by some lanes only")
     for use in found.fragments:
         if use.statement is None:
-            context.report(29, use.span, f"fragment {use.buffer.name} is indexed by a value that differs between lanes")
+            context.report(29, use.span, f"fragment {use.buffer.label} is indexed by a value that differs between lanes")
         elif isinstance(use.statement, Map):
-            context.report(29, use.span, f"fragment {use.buffer.name} is used in a T.Parallel that each lane runs for itself")
+            context.report(29, use.span, f"fragment {use.buffer.label} is used in a T.Parallel that each lane runs for itself")
         else:
             operation = word(use.statement)
-            context.report(29, use.span, f"fragment {use.buffer.name} is an operand of {operation}, which each lane does for itself")
+            context.report(29, use.span, f"fragment {use.buffer.label} is an operand of {operation}, which each lane does for itself")
 
 
 def _name(statement: Stmt) -> str:
@@ -32,8 +32,8 @@ def _name(statement: Stmt) -> str:
         case Barrier() | Vote():
             return f"{word(statement)} of the {statement.scope}"
         case ReducerInit():
-            return f"initialisation of reducer {statement.buffer.name}"
+            return f"initialisation of reducer {statement.buffer.label}"
         case ReducerFinalize():
-            return f"finalisation of reducer {statement.buffer.name}"
+            return f"finalisation of reducer {statement.buffer.label}"
         case _:
             return f"{word(statement)}, a tile operation,"

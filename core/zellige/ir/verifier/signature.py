@@ -24,14 +24,15 @@ def check_signature(context: Context, kernel: Kernel) -> None:
     for size in sizes.variables:
         context.declare(size, "size")
         if size in sizes.unsolved:
-            context.report(14, size.span, f"size {size.name} does not follow from an argument: no argument has it as an extent or a stride")
+            nothing = "does not follow from an argument: no argument has it as an extent or a stride"
+            context.report(14, size.span, f"size {size.label} {nothing}")
         _scalar(context, size, "size")
     for param in kernel.params:
         if isinstance(param, ScalarParam):
             context.declare(param.var, "parameter")
             _scalar(context, param.var, "parameter")
             if param.var.kind not in ("scalar", "size"):
-                context.report(3, param.var.span, f"parameter {param.var.name} is a {param.var.kind} variable, not scalar or size")
+                context.report(3, param.var.span, f"parameter {param.var.label} is a {param.var.kind} variable, not scalar or size")
     for param in kernel.params:
         if isinstance(param, TensorParam):
             # before any tensor is declared, so that a shape that reads one is reported
@@ -44,16 +45,16 @@ def check_signature(context: Context, kernel: Kernel) -> None:
 
 def _scalar(context: Context, var: Var, what: str) -> None:
     if var.dtype.lanes != 1 or (var.kind == "size" and not var.dtype.is_integer):
-        context.report(13, var.span, f"{what} {var.name} is {var.dtype}")
+        context.report(13, var.span, f"{what} {var.label} is {var.dtype}")
 
 
 def _tensor(context: Context, param: TensorParam) -> None:
     buffer = param.buffer
     context.declare(buffer, "parameter")
     if buffer.space != "global":
-        context.report(13, buffer.span, f"parameter {buffer.name} is in the space {buffer.space}, not global")
+        context.report(13, buffer.span, f"parameter {buffer.label} is in the space {buffer.space}, not global")
     if buffer.alias is not None:
-        context.report(13, buffer.span, f"parameter {buffer.name} is a view of {buffer.alias.name}")
+        context.report(13, buffer.span, f"parameter {buffer.label} is a view of {buffer.alias.name}")
     if param.role not in _ROLES:
         context.report(31, buffer.span, f"{param.role!r} is not a role of a parameter")
 
@@ -67,7 +68,7 @@ def _results(context: Context, kernel: Kernel) -> None:
             context.report(15, kernel.span, f"parameter {index} is returned twice")
     for index, param in enumerate(kernel.params):
         if isinstance(param, TensorParam) and param.role == "output" and index not in kernel.results:
-            context.report(15, param.buffer.span, f"output {param.buffer.name} is not returned")
+            context.report(15, param.buffer.span, f"output {param.buffer.label} is not returned")
 
 
 def check_launch_head(context: Context, launch: Launch) -> None:
@@ -90,9 +91,9 @@ def check_launch_head(context: Context, launch: Launch) -> None:
         for var in variables:
             context.declare(var, f"{kind} variable")
             if var.kind != kind:
-                context.report(3, var.span, f"{kind} variable {var.name} is a {var.kind} variable")
+                context.report(3, var.span, f"{kind} variable {var.label} is a {var.kind} variable")
             if not var.dtype.is_integer or var.dtype.lanes != 1:
-                context.report(16, var.span, f"{kind} variable {var.name} is {var.dtype}, not an integer")
+                context.report(16, var.span, f"{kind} variable {var.label} is {var.dtype}, not an integer")
 
 
 def _host_integer(context: Context, extent: Expr, what: str, *, least: int) -> None:
@@ -115,7 +116,7 @@ def check_launch_hints(context: Context, launch: Launch) -> None:
         context.span = safe.span or launch.span
         check(context, safe.value)
         if not same(safe.value.dtype, safe.buffer.dtype):
-            context.report(18, place(safe.value), f"the safe value of {safe.buffer.name} ({safe.buffer.dtype}) is {safe.value.dtype}")
+            context.report(18, place(safe.value), f"the safe value of {safe.buffer.label} ({safe.buffer.dtype}) is {safe.value.dtype}")
     for hint in launch.hints:
         context.span = hint.span or launch.span
         match hint:
@@ -132,7 +133,7 @@ def check_launch_hints(context: Context, launch: Launch) -> None:
             continue
         context.span = named.span or launch.span
         if id(named.buffer.root) not in known:
-            context.report(23, None, f"a hint names buffer {named.buffer.name}, which the launch does not have")
+            context.report(23, None, f"a hint names buffer {named.buffer.label}, which the launch does not have")
         elif named.buffer.alias is not None:
             context.visible.add(id(named.buffer.root))
             check_buffer(context, named.buffer, context.span)
@@ -144,11 +145,11 @@ def _layout(context: Context, hint: LayoutHint) -> None:
     check(context, *hint.forward, *(() if hint.lane is None else (hint.lane,)))
     for expr in (*hint.forward, *(() if hint.lane is None else (hint.lane,))):
         if not expr.dtype.is_integer:
-            context.report(23, place(expr), f"a coordinate of the layout of {hint.buffer.name} is {expr.dtype}, not an integer")
+            context.report(23, place(expr), f"a coordinate of the layout of {hint.buffer.label} is {expr.dtype}, not an integer")
     context.close(inner)
     context.frame = outer
     if hint.axes and len(hint.axes) != hint.buffer.rank:
         counts = f"{len(hint.axes)} variables for {hint.buffer.rank} dimensions"
-        context.report(23, None, f"the layout of {hint.buffer.name} has {counts}")
+        context.report(23, None, f"the layout of {hint.buffer.label} has {counts}")
     if (hint.kind == "map") != bool(hint.forward) or hint.replicate < 1:
-        context.report(23, None, f"the layout {hint.kind!r} of {hint.buffer.name} is not complete")
+        context.report(23, None, f"the layout {hint.kind!r} of {hint.buffer.label} is not complete")

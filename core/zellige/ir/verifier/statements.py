@@ -96,14 +96,14 @@ def _alloc(context: Context, s: Alloc) -> None:
     buffer = s.buffer
     check_declaration(context, buffer, is_parameter=False)
     if buffer.alias is not None:
-        context.report(12, s.span, f"{buffer.name} is a view and has no storage of its own to allocate")
+        context.report(12, s.span, f"{buffer.label} is a view and has no storage of its own to allocate")
     if context.frame.in_map and buffer.space not in PRIVATE:
-        context.report(26, s.span, f"{buffer.name} is allocated inside T.Parallel, where only private buffers can be, not {buffer.space}")
+        context.report(26, s.span, f"{buffer.label} is allocated inside T.Parallel, where only private buffers can be, not {buffer.space}")
     context.declare(buffer, "buffer")
 
 
 def _bind(context: Context, s: Bind) -> None:
-    check_value(context, s.value, s.var.dtype, f"variable {s.var.name}")
+    check_value(context, s.value, s.var.dtype, f"variable {s.var.label}")
     check_kind(context, s.var, ("value", "mutable"), "bound name")
     context.declare(s.var, "variable")
 
@@ -111,14 +111,14 @@ def _bind(context: Context, s: Bind) -> None:
 def _assign(context: Context, s: Assign) -> None:
     check(context, s.var)
     if not s.var.is_mutable:
-        context.report(3, s.span, f"{s.var.name} is a {s.var.kind} variable and cannot be assigned to")
-    check_value(context, s.value, s.var.dtype, f"variable {s.var.name}")
+        context.report(3, s.span, f"{s.var.label} is a {s.var.kind} variable and cannot be assigned to")
+    check_value(context, s.value, s.var.dtype, f"variable {s.var.label}")
 
 
 def _store(context: Context, s: Store) -> None:
     check(context, *s.indices)
     check_indices(context, s.buffer, s.indices, s)
-    check_value(context, s.value, s.buffer.dtype, f"buffer {s.buffer.name}")
+    check_value(context, s.value, s.buffer.dtype, f"buffer {s.buffer.label}")
 
 
 # ---- control flow --------------------------------------------------------------------------------------------------------------------
@@ -140,34 +140,34 @@ def _map(context: Context, s: Map) -> None:
 def _loop_variable(context: Context, var: Var, bounds: Sequence[Expr]) -> None:
     check_kind(context, var, ("loop",), "loop variable")
     if not var.dtype.is_integer or var.dtype.lanes != 1:
-        context.report(18, var.span, f"loop variable {var.name} is {var.dtype}, not an integer")
+        context.report(18, var.span, f"loop variable {var.label} is {var.dtype}, not an integer")
         return
     wrong = next((b for b in bounds if isinstance(b, ExprNode) and not same(b.dtype, var.dtype)), None)
     if wrong is not None:
-        context.report(18, place(wrong), f"loop variable {var.name} is {var.dtype} but a bound is {wrong.dtype}")
+        context.report(18, place(wrong), f"loop variable {var.label} is {var.dtype} but a bound is {wrong.dtype}")
 
 
 def _for(context: Context, s: For) -> None:
     check(context, s.start, s.stop, s.step)
     _loop_variable(context, s.var, (s.start, s.stop, s.step))
     if constant_value(s.step) == 0:
-        context.report(22, s.span, f"the step of loop {s.var.name} is 0")
+        context.report(22, s.span, f"the step of loop {s.var.label} is 0")
     kind = s.kind
     if not isinstance(kind, _LOOP_KINDS):
         context.report(31, s.span, f"{kind!r} is not a kind of loop")
     elif isinstance(kind, Unrolled) and kind.factor is not None and kind.factor < 1:
-        context.report(22, s.span, f"loop {s.var.name} is unrolled by {kind.factor}")
+        context.report(22, s.span, f"loop {s.var.label} is unrolled by {kind.factor}")
     elif isinstance(kind, Pipelined):
         if kind.stages < 0:
-            context.report(22, s.span, f"loop {s.var.name} has {kind.stages} stages")
+            context.report(22, s.span, f"loop {s.var.label} has {kind.stages} stages")
         if kind.order and kind.stage and len(kind.order) != len(kind.stage):
-            context.report(22, s.span, f"loop {s.var.name} has {len(kind.order)} entries of order but {len(kind.stage)} of stage")
+            context.report(22, s.span, f"loop {s.var.label} has {len(kind.order)} entries of order but {len(kind.stage)} of stage")
         for name, entries in (("order", kind.order), ("stage", kind.stage)):
             if min(entries, default=0) < -1:
-                context.report(22, s.span, f"loop {s.var.name} has {min(entries)} in {name}: its numbers are from 0, or -1 for a producer")
+                context.report(22, s.span, f"loop {s.var.label} has {min(entries)} in {name}: its numbers are from 0, or -1 for a producer")
         places = [place for place in kind.order if place >= 0]
         if len(set(places)) < len(places):
-            context.report(22, s.span, f"loop {s.var.name} gives two statements one place in its order {kind.order}")
+            context.report(22, s.span, f"loop {s.var.label} gives two statements one place in its order {kind.order}")
 
 
 def _while(context: Context, s: While) -> None:
@@ -221,7 +221,7 @@ def _untouched_reducers(context: Context, s: Stmt) -> None:
             pass
     for buffer, span in touched:
         if id(buffer.root) in context.reducers:
-            context.report(30, span or s.span, f"illegal read of reducer {buffer.name}, or write to it, before it is finalised")
+            context.report(30, span or s.span, f"illegal read of reducer {buffer.label}, or write to it, before it is finalised")
 
 
 def _reducer_init(context: Context, s: ReducerInit) -> None:
@@ -234,21 +234,21 @@ def _reducer_init(context: Context, s: ReducerInit) -> None:
 def _reducer_update(context: Context, s: ReducerUpdate) -> None:
     check(context, *s.indices)
     check_indices(context, s.buffer, s.indices, s)
-    check_value(context, s.value, s.buffer.dtype, f"reducer {s.buffer.name}")
+    check_value(context, s.value, s.buffer.dtype, f"reducer {s.buffer.label}")
     held = context.reducers.get(id(s.buffer.root))
     if held is None:
-        context.report(30, s.span, f"reducer {s.buffer.name} is updated without having been initialised")
+        context.report(30, s.span, f"reducer {s.buffer.label} is updated without having been initialised")
     elif held[0] != s.op:
-        context.report(30, s.span, f"reducer {s.buffer.name} is initialised for {held[0]} and updated by {s.op}")
+        context.report(30, s.span, f"reducer {s.buffer.label} is initialised for {held[0]} and updated by {s.op}")
 
 
 def _reducer_finalize(context: Context, s: ReducerFinalize) -> None:
     check_buffer(context, s.buffer, s.span)
     held = context.reducers.pop(id(s.buffer.root), None)
     if held is None:
-        context.report(30, s.span, f"reducer {s.buffer.name} is finalised without having been initialised")
+        context.report(30, s.span, f"reducer {s.buffer.label} is finalised without having been initialised")
     elif not _is_in(context.frame, held[1]):
-        context.report(30, s.span, f"reducer {s.buffer.name} is finalised in another body than the one that initialises it")
+        context.report(30, s.span, f"reducer {s.buffer.label} is finalised in another body than the one that initialises it")
 
 
 def _is_in(frame: Frame | None, body: Frame) -> bool:

@@ -42,7 +42,7 @@ def _regions(context: Context, s: Stmt) -> bool:
     for region in tile_regions(s):
         check_region(context, region)
         if region.buffer.dtype.kind == "handle":
-            context.report(20, s.span, f"{word(s)} of {region.buffer.name}, which is {region.buffer.dtype}")
+            context.report(20, s.span, f"{word(s)} of {region.buffer.label}, which is {region.buffer.dtype}")
     return len(context.diagnostics) == before
 
 
@@ -64,7 +64,7 @@ def _shown(extents: Sequence[int | None]) -> str:
 
 def _same_extents(context: Context, s: Stmt, src: Region, dst: Region) -> None:
     if not _agree(_without_units(src), _without_units(dst)):
-        shapes = f"{_shown(_constants(src.extents))} of {src.buffer.name} and {_shown(_constants(dst.extents))} of {dst.buffer.name}"
+        shapes = f"{_shown(_constants(src.extents))} of {src.buffer.label} and {_shown(_constants(dst.extents))} of {dst.buffer.label}"
         context.report(19, s.span, f"{word(s)} between {shapes}")
 
 
@@ -77,13 +77,13 @@ def _copy(context: Context, s: Copy) -> None:
 
 def _fill(context: Context, s: Fill) -> None:
     _regions(context, s)
-    check_value(context, s.value, s.dst.buffer.dtype, f"buffer {s.dst.buffer.name}")
+    check_value(context, s.value, s.dst.buffer.dtype, f"buffer {s.dst.buffer.label}")
 
 
 def _matrix(context: Context, s: Stmt, region: Region, what: str) -> tuple[int | None, int | None] | None:
     extents = _constants(region.extents)
     if len(extents) < 2 or any(extent != 1 for extent in extents[:-2]):
-        context.report(19, s.span, f"{what} is {_shown(extents)} of {region.buffer.name}, not a matrix")
+        context.report(19, s.span, f"{what} is {_shown(extents)} of {region.buffer.label}, not a matrix")
         return None
     return extents[-2], extents[-1]
 
@@ -129,7 +129,7 @@ def _axis(context: Context, s: Reduce | Scan) -> bool:
     rank = len(s.src.extents)
     if 0 <= s.axis < rank:
         return True
-    context.report(21, s.span, f"axis {s.axis} of {s.src.buffer.name}, whose region has {rank} dimensions")
+    context.report(21, s.span, f"axis {s.axis} of {s.src.buffer.label}, whose region has {rank} dimensions")
     return False
 
 
@@ -140,8 +140,8 @@ def _reduce(context: Context, s: Reduce) -> None:
     extents = _constants(s.src.extents)
     kept = [extent for position, extent in enumerate(extents) if position != s.axis and extent != 1]
     if not _agree(kept, _without_units(s.dst)):
-        given = f"{_shown(_constants(s.dst.extents))} of {s.dst.buffer.name}"
-        context.report(19, s.span, f"reduction of {_shown(extents)} of {s.src.buffer.name} along axis {s.axis} into {given}")
+        given = f"{_shown(_constants(s.dst.extents))} of {s.dst.buffer.label}"
+        context.report(19, s.span, f"reduction of {_shown(extents)} of {s.src.buffer.label} along axis {s.axis} into {given}")
 
 
 def _scan(context: Context, s: Scan) -> None:
@@ -150,7 +150,7 @@ def _scan(context: Context, s: Scan) -> None:
         return
     src, dst = _constants(s.src.extents), _constants(s.dst.extents)
     if not _agree(src, dst):
-        context.report(19, s.span, f"scan of {_shown(src)} of {s.src.buffer.name} into {_shown(dst)} of {s.dst.buffer.name}")
+        context.report(19, s.span, f"scan of {_shown(src)} of {s.src.buffer.label} into {_shown(dst)} of {s.dst.buffer.label}")
 
 
 def _transpose(context: Context, s: Transpose) -> None:
@@ -158,7 +158,7 @@ def _transpose(context: Context, s: Transpose) -> None:
         return
     src, dst = _matrix(context, s, s.src, "the source of transpose"), _matrix(context, s, s.dst, "the target of transpose")
     if src is not None and dst is not None and not _agree(src, dst[::-1]):
-        context.report(19, s.span, f"transpose of {_shown(src)} of {s.src.buffer.name} into {_shown(dst)} of {s.dst.buffer.name}")
+        context.report(19, s.span, f"transpose of {_shown(src)} of {s.src.buffer.label} into {_shown(dst)} of {s.dst.buffer.label}")
 
 
 def _atomic_type(context: Context, s: Stmt, op: str, dtype: DType) -> None:
@@ -175,11 +175,11 @@ def _atomic(context: Context, s: Atomic) -> None:
     if check_word(context, s, s.op, _ATOMIC_OPS, "an atomic operation"):
         _atomic_type(context, s, s.op, dtype)
     if dtype.kind == "handle" or dtype.storage_bits < 8:
-        context.report(20, s.span, f"an element of {s.buffer.name} ({dtype}) cannot be changed indivisibly")
+        context.report(20, s.span, f"an element of {s.buffer.label} ({dtype}) cannot be changed indivisibly")
     if (s.value is None) != (s.op == "load"):
         context.report(31, s.span, f"atomic {s.op} {'without' if s.value is None else 'with'} a value")
     if s.value is not None:
-        check_value(context, s.value, dtype, f"buffer {s.buffer.name}")
+        check_value(context, s.value, dtype, f"buffer {s.buffer.label}")
     if s.result is not None and s.op == "store":
         context.report(31, s.span, "atomic store has no result")
     if s.op == "load" and s.result is None:
@@ -193,7 +193,7 @@ def _atomic_tile(context: Context, s: AtomicTile) -> None:
         _atomic_type(context, s, s.op, s.dst.buffer.dtype)
     check_word(context, s, s.order, _ORDERS, "a memory order")
     if s.dst.buffer.dtype.storage_bits < 8:
-        context.report(20, s.span, f"an element of {s.dst.buffer.name} ({s.dst.buffer.dtype}) cannot be changed indivisibly")
+        context.report(20, s.span, f"an element of {s.dst.buffer.label} ({s.dst.buffer.dtype}) cannot be changed indivisibly")
     if _regions(context, s):
         _same_extents(context, s, s.src, s.dst)
 

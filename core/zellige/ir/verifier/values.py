@@ -38,14 +38,14 @@ def check_value(context: Context, value: Expr, wanted: DType, what: str) -> None
 def check_kind(context: Context, var: Var, kinds: Sequence[str], what: str) -> None:
     """Invariant 3: a variable is of one of these kinds."""
     if var.kind not in kinds:
-        context.report(3, var.span, f"{what} {var.name} is a {var.kind} variable, not {' or '.join(kinds)}")
+        context.report(3, var.span, f"{what} {var.label} is a {var.kind} variable, not {' or '.join(kinds)}")
 
 
 def check_result(context: Context, var: Var, wanted: DType | None, what: str) -> None:
     """Invariants 3 and 18 of a variable that a statement gives its result; declares it."""
     check_kind(context, var, ("value", "mutable"), what)
     if wanted is not None and not same(var.dtype, wanted):
-        context.report(18, var.span, f"{what} {var.name} is {var.dtype} but its value is {wanted}")
+        context.report(18, var.span, f"{what} {var.label} is {var.dtype} but its value is {wanted}")
     context.declare(var, "variable")
 
 
