@@ -236,6 +236,8 @@ def test_columns_count_characters(tmp_path: Path) -> None:
         "def f(b):\n    return b\n",
         "def f(a, b):\n    return a\n",
         "def f():\n    return a\n",
+        "def f(a):\n    return b\n",
+        "def f(a):\n    return a + 1\n",
     ],
 )
 def test_file_changed_since_it_was_loaded(tmp_path: Path, text: str) -> None:
@@ -247,6 +249,26 @@ def test_file_changed_since_it_was_loaded(tmp_path: Path, text: str) -> None:
     with pytest.raises(CompileError) as caught:
         function_source(namespace["f"])
     assert caught.value.code == "E116" and "changed since it was loaded" in str(caught.value)
+
+
+def test_what_is_defined_in_a_function_is_read_from_the_text_that_was_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "changed.py"
+    text = """import zellige as zl
+import zellige.language as T
+
+@zl.jit(target="interp", out_idx=[0])
+def filled(n):
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "int32")):
+        with T.Kernel(n) as i:
+            A[i] = 5
+    return kernel
+"""
+    path.write_text(text)
+    namespace: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    path.write_text(text.replace("A[i] = 5", "A[i] = 77"))
+    assert namespace["filled"](3)().tolist() == [5, 5, 5]
 
 
 def test_coroutines_and_generators_are_refused() -> None:

@@ -7,15 +7,19 @@ consoles made with Python's ``code`` module; E116 says why there is none.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
+import functools
 import hashlib
 import inspect
 import linecache
+import operator
 import os
 import re
 import stat
 import sys
+import time
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,6 +44,7 @@ class SourceText:
     lines: list[str]
     tree: ast.Module
     functions: dict[str, list[ast.FunctionDef]] = field(default_factory=dict)
+    _compiled: dict[int, list[types.CodeType]] = field(default_factory=dict)
 
     def span(self, node: ast.AST) -> Span:
         """Where ``node`` stands; computed once a node."""
@@ -83,6 +88,12 @@ class SourceText:
             after = self._line(last)
         return before.rstrip().endswith("(") and after.lstrip().startswith(")")
 
+    def compiled(self, flags: int) -> list[types.CodeType]:
+        """The code of everything that is defined in the text, with these flags of ``__future__`` beside those it sets itself."""
+        if flags not in self._compiled:
+            self._compiled[flags] = _nested(compile("".join(self.lines), self.file, "exec", flags, dont_inherit=True))
+        return self._compiled[flags]
+
     def named(self, name: str) -> list[ast.FunctionDef]:
         """Every function definition of that name, in order."""
         if not self.functions:
@@ -103,6 +114,13 @@ class FunctionSource:
 _texts: dict[tuple[str, str], SourceText] = {}
 _console_texts: dict[str, list[str]] = {}  # by the name that a console gives its statements
 _found: dict[Same, FunctionSource] = {}  # code objects of two files are equal where only annotations and the file differ
+_around: dict[Same, SourceText] = {}  # where the functions inside of one that was found stand: in the text as it was then
+
+_STARTED: Final = time.time()
+"""A file that was written since may be another one than what was loaded."""
+
+_FUTURE: Final = functools.reduce(operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+"""The flags of code that the imports of its file set."""
 
 
 def function_source(function: types.FunctionType) -> FunctionSource:
@@ -126,6 +144,7 @@ def function_source(function: types.FunctionType) -> FunctionSource:
         if node is not None:
             found = FunctionSource(node, text)
             _found[Same(code)] = found
+            _around.update((Same(inner), text) for inner in _nested(code) if inner is not code)
             return found
         reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
     hint = _MAGIC_HINT if code.co_filename.startswith(("<magic", _TIMED_CELL)) else None
@@ -215,6 +234,9 @@ def _parse(file: str, lines: list[str]) -> SourceText:
 def _candidates(code: types.CodeType, module: dict[str, object]) -> Iterator[tuple[str, list[str], int | None]]:
     """Texts that may hold the code: the name to show, the lines, and the line where its definition begins (None: as the code says)."""
     file = code.co_filename
+    around = _around.get(Same(code))
+    if around is not None:
+        yield around.file, around.lines, None
     linecache.checkcache(file)
     lines = linecache.getlines(file, module)  # the module's loader knows the text of a file inside an archive
     if lines:
@@ -354,13 +376,24 @@ def _definition(text: SourceText, code: types.CodeType, offset: int | None) -> a
     """The definition that compiled to ``code``: the one that begins on its line, checked against the code itself where there is doubt."""
     first = code.co_firstlineno if offset is None else offset
     exact = [node for node in text.named(code.co_name) if first_line(node) == first and _has_parameters_of(node, code)]
-    if len(exact) == 1 and text.file == code.co_filename and not text.file.startswith("<"):
+    if len(exact) == 1 and text.file == code.co_filename and not text.file.startswith("<") and not _may_have_changed(text, code):
         return exact[0]
-    compiled = _compiled(text)
+    compiled = text.compiled(code.co_flags & _FUTURE)
     for node in exact:
         if any(_same_code(code, other) for other in compiled if other.co_firstlineno == first_line(node)):
             return node
     return None
+
+
+def _may_have_changed(text: SourceText, code: types.CodeType) -> bool:
+    """Whether the text of a file was written after this program started, so that ``code`` has to be compared with it. Code that a tool
+    rewrote while it was loaded, as pytest does with assertions, compares with no text."""
+    try:
+        written = os.stat(text.file).st_mtime
+    except OSError:
+        return False
+    is_around = _around.get(Same(code)) is text
+    return written >= _STARTED and not is_around and not any(name.startswith("@") for inner in _nested(code) for name in inner.co_names)
 
 
 def _has_parameters_of(node: ast.FunctionDef, code: types.CodeType) -> bool:
@@ -380,8 +413,9 @@ def first_line(node: ast.FunctionDef) -> int:
     return min([node.lineno, *(d.lineno for d in node.decorator_list)])
 
 
-def _compiled(text: SourceText) -> list[types.CodeType]:
-    pending = [compile("".join(text.lines), text.file, "exec", dont_inherit=True)]
+def _nested(code: types.CodeType) -> list[types.CodeType]:
+    """The code and that of everything defined in it."""
+    pending = [code]
     result = []
     while pending:
         code = pending.pop()
