@@ -141,3 +141,13 @@ def test_a_kernel_that_would_end_the_process(line: str, tmp_path: Path) -> None:
 
 def test_several_sizes_in_one_text(tmp_path: Path) -> None:
     assert 'T.dynamic("m, n")' in refusal(tmp_path, 'T.dynamic("m", "n")')
+
+
+def test_what_cannot_be_unpacked_says_what_to_write(tmp_path: Path) -> None:
+    for statement, words in {
+        "x, y = A[0, 0]": "an element of A cannot be iterated over|give it one name",
+        "x, y = A": "take its elements",
+        "for x, y in T.serial(4): pass": "1 loop variable for 2 names",
+    }.items():
+        text = refusal(tmp_path, statement)
+        assert all(part in text for part in words.split("|")), text

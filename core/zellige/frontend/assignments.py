@@ -119,14 +119,16 @@ def store_item(frame: Frame, owner: Any, position: Any, value: Any, source: ast.
         raise
 
 
-def _counted(count: int, word: str) -> str:
+def counted(count: int, word: str) -> str:
+    """A number of things, in words."""
     return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
     span = frame.here(target)
     if isinstance(value, (Tile, TileRegion)) or (isinstance(value, Scalar) and not hasattr(value, "__len__")):
-        raise catalogue.E106.error(span, given=value.described)
+        hint = "it is one number: give it one name" if isinstance(value, Scalar) else "take its elements: a, b = A[0], A[1]"
+        raise catalogue.E106.error(span, given=value.described, hint=hint)
     refuse_iterator(frame.trace, value, span)
     try:
         values = list(value)
@@ -136,16 +138,16 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
     star = next((i for i, n in enumerate(names) if isinstance(n, ast.Starred)), None)
     if star is None:
         if len(values) != len(names):
-            message = f"{_counted(len(values), 'value')} for {_counted(len(names), 'name')}"
+            message = f"{counted(len(values), 'value')} for {counted(len(names), 'name')}"
             if getattr(value, "is_grid", False):
-                extents = _counted(len(values), "extent")
+                extents = counted(len(values), "extent")
                 hint = f"one name for each extent of the grid: it has {extents}; the number of lanes is an argument by name, threads=128"
                 raise catalogue.E136.error(span, message=f"T.Kernel of {extents} gives {message}", hint=hint)
             raise catalogue.E136.error(span, message=message)
     else:
         after = len(names) - star - 1
         if len(values) < len(names) - 1:
-            raise catalogue.E136.error(span, message=f"{_counted(len(values), 'value')} for at least {_counted(len(names) - 1, 'name')}")
+            raise catalogue.E136.error(span, message=f"{counted(len(values), 'value')} for at least {counted(len(names) - 1, 'name')}")
         middle = frame.trace.remember(values[star : len(values) - after])
         values = [*values[:star], middle, *values[len(values) - after :]]
     for name, part in zip(names, values):

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.apart import aside, splice
-from zellige.frontend.assignments import assign
+from zellige.frontend.assignments import assign, counted
 from zellige.frontend.builder import Points
 from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, execute, executes
@@ -314,7 +314,7 @@ def _bind_targets(frame: Frame, node: ast.For, values: list[Scalar], *, is_tuple
         if is_tuple and isinstance(target, ast.Name):
             frame.locals[target.id] = LoopVariables(values)
             return {}
-        given = f"{len(values)} loop variables for {len(targets)} names"
+        given = f"{counted(len(values), 'loop variable')} for {counted(len(targets), 'name')}"
         raise catalogue.E136.error(frame.here(target), message=given)
     assigned_inside: set[str] = set()
     for statement in node.body:
