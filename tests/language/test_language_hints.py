@@ -93,6 +93,15 @@ def test_a_layout_of_another_rank(refused):
     assert "has 1 dimensions, the tile has 2" in str(refused("E247", k))
 
 
+@pytest.mark.parametrize("shape", [(4, 8), (16, 8)])
+def test_a_layout_of_another_shape(refused, shape):
+    def k(A: T.Tensor((8, 8), "int32")):
+        with T.Kernel(1):
+            T.annotate_layout({A: Layout(shape, lambda i, j: i * 8 + j)})
+
+    assert f"is one of {shape}, the tile is (8, 8)" in str(refused("E247", k))
+
+
 def test_what_is_no_layout(refused):
     def k(A: T.Tensor((8, 8), "int32")):
         with T.Kernel(1):

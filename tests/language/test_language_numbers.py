@@ -7,6 +7,7 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
+from zellige.diagnostics import ZelligeError
 from zellige.ir.printer import print_kernel
 
 
@@ -83,3 +84,30 @@ def test_a_size_given_by_name_may_be_one_of_numpy():
         return B
 
     assert kernel(np.ones(4, np.float32), M=np.int64(4)).tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("place", ["tensor", "tile", "variable", "cast"])
+def test_an_address_is_no_element_type(place):
+    with pytest.raises(ZelligeError) as caught:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((4,), "handle" if place == "tensor" else "int64")):
+            with T.Kernel(1):
+                if place == "tile":
+                    tile = T.alloc_shared((4,), "handle")
+                    tile[0] = 1
+                elif place == "variable":
+                    A[0] = T.alloc_var("handle")
+                else:
+                    A[0] = T.cast(1, "handle")
+
+    assert caught.value.code == "E217"
+
+
+@pytest.mark.parametrize("use", [lambda x: x + 1, lambda x: x + x, lambda x: x < x, lambda x: -x, lambda x: x])
+def test_nothing_is_computed_of_an_address(refused, use):
+    def kernel(A: T.Tensor((4,), "int64"), n: T.uint64):
+        with T.Kernel(1):
+            A[0] = use(T.reinterpret(n, "handle"))
+
+    assert "handle" in str(refused("E204", kernel))

@@ -227,6 +227,8 @@ def cast(expr: Expr, target: DType, span: Span | None = None) -> Expr:
     """``expr`` as ``target``: itself where it is that already, a constant where its value is exact there, a Cast otherwise."""
     if expr.dtype == target:
         return expr
+    if "handle" in (expr.dtype.kind, target.kind):
+        raise catalogue.E204.error(span or expr.span, operation="a conversion between it and numbers", dtype="handle")
     if isinstance(expr, Const):
         folded = _cast_constant(expr.value, target)
         if folded is not None:
@@ -342,6 +344,8 @@ def binary(op: BinaryOp, left: Any, right: Any, span: Span | None = None) -> Exp
     if op in ("and", "or"):
         return Binary(op=op, left=truth(left, span), right=truth(right, span), span=span)
     a, b = meet(left, right, span)
+    if a.dtype.kind == "handle":
+        raise catalogue.E204.error(span, operation="arithmetic", dtype=a.dtype)
     if a.dtype.is_bool and op not in _BITWISE:
         a, b = cast(a, INT32, span), cast(b, INT32, span)
     if op == "truediv" and not a.dtype.is_float:
@@ -393,6 +397,8 @@ def _identity(op: str, a: Expr, b: Expr) -> Expr | None:
 def compare(op: CompareOp, left: Any, right: Any, span: Span | None = None) -> Expr:
     """``left op right`` as bool, operands promoted; a constant where both are integer constants."""
     a, b = meet(left, right, span)
+    if a.dtype.kind == "handle" and op not in ("eq", "ne"):
+        raise catalogue.E204.error(span, operation="an order", dtype=a.dtype)
     if isinstance(a, Const) and isinstance(b, Const) and not a.dtype.is_float and a.dtype.lanes == 1:
         return const(compare_numbers(op, a.value, b.value), BOOL, span)
     return Compare(op=op, left=a, right=b, span=span)

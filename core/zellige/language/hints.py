@@ -81,6 +81,7 @@ def layout_hint(buffer: Buffer, layout: Layout) -> LayoutHint:
         raise catalogue.E247.error(here(), name=buffer.label, reason=f"has {len(layout.shape)} dimensions, the tile has {buffer.rank}")
     if layout.kind != "map":
         return LayoutHint(buffer=buffer, kind=layout.kind)
+    _check_shape(buffer, layout)
     axes = tuple(Var(name=f"i{n}", dtype=INT32, kind="loop") for n in range(buffer.rank))
     points = [Scalar(axis) for axis in axes]
     lane = None
@@ -99,6 +100,14 @@ def layout_hint(buffer: Buffer, layout: Layout) -> LayoutHint:
         lane=lane,
         replicate=layout.copies if isinstance(layout, Fragment) else 1,
     )
+
+
+def _check_shape(buffer: Buffer, layout: Layout) -> None:
+    """E247 for a layout made for a tile of other extents, of which nothing says that it gives the elements of this one places of their own."""
+    shape = Tile(buffer).shape
+    differs = any(isinstance(n, int) and isinstance(size, int) and n != size for n, size in zip(layout.shape, shape, strict=True))
+    if differs:
+        raise catalogue.E247.error(here(), name=buffer.name, reason=f"is one of {tuple(layout.shape)}, the tile is {tuple(shape)}")
 
 
 def _check_injective(buffer: Buffer, layout: Layout) -> None:

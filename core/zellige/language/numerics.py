@@ -14,7 +14,7 @@ from zellige.language.directed import Direction, directed
 from zellige.language.elementwise import call
 from zellige.language.keywords import without
 from zellige.language.stochastic import stochastic
-from zellige.language.tensors import element_type
+from zellige.language.tensors import any_type, element_type
 from zellige.language.words import repacked
 
 _ROUNDINGS: Final[dict[str, Rounding]] = {
@@ -73,7 +73,7 @@ def reinterpret(value: Any, dtype: Any) -> Any:
     """
     if isinstance(value, (str, DType)):
         value, dtype = dtype, value
-    target = element_type(dtype)
+    target = any_type(dtype)
     if is_vector(value) or target.lanes > 1:
         lanes = lanes_of(value)
         given = arithmetic.as_expr(lanes[0], here()).dtype

@@ -14,7 +14,16 @@ from zellige.language.refused import NotAvailable
 
 
 def element_type(value: Any) -> DType:
-    """``value`` as an element type; a T.ptr is an address, int64. E217 for anything that is none."""
+    """``value`` as an element type; a T.ptr is an address, int64. E217 for anything that is none, an opaque address among it."""
+    dtype = any_type(value)
+    if dtype.kind == "handle":
+        hint = "an address is no number: memory comes into a kernel as tensors, A: T.Tensor((M, N), dtype) or A: T.ptr(dtype)"
+        raise catalogue.E217.error(here(), given=repr(value), suggestion="", hint=hint)
+    return dtype
+
+
+def any_type(value: Any) -> DType:
+    """As :func:`element_type`, and an opaque address (handle), which the bits of a number may be reinterpreted as."""
     if isinstance(value, PointerSpec):
         return as_dtype("int64")
     if isinstance(value, NotAvailable):
