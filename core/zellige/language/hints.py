@@ -59,7 +59,7 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
 def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
     """The wish to store tiles by the given layouts: ``{tile: T.Layout(...) | T.Fragment(...) | make_swizzled_layout(tile) | callable}``.
 
-    E246: no layout, or one of the wrong sort; E247: another rank, or two elements in one place; E258: no dictionary.
+    E246: no layout, or one of the wrong sort; E247: another shape, or two elements in one place; E258: no dictionary.
     """
     launch = current_launch("T.annotate_layout")
     builder = current_builder("T.annotate_layout")
@@ -103,7 +103,7 @@ def layout_hint(buffer: Buffer, layout: Layout) -> LayoutHint:
 
 
 def _check_shape(buffer: Buffer, layout: Layout) -> None:
-    """E247 for a layout made for a tile of other extents, of which nothing says that it gives the elements of this one places of their own."""
+    """E247 for a layout made for a tile of other extents: of elements beyond its own it says nothing."""
     shape = Tile(buffer).shape
     differs = any(isinstance(n, int) and isinstance(size, int) and n != size for n, size in zip(layout.shape, shape, strict=True))
     if differs:
