@@ -99,7 +99,7 @@ def fault(seed: int) -> str:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         namespace: dict[str, Any] = {"__name__": "damaged"}
         try:
-            with ending_within(60):
+            with ending_within(20):
                 exec(code, namespace)
                 namespace.get("program", int)()
         except Late as late:

@@ -57,6 +57,18 @@ def test_torch_strides_and_requires_grad() -> None:
     assert (view.shape, view.strides) == ((6, 4), (1, 6))
 
 
+def test_elements_behind_the_end_of_a_storage_that_was_made_smaller_are_refused() -> None:
+    tensor = torch.zeros(4, 6)
+    column = tensor[1:, 2]
+    tensor.untyped_storage().resize_(4 * 21)
+    assert view_of(column) is not None and view_of(tensor[:0]) is not None
+    with pytest.raises(UnusableArray, match="its storage has 84 bytes, and its elements reach to 96"):
+        view_of(tensor)
+    tensor.untyped_storage().resize_(4 * 20)
+    with pytest.raises(UnusableArray, match="its storage has 80 bytes, and its elements reach to 84"):
+        view_of(column)
+
+
 def test_packed_torch_type_counts_bytes() -> None:
     tensor = torch.zeros(3, 8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     view = seen(tensor)

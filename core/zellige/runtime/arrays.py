@@ -185,6 +185,7 @@ def _torch_view(tensor: Any, torch: Any) -> ArrayView:
         pointer = 0
     if pointer == 0 and tensor.numel():
         raise UnusableArray("it has no memory of its own (a fake, meta, functional or lazily made tensor)")
+    _check_storage(tensor)
     return ArrayView(
         pointer=pointer,
         shape=tuple(tensor.shape),
@@ -197,6 +198,22 @@ def _torch_view(tensor: Any, torch: Any) -> ArrayView:
         owner=tensor,
         packing=2 if name.endswith("_x2") else 1,
     )
+
+
+def _check_storage(tensor: Any) -> None:
+    """That the elements of a torch tensor lie in its storage, which may have been made smaller since. Calls that the packing code takes are
+    not looked at so: what frameworks exchange does not say how large a storage is, and asking torch takes a fifth of a call."""
+    try:
+        held = tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError):  # of a kind without a storage
+        return
+    last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    needed = (last + 1) * tensor.element_size() if tensor.numel() else 0
+    if needed > held:
+        raise UnusableArray(
+            f"its storage has {held} bytes, and its elements reach to {needed}: it was made smaller after the tensor was made",
+            "give it its memory back with untyped_storage().resize_(...), or pass another tensor",
+        )
 
 
 def _dlpack_view(value: Any) -> ArrayView:
