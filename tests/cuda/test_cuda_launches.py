@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -190,6 +191,32 @@ def test_a_failed_assertion_is_the_callers_error(driver: Driver, capsys: pytest.
     driver.on_launch = None
     kernel.launch([4096], [], [])  # the block was cleared
     assert driver.waits == 2
+
+
+def test_a_failed_assertion_is_told_the_thread_whose_launch_it_was(driver: Driver) -> None:
+    kernel = compiled(checked)
+    kernel.launch([4096], [], [])
+    site = [s.is_assertion for s in variants.sites(kernel)].index(True) + 1
+    codes: dict[str, list[str]] = {"first": [], "second": []}
+
+    def called(name: str) -> None:
+        try:
+            kernel.launch([4096], [], [])
+        except zl.ZelligeError as error:
+            codes[name].append(error.code)
+
+    second = threading.Thread(target=called, args=("second",))
+
+    def run(words: list[int]) -> None:
+        driver.on_launch = None
+        (ctypes.c_uint64 * 1).from_address(words[-1])[0] = site
+        second.start()
+        second.join(0.1)  # it has to wait for the first
+
+    driver.on_launch = run
+    called("first")
+    second.join()
+    assert codes == {"first": ["E620"], "second": []}
 
 
 @pytest.mark.parametrize(

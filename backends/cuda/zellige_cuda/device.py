@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -485,12 +485,13 @@ class CudaKernel:
             raise catalogue.E643.error(kernel=self.kernel.name, reason=reason)
         boxes = self.maps.addresses(pointers, values) if self.maps else []
         grids = [fixed if fixed is not None else _grid(grid, values) for fixed, grid in zip(self._grids, self.grids)]
-        for number, function in enumerate(self.functions):
-            given = [*(base + p for p in self.places[number]), *(boxes[index] for index in self.boxed[number])]
-            given += [base + 8 * len(words)] if function["records"] else []
-            self.start(loaded, number, grids[number], (ctypes.c_void_p * len(given))(*given), stream)
-        if loaded.records is not None:
-            loaded.records.report(stream)
+        with nullcontext() if loaded.records is None else loaded.records.turn:
+            for number, function in enumerate(self.functions):
+                given = [*(base + p for p in self.places[number]), *(boxes[index] for index in self.boxed[number])]
+                given += [base + 8 * len(words)] if function["records"] else []
+                self.start(loaded, number, grids[number], (ctypes.c_void_p * len(given))(*given), stream)
+            if loaded.records is not None:
+                loaded.records.report(stream)
 
     def launch_among(
         self, pointers: Sequence[int], scalars: Sequence[int | float], sizes: Sequence[int], streams: Sequence[int]

@@ -9,6 +9,7 @@ and the bits of its value.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -79,11 +80,13 @@ def shown(bits: int, name: str) -> Any:
 
 
 class Records:
-    """The block of one context. Launches of one kernel that report do so one after the other."""
+    """The block of one context. Launches of one kernel that report do so one after the other: each holds ``turn`` until it has read what it
+    noted, so that a thread is told of its own."""
 
     def __init__(self, api: Any, sites: Sequence[Site]) -> None:
         self._api = api
         self._sites = sites
+        self.turn = threading.RLock()  # what a line is printed to may call the kernel
         self.address = int(device.call(api.cuMemAlloc(8 * (CAPACITY + HEAD_WORDS))))
         self._clear()
 
