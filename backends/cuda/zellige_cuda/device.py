@@ -288,8 +288,9 @@ class Maps:
     def _is_sayable(self, tensor: Buffer, pointer: int, values: Mapping[Any, int]) -> bool:
         return pointer != 0 and all(0 < evaluate_size(e, values) <= LONGEST_AXIS for e in tensor.shape)
 
-    def addresses(self, pointers: Sequence[int], values: Mapping[Any, int]) -> list[int]:
-        """Where each map lies in memory of the host, for tensors at ``pointers`` and sizes of these values."""
+    def addresses(self, pointers: Sequence[int], values: Mapping[Any, int]) -> tuple[Any, list[int]]:
+        """Memory of the host with the maps for tensors at ``pointers`` and sizes of these values, and where in it each lies. Whoever
+        launches holds the memory: calls of other threads may end its being kept."""
         key = self._key(pointers, values)
         found = self._kept.get(key)
         if found is None:
@@ -301,7 +302,7 @@ class Maps:
             found = self._kept[key] = (memory, places)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return found[1]
+        return found
 
     def _encode(self, place: int, wanted: dict[str, Any], pointer: int, values: Mapping[Any, int]) -> None:
         tensor = self._tensors[wanted["tensor"]]
@@ -483,11 +484,11 @@ class CudaKernel:
         if loaded.records is not None and _is_recorded(api, stream):
             reason = "it asserts or prints, so each launch waits for the end of the kernel"
             raise catalogue.E643.error(kernel=self.kernel.name, reason=reason)
-        boxes = self.maps.addresses(pointers, values) if self.maps else []
+        maps = self.maps.addresses(pointers, values) if self.maps else (None, [])  # held until the driver has read them
         grids = [fixed if fixed is not None else _grid(grid, values) for fixed, grid in zip(self._grids, self.grids)]
         with nullcontext() if loaded.records is None else loaded.records.turn:
             for number, function in enumerate(self.functions):
-                given = [*(base + p for p in self.places[number]), *(boxes[index] for index in self.boxed[number])]
+                given = [*(base + p for p in self.places[number]), *(maps[1][index] for index in self.boxed[number])]
                 given += [base + 8 * len(words)] if function["records"] else []
                 self.start(loaded, number, grids[number], (ctypes.c_void_p * len(given))(*given), stream)
             if loaded.records is not None:

@@ -141,7 +141,7 @@ class PackedLaunch:
             ordinary.launch_packed(words)
             return
         defines = kernel.defines(pointers)
-        boxes = kernel.maps.addresses(pointers, sizes) if kernel.maps else []
+        maps = kernel.maps.addresses(pointers, sizes) if kernel.maps else (None, [])  # held until the driver has read them
         base = int.from_bytes(words[self._address : self._address + 8], "little") - self._address - 16
         api = device.required()
         with device.entered(api, pointers):
@@ -149,5 +149,5 @@ class PackedLaunch:
             stream = device.current_stream(loaded.device)
             for number, (places, grid) in enumerate(zip(kernel.places, self._grids)):
                 assert grid is not None
-                given = [*(base + p for p in places), *(boxes[index] for index in kernel.boxed[number])]
+                given = [*(base + p for p in places), *(maps[1][index] for index in kernel.boxed[number])]
                 kernel.start(loaded, number, grid, (ctypes.c_void_p * len(given))(*given), stream)
