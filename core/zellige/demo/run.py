@@ -36,20 +36,22 @@ class Outcome:
 
 
 def run(cases: Iterable[Case], target: str, *, seconds: float = 0.5, least: int = 3) -> Iterator[Outcome]:
-    """Run each case for about ``seconds``, at ``least`` so many times, after a first launch that is compared."""
+    """Run each case for about ``seconds``, at ``least`` so many times, after a first launch that is compared; with ``least`` 0 that launch
+    is the one that is timed."""
     import zellige
 
     for case in cases:
         begin = time.perf_counter()
         kernel = zellige.compile(case.build(), out_idx=[-1], target=target)
+        launched = time.perf_counter()
         result = kernel(*case.inputs)
-        compiled = time.perf_counter() - begin
+        ended = time.perf_counter()
         error, used = compare(result, *case.reference())
         yield Outcome(
             case=case,
             target=str(kernel.target),
-            compile_seconds=compiled,
-            seconds=median_seconds(partial(kernel, *case.inputs), seconds, least),
+            compile_seconds=ended - begin,
+            seconds=median_seconds(partial(kernel, *case.inputs), seconds, least) if least else ended - launched,
             numpy_seconds=median_seconds(case.numpy, seconds / 2),
             error=error,
             used=used,
