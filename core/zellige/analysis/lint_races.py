@@ -39,7 +39,7 @@ from zellige.ir.stmt import (
     Store,
     Vote,
 )
-from zellige.ir.traverse import children, loads_in, same_structure, walk
+from zellige.ir.traverse import children, loads_in, same_structure, walk, walk_into
 from zellige.records import dataclass
 
 _SHARED_BY_BLOCKS: Final = frozenset(("global",))
@@ -191,20 +191,13 @@ class _Numbers:
         """Whether ``expr`` is computed from one of ``variables``, in a part that is not the same number for all of its values."""
         if not any(isinstance(n, Var) and n in variables for n in walk(expr)):
             return False
-        pending: list[Node] = [expr]
-        seen: set[int] = set()
-        while pending:
-            node = pending.pop()
-            if id(node) in seen or (isinstance(node, ExprNode) and self._is_one_number(node)):
-                continue
-            seen.add(id(node))
-            if isinstance(node, Var) and node in variables:
-                return True
-            pending.extend(children(node))
-        return False
+        parts = walk_into((expr,), lambda node: () if self._is_one_number(node) else children(node))
+        return any(isinstance(n, Var) and n in variables and not self._is_one_number(n) for n in parts)
 
-    def _is_one_number(self, expr: ExprNode) -> bool:
-        found = interval_of_value(expr, lambda var: self.ranges.get(var, ANY), self._found)  # type: ignore[arg-type]
+    def _is_one_number(self, node: Node) -> bool:
+        if not isinstance(node, ExprNode):
+            return False
+        found = interval_of_value(node, lambda var: self.ranges.get(var, ANY), self._found)  # type: ignore[arg-type]
         return found.low is not None and found.low == found.high
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zellige.diagnostics import Diagnostic, catalogue
 from zellige.ir.expr import Buffer, Const, Expr, Load, Node, Select, Var
 from zellige.ir.stmt import If, Kernel, Map, Store
-from zellige.ir.traverse import children, walk
+from zellige.ir.traverse import children, walk, walk_into
 
 
 def overrun_tiles(kernel: Kernel) -> Iterator[Diagnostic]:
@@ -43,13 +43,4 @@ def _overrun(buffer: Buffer, indices: tuple[Expr, ...], counts: dict[Var, int]) 
 
 def _unconditional(loop: Map) -> Iterator[Node]:
     """Everything in the body that happens at every point: what stands under a condition is left out."""
-    pending: list[Node] = list(loop.body)
-    seen: set[int] = set()
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        if not isinstance(node, (If, Select)):
-            pending.extend(children(node))
+    return walk_into(loop.body, lambda node: () if isinstance(node, (If, Select)) else children(node))

@@ -1,7 +1,8 @@
 """Walking and rewriting the IR, without recursion: one place for all traversal.
 
 ``children`` yields the nodes directly under a node (expressions, regions, hints; with bodies also statements); ``walk`` yields all of
-them, parents first; ``operands_first`` children first; ``rewrite`` rebuilds bottom up and returns the same object where nothing changed.
+them, parents first, and ``walk_into`` those that it is told to enter; ``operands_first`` children first; ``rewrite`` rebuilds bottom up and
+returns the same object where nothing changed.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
     if not _fields(kind, bodies):  # most walks are over a variable or a number
         yield node
         return
+    # the loop of walk_into, written out: a compilation walks over so many nodes that a call for each is seen in its time
     seen: set[int] = set()
     pending: list[Node] = [node]
     while pending:
@@ -74,6 +76,18 @@ def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
         pending.extend(below)
 
 
+def walk_into(nodes: Iterable[Node], below: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
+    """``nodes``, what ``below`` gives of each, and of those again: parents before what is below them, the last first; a shared one once."""
+    pending = list(nodes)
+    seen: set[int] = set()
+    while pending:
+        top = pending.pop()
+        if id(top) not in seen:
+            seen.add(id(top))
+            yield top
+            pending.extend(below(top))
+
+
 def operands_first(expr: Expr) -> list[Expr]:
     """``expr`` and every expression under it, operands before what uses them, left to right; a shared one once."""
     done: dict[int, Expr] = {}
@@ -93,21 +107,17 @@ def operands_first(expr: Expr) -> list[Expr]:
 def always_evaluated(node: Node) -> Iterator[Node]:
     """``node`` and what under it (nested statements apart) is evaluated whatever the values are: nothing in a branch of a Select, or on the
     right of ``and`` and ``or``. Parents come first, operands from the right; a shared one once."""
-    pending: list[Node] = [node]
-    seen: set[int] = set()
-    while pending:
-        top = pending.pop()
-        if id(top) in seen:
-            continue
-        seen.add(id(top))
-        yield top
-        match top:
-            case Select():
-                pending.append(top.condition)
-            case Binary(op="and" | "or"):
-                pending.append(top.left)
-            case _:
-                pending.extend(children(top, bodies=False))
+    return walk_into((node,), _always_below)
+
+
+def _always_below(node: Node) -> Iterable[Node]:
+    match node:
+        case Select():
+            return (node.condition,)
+        case Binary(op="and" | "or"):
+            return (node.left,)
+        case _:
+            return children(node, bodies=False)
 
 
 def loads_in(node: Node) -> list[Load]:
