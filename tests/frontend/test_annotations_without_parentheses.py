@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import zellige as zl
+import zellige.language as T
 from zellige.diagnostics import CompileError, LaunchError
+from zellige.frontend.eager import EagerFunction
 
 HEAD = "import zellige as zl\nimport zellige.language as T\n"
 KERNEL = '''
@@ -79,3 +82,25 @@ def test_a_name_that_is_missing_in_text_stands_where_the_text_stands(tmp_path: P
     error = caught.value
     assert error.code == "E107" and error.span is not None
     assert error.span.source_line() == "def main(A: 'T.Tensor((rows,))'):" and error.span.column == 12
+
+
+def test_annotations_in_the_body_may_be_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    @zl.jit(target="interp")
+    def scale(A, B, x, times):
+        A: "T.Tensor((3,), T.float32)"  # noqa: UP037
+        B: "a tensor, described by the call"  # noqa: F722
+        x: "float32"  # noqa: F821, UP037
+        times: "T.int32"  # noqa: UP037
+        with T.Kernel(1):
+            half: "T.float32" = 1  # noqa: UP037
+            remark: "remarks" = 5  # noqa: F821, UP037
+            half /= 2
+            for i in T.Parallel(3):
+                B[i] = A[i] * x * times * half + remark
+
+    a, b = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)
+    scale(a, b, 0.5, 4)
+    assert b.tolist() == [5, 6, 7]
+    monkeypatch.setattr(EagerFunction, "trace", None)  # other numbers trace nothing
+    scale(a, b, x=1.5, times=8)
+    assert b.tolist() == [5, 11, 17]

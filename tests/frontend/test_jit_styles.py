@@ -439,28 +439,6 @@ def test_the_body_of_an_eager_kernel_may_name_the_types_of_numbers(monkeypatch: 
     assert scale(array(3), 1.5, 2).tolist() == [0, 3, 6] and traces
 
 
-def test_annotations_in_the_body_may_be_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    @jit(target="interp")
-    def scale(A, B, x, times):
-        A: "T.Tensor((3,), T.float32)"  # noqa: UP037
-        B: "a tensor, described by the call"  # noqa: F722
-        x: "float32"  # noqa: F821, UP037
-        times: "T.int32"  # noqa: UP037
-        with T.Kernel(1):
-            half: "T.float32" = 1  # noqa: UP037
-            remark: "remarks" = 5  # noqa: F821, UP037
-            half /= 2
-            for i in T.Parallel(3):
-                B[i] = A[i] * x * times * half + remark
-
-    b = array(3)
-    scale(array(3), b, 0.5, 4)
-    assert b.tolist() == [5, 6, 7]
-    traces = count_traces(scale, monkeypatch)
-    scale(array(3), b, x=1.5, times=8)
-    assert b.tolist() == [5, 11, 17] and not traces
-
-
 def test_a_size_of_the_eager_style_has_a_name() -> None:
     @jit(target="interp")
     def kernel(A):
