@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +33,7 @@ def found_of(target: str) -> list[Finding]:
     return list(examined(registry().backend(resolved), resolved))
 
 
-@pytest.mark.parametrize("target", ["cpu", "template", "cuda:sm_80,simulate", "cuda:sm_75,simulate"])
+@pytest.mark.parametrize("target", ["cpu", "template", "cuda:sm_75,simulate", pytest.param("cuda:sm_80,simulate", marks=pytest.mark.slow)])
 def test_the_claims_of_our_own_backends_hold(target: str) -> None:
     found = found_of(target)
     assert [one for one in found if one.verdict != "holds"] == []
@@ -40,6 +41,18 @@ def test_the_claims_of_our_own_backends_hold(target: str) -> None:
     assert holding >= {"element types", "arithmetic", "sizes", "products", "copies"}
     described = registry().backend(registry().resolve(target)).describe(registry().resolve(target))
     assert sum(one.probe == "products" for one in found) == len(described.matmul)
+
+
+def test_the_claims_of_many_units_hold() -> None:
+    """Of those that differ in signs alone one; the slow test above takes all."""
+    target = registry().resolve("cuda:sm_80,simulate")
+    subject = Subject.of(registry().backend(target), target)
+    units = tuple(unit for unit in subject.capabilities.matmul if unit.a == unit.b and not unit.a.startswith("uint"))
+    assert len(subject.capabilities.matmul) > len(units) >= 10
+    few = replace(subject, capabilities=replace(subject.capabilities, matmul=units))
+    found = [_tried(name, claim) for name, probe in PROBES.items() for claim in probe(few)]
+    assert [one for one in found if one.verdict != "holds"] == []
+    assert sum(one.probe == "products" for one in found) == len(units)
 
 
 NARROW = ("as_dtype(total).is_integer else as_dtype(total).numpy", "as_dtype(total).is_integer else np.dtype(np.float16)")

@@ -56,7 +56,11 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     ),
     "all_modules": ("import sys\nsys.modules = dict(sys.modules)", "E703", "sys.modules"),
     "folders": ("import zellige.plan\nzellige.plan.__path__.clear()", "E703", "zellige.plan.__path__"),
-    "code": ("import zellige.dtypes as d\nd.dtype.__code__ = (lambda *a, **k: 1 / 0).__code__", "E701", "zellige.dtypes.dtype.__code__"),
+    "code": (
+        "import zellige.dtypes as d\nd.dtype.__code__ = (lambda *a, **k: 1 / 0).__code__\nd.dtype('float32')",
+        "E701",
+        "zellige.dtypes.dtype.__code__",
+    ),
     "code_of_a_method": (
         "from zellige.target import Target\nTarget.__str__.__code__ = (lambda self: 1 / 0).__code__",
         "E703",

@@ -195,7 +195,7 @@ def test_a_failed_assertion_names_the_line() -> None:
     assert Path(__file__).name in str(caught.value)
 
 
-@pytest.mark.parametrize("first, count", [(0, 12), pytest.param(1000, 600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first, count", [(0, 8), pytest.param(1000, 600, marks=pytest.mark.slow)])
 def test_generated_programs_are_the_interpreters(first: int, count: int) -> None:
     """Every generated program that the machine does not refuse agrees with the interpreter, with any number of stages."""
     accepted = 0
