@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zellige import driver
+from zellige.diagnostics import catalogue
+from zellige.frontend.arithmetic import describe
 from zellige.ir.stmt import Kernel
 from zellige.ir.verify import check
 from zellige.layouts.pictures import TilePicture
@@ -78,7 +80,7 @@ def explain(kernel: Any, target: str | Target | None = None) -> Explanation:
     """What is decided for ``kernel`` on ``target`` (by default its own, else the one that works here).
 
     ``test:scalar_vector_cpu``, ``test:lanes_async``, ``test:lanes_copies``, ``test:queues_cube`` and ``test:local_only`` are machines to
-    compare with. Raises CompileError for a kernel that cannot be planned there, TypeError for what is no kernel.
+    compare with. Raises CompileError for a kernel that cannot be planned there, E156 for what is no kernel.
     """
     program = _kernel_of(kernel)
     if target is None:
@@ -114,4 +116,5 @@ def _kernel_of(value: Any) -> Kernel:
     traced = getattr(value, "get_tir", None)
     if callable(traced):
         return _kernel_of(traced())
-    raise TypeError(f"{value!r} is no kernel: pass a prim_func, a compiled kernel or a jit function without arguments")
+    hint = "pass a prim_func, a compiled kernel or a jit function without arguments"
+    raise catalogue.E156.error(function="zl.explain", given=describe(value), hint=hint)

@@ -62,8 +62,12 @@ def par_compile(
     """Compiles several prim_funcs at the same time, with the options of :func:`jit`; the kernels in the order given.
 
     ``num_workers`` is how many at once. With ``ignore_error`` one that fails is None, and a warning says why.
+    E156: no list.
     """
     chosen = options_of({"out_idx": out_idx, **options}, "par_compile")
+    if not isinstance(funcs, Iterable):
+        hint = "pass a list of prim_funcs, also for a single one: [kernel]"
+        raise catalogue.E156.error(function="zl.par_compile", given=arithmetic.describe(funcs), hint=hint)
     return in_parallel([partial(_compile, f, chosen) for f in funcs], num_workers, ignore_error)
 
 

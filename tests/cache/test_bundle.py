@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import warnings
 import zipfile
@@ -187,6 +188,11 @@ def test_a_changed_bundle_is_refused_whole(exported: Path, tmp_path: Path, chang
         bundle.import_bundle(DiskStore(tmp_path / "new"), file)
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "evil").exists() and not (tmp_path.parent / "evil").exists()
+
+
+def test_a_device_is_not_read(tmp_path: Path) -> None:
+    with pytest.raises(zl.CompileError, match="E745: .*is no regular file"):
+        bundle.import_bundle(DiskStore(tmp_path / "new"), Path(os.devnull))  # /dev/zero, which never ends, is refused by the same line
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])

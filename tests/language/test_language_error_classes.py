@@ -130,6 +130,11 @@ def test_a_promise_that_a_size_breaks_is_named() -> None:
         (lambda s: T.dp4a(s, s, s), "dp4a requires"),
         (lambda s: T.gemm(s, s, s, k_pack=3), "k_pack must be an int equal to 1 or 2, got 3"),
         (lambda s: T.reduce_sum(s, s, dim=1, batch=0), "batch must be >= 1"),
+        (lambda s: T.clear(s, 1), "T.clear needs a dictionary as annotations, not int 1"),
+        (lambda s: T.cumsum(s, s, 0, False, True), "T.cumsum needs a dictionary as annotations"),
+        (lambda s: T.serial(4, annotations=3), "T.serial needs a dictionary as annotations"),
+        (lambda s: T.copy(s, s, swizzle=5), 'needs a name such as "bank" as swizzle, not int 5'),
+        (lambda s: T.alloc_var("float32", "shared"), """needs "local.var" as scope, not str 'shared'"""),
     ],
 )
 def test_the_words_of_a_refusal(make: Any, words: str) -> None:

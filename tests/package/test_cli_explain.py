@@ -122,8 +122,10 @@ def test_a_compiled_kernel_is_explained_for_its_own_target() -> None:
 
 
 def test_what_is_no_kernel_is_refused() -> None:
-    with pytest.raises(TypeError, match="is no kernel"):
+    with pytest.raises(zellige.CompileError, match="E156: zl.explain cannot compile int 3"):
         zellige.explain(3)
+    with pytest.raises(zellige.CompileError, match="E156: zl.par_compile cannot compile int 3"):
+        zellige.par_compile(3)
 
 
 def test_an_unknown_machine_is_an_unknown_target() -> None:

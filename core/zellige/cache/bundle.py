@@ -82,6 +82,8 @@ def write_bundle(contents: dict[str, bytes], file: Path) -> Summary:
 
 def import_bundle(store: DiskStore, file: Path) -> Summary:
     """Take every entry of a bundle into the cache. Raises E745 and takes nothing where anything about the file is wrong."""
+    if not file.is_file():
+        raise _refused(file, "is no regular file")  # a pipe or a device may never end
     try:
         with zipfile.ZipFile(file) as bundle:
             contents = dict(_checked(bundle, file))

@@ -78,16 +78,20 @@ def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global", *, s
 def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = None) -> Variable | VectorVariable:
     """A mutable scalar, or vector for a vector type: assigning to its name stores. Without ``init`` it is 0.
 
-    Forms: ``(dtype)``, ``(dtype, init)``, ``(dtype, scope)``, ``(dtype, init, scope)``. E221: two initial values; E254: it does not fit.
+    Forms: ``(dtype)``, ``(dtype, init)``, ``(dtype, scope)``, ``(dtype, init, scope)``. E221: two initial values; E254: it does not fit;
+    E258: another scope.
     """
     builder = current_builder("T.alloc_var")
     builder.require_body("T.alloc_var")
     for argument in args:
         if isinstance(argument, str):
+            scope = argument
             continue
         if init is not None:
             raise catalogue.E221.error(here())
         init = argument
+    if not isinstance(scope, str) or scope.partition(".")[0] not in ("local", "var"):
+        raise catalogue.E258.error(here(), operation="T.alloc_var", wanted='"local.var" as scope', given=arithmetic.describe(scope))
     element = element_type(dtype)
     initial = 0 if init is None else init
     if element.lanes > 1:

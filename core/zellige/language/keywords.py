@@ -101,6 +101,12 @@ def flag(value: Any, operation: str, name: str) -> bool:
     raise catalogue.E258.error(here(), operation=operation, wanted=f"True or False as {name}", given=arithmetic.describe(value))
 
 
+def check_annotations(value: Any, operation: str) -> None:
+    """``annotations`` of other programs is a dictionary without effect. E258: anything else, such as a value to be stored."""
+    if value is not None and not isinstance(value, Mapping):
+        raise catalogue.E258.error(here(), operation=operation, wanted="a dictionary as annotations", given=arithmetic.describe(value))
+
+
 def count_of(value: Any, what: str, *, least: int = 1, hint: str | None = None) -> int:
     """A number from ``least`` on that is decided while compiling. E245: anything else."""
     number = arithmetic.whole_number(value)

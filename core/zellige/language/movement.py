@@ -14,7 +14,7 @@ from zellige.frontend.values import Element, Scalar, Tile, Variable, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
-from zellige.language.keywords import accept, count_of, refuse_hints
+from zellige.language.keywords import accept, check_annotations, count_of, refuse_hints
 
 _EVICTIONS = ("evict_normal", "evict_first", "evict_last")
 _KEYWORDS = ("src", "dst", "coalesced_width", "swizzle", "eviction_policy")
@@ -26,7 +26,7 @@ def copy(
     """``dst[...] = src``, cast to dst's dtype. Operands: tiles, slices, or a start point that takes the other side's extents.
 
     What lies outside src reads as its safe value, what lies outside dst is not written. Two elements are one store. The keyword
-    arguments are hints. E222: not a tile; E223: extents other than 1 differ; E258: no eviction policy.
+    arguments are hints. E222: not a tile; E223: extents other than 1 differ; E258: no eviction policy, or no name of a swizzle.
     """
     wishes = accept("T.copy", hints, _KEYWORDS)
     if _is_scalar_copy(src, dst):
@@ -40,6 +40,9 @@ def copy(
         wanted = f"one of {', '.join(_EVICTIONS)} as eviction_policy"
         given = f"{eviction_policy!r}{closest(eviction_policy, _EVICTIONS)}"
         raise catalogue.E258.error(builder.span, operation="T.copy", wanted=wanted, given=given)
+    if swizzle is not None and not isinstance(swizzle, str):
+        given = arithmetic.describe(swizzle)
+        raise catalogue.E258.error(builder.span, operation="T.copy", wanted='a name such as "bank" as swizzle', given=given)
     own: dict[str, Any] = {"swizzle": swizzle, "vector_width": width, "eviction": eviction_policy, "hints": wishes}
     builder.emit(Copy(src=source, dst=target, span=builder.span, **own))
 
@@ -82,6 +85,7 @@ def fill(buffer: Any, value: Any, annotations: dict[str, Any] | None = None) -> 
 
     E222: not a tile; E254: a number that the dtype cannot hold.
     """
+    check_annotations(annotations, "T.fill")
     _fill(buffer, value, "T.fill")
 
 
@@ -103,12 +107,14 @@ def _fill(buffer: Any, value: Any, operation: str) -> None:
 
 
 def clear(buffer: Any, annotations: dict[str, Any] | None = None) -> None:
-    """Every element becomes 0. A reducer starts at 0."""
+    """Every element becomes 0. A reducer starts at 0. E258: a second operand, as T.fill takes one."""
+    check_annotations(annotations, "T.clear")
     _fill(buffer, 0, "T.clear")
 
 
 def transpose(src: Any, dst: Any, annotations: dict[str, Any] | None = None) -> None:
     """``dst = src`` with its last two dimensions exchanged, cast to dst's dtype. Dimensions before them agree. E224 for other shapes."""
+    check_annotations(annotations, "T.transpose")
     source, target = region_of(src, "T.transpose"), region_of(dst, "T.transpose")
     left, right = source.extents, target.extents
     leading_left, leading_right = significant(left[:-2]), significant(right[:-2])

@@ -11,6 +11,7 @@ from zellige.frontend.builder import current_builder
 from zellige.frontend.reducers import UPDATES, Reducer, open_loops, reducer_of
 from zellige.frontend.values import Element, Tile, here
 from zellige.language.allocate import allocate
+from zellige.language.keywords import check_annotations
 from zellige.language.movement import copy
 from zellige.language.reductions import check_batch
 
@@ -64,6 +65,7 @@ def finalize_reducer(reducer: Any, dst: Any = None, batch: int = 1, annotations:
     ``batch`` is a hint, see :func:`~zellige.language.reductions.check_batch` (E245, E291). E234: not started, or ended already;
     E223: ``dst`` has another shape.
     """
+    check_annotations(annotations, "T.finalize_reducer")
     whole = _whole(reducer, "T.finalize_reducer")
     check_batch(batch, whole.buffer.shape, "T.finalize_reducer")
     whole.finalize("T.finalize_reducer")

@@ -16,7 +16,7 @@ from zellige.frontend.values import Element, Scalar, Variable, here
 from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Reduce, ReduceOp, Scan, ScanOp
 from zellige.language.folds import fold
-from zellige.language.keywords import accept, count_of, flag, refuse_hints
+from zellige.language.keywords import accept, check_annotations, count_of, flag, refuse_hints
 
 _BITWISE: Final = ("bitand", "bitor", "bitxor")
 _KEYWORDS: Final = ("buffer", "out", "dim", "clear", "batch", "nan_propagate")
@@ -170,9 +170,11 @@ def scan(src: Any, dst: Any, op: ScanOp, dim: Any, reverse: Any, operation: str)
 
 def cumsum(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Any = None) -> None:
     """Running sums along ``dim`` (from the end when ``reverse``) into ``dst``, in place when it is None. Errors as :func:`scan`."""
+    check_annotations(annotations, "T.cumsum")
     scan(src, dst, "sum", dim, reverse, "T.cumsum")
 
 
 def cummax(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Any = None) -> None:
     """Running maxima along ``dim`` into ``dst``, in place when it is None. Errors as :func:`scan`."""
+    check_annotations(annotations, "T.cummax")
     scan(src, dst, "max", dim, reverse, "T.cummax")

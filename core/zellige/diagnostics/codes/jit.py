@@ -36,6 +36,7 @@ E155 = code(
 )
 E156 = code(
     "E156", "nothing to compile", "{function} cannot compile {given}", hint="pass a function decorated with @T.prim_func or @zl.jit",
+    also=TypeError,
 )
 E157 = code("E157", "call does not fit the function", "{function}: {message}", hint="its signature is {signature}", also=TypeError)
 E158 = code(
