@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import code
 import linecache
+import marshal
 import os
 import re
 import runpy
@@ -249,6 +250,15 @@ def test_file_changed_since_it_was_loaded(tmp_path: Path, text: str) -> None:
     with pytest.raises(CompileError) as caught:
         function_source(namespace["f"])
     assert caught.value.code == "E116" and "changed since it was loaded" in str(caught.value)
+
+
+def test_a_file_written_meanwhile_that_holds_what_was_loaded(tmp_path: Path) -> None:
+    """The order of a constant set depends on whether it was compiled or loaded from a file of byte code."""
+    path = tmp_path / "same.py"
+    path.write_text("def f(a):\n    return a in {8, 0, 16}\n")
+    namespace: dict[str, Any] = {}
+    exec(marshal.loads(marshal.dumps(compile(path.read_text(), str(path), "exec"))), namespace)
+    assert function_source(namespace["f"]).node.lineno == 1
 
 
 def test_what_is_defined_in_a_function_is_read_from_the_text_that_was_loaded(tmp_path: Path) -> None:

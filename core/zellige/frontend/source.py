@@ -437,6 +437,6 @@ def _same_code(a: types.CodeType, b: types.CodeType) -> bool:
         for p, q in zip(x.co_consts, y.co_consts):
             if isinstance(p, types.CodeType) and isinstance(q, types.CodeType):
                 pending.append((p, q))
-            elif type(p) is not type(q) or repr(p) != repr(q):
+            elif type(p) is not type(q) or (p != q if isinstance(p, frozenset) else repr(p) != repr(q)):  # sets have no order of their own
                 return False
     return True
