@@ -13,7 +13,8 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
-from zellige.claims import examined
+from zellige.claims import PROBES
+from zellige.claims.machine import Subject
 from zellige.cli.new_backend import write_package
 from zellige.diagnostics import Unsupported
 from zellige.interp import interpret
@@ -147,8 +148,10 @@ def test_a_mask_has_a_bit_for_each_lane_or_is_refused(lanes: int) -> None:
 
 def test_its_claim_about_lanes_holds(lanes: int) -> None:
     handle, target = registry().backend_and_target("wide", "")
-    found = [finding for finding in examined(handle, target) if finding.probe == "lanes"]
-    assert [finding.verdict for finding in found] == ["holds", "holds"], [finding.reason for finding in found]
+    claims = tuple(PROBES["lanes"](Subject.of(handle, target)))
+    assert len(claims) == 2
+    for claim in claims:
+        claim.check()
 
 
 @pytest.mark.parametrize("kernel", [places, exchanged, voted, masked], ids=["places", "exchanged", "voted", "masked"])
