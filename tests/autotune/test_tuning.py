@@ -678,6 +678,37 @@ def test_a_killed_session_goes_on(own_cache: Path) -> None:
     assert [trial.outcome for trial in result.trials] == ["measured"] * 3
 
 
+def test_a_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
+    from zellige.autotune.journal import Entry, Journal
+
+    one, two, three = (Entry(outcome="measured", latency=latency) for latency in (1.0, 2.0, 3.0))
+    Journal(tmp_path, "key").keep("one", one)
+    (file,) = tmp_path.rglob("*.jsonl")
+    file.write_bytes(file.read_bytes() + b"[" * 100_000 + b'\n{"program": "two", "outc\xff')
+    again = Journal(tmp_path, "key")
+    assert again.find("one") == one and again.find("two") is None
+    again.keep("two", two)
+    again.keep("three", three)
+    assert [Journal(tmp_path, "key").find(program) for program in ("one", "two", "three")] == [one, two, three]
+
+
+def test_the_files_of_a_killed_session_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the process that tries kernels, once it sees that the other one is gone; one that lives may need them still."""
+    from multiprocessing import Pipe
+
+    from zellige.autotune import worker
+
+    monkeypatch.setattr(worker, "_LOOKS", 1)
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    for parent, is_kept in ((os.getppid(), True), (os.getppid() + 1, False)):
+        ours, theirs = Pipe()
+        ours.close()
+        worker.main(os.dup(theirs.fileno()), parent, str(folder))
+        theirs.close()
+        assert folder.is_dir() == is_kept
+
+
 def refusing(limit: float = 1e9, size: int = SIZE) -> Any:
     @T.prim_func
     def scale(A: T.Tensor((size,), "float32"), B: T.Tensor((size,), "float32")):

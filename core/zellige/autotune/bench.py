@@ -136,8 +136,9 @@ class ProcessBench:
         ours, theirs = Pipe()
         path = os.pathsep.join(entry for entry in sys.path if entry)
         with theirs:
+            arguments = (theirs.fileno(), os.getpid(), str(self._folder))
             process = subprocess.Popen(
-                [sys.executable, "-c", f"from zellige.autotune.worker import main; main({theirs.fileno()})"],
+                [sys.executable, "-c", f"from zellige.autotune.worker import main; main{arguments}"],
                 pass_fds=[theirs.fileno()],
                 env={
                     **os.environ,

@@ -1,7 +1,8 @@
 """Trials of earlier sessions, so that tuning that was interrupted goes on and tuning that is repeated costs nothing.
 
 In: what the times depend on (:func:`session_key`), trials by the key of their program. Out: the trials made before under the same
-conditions. A session is a file of lines, each one trial; a line is written when its trial ends. A line that cannot be read is skipped.
+conditions. A session is a file of lines, each one trial; a line is written when its trial ends. A line that cannot be read is skipped,
+and one that was cut short is ended before the next.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ class Journal:
     def __init__(self, folder: Path | None, key: str) -> None:
         self._path = None if folder is None else folder / TUNING / f"{key}.jsonl"
         self._entries: dict[str, Entry] = {}
+        self._is_torn = False
         if self._path is not None:
             try:
-                lines = self._path.read_text(encoding="utf-8").splitlines()
-            except (OSError, UnicodeDecodeError):
-                lines = []
+                text = self._path.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                text = ""
+            lines = text.splitlines()
+            self._is_torn = bool(text) and not text.endswith("\n")
             for line in lines:
                 self._take(line)
 
@@ -62,7 +66,8 @@ class Journal:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             with os.fdopen(descriptor, "ab", buffering=0) as file:
-                file.write(f"{line}\n".encode())
+                file.write(f"{chr(10) if self._is_torn else ''}{line}\n".encode())
+                self._is_torn = False
         except OSError as error:
             logger().warning("tuning results are not kept: %s", error)
             self._path = None
@@ -72,7 +77,7 @@ class Journal:
             read = json.loads(line)
             entry = Entry(outcome=read["outcome"], latency=read["latency"], reason=read["reason"])
             program = read["program"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return
         has_time = isinstance(entry.latency, float) and entry.latency > 0
         if isinstance(program, str) and entry.outcome in _OUTCOMES and has_time == (entry.outcome == "measured"):

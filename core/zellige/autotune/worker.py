@@ -2,16 +2,19 @@
 
 In: requests of :mod:`zellige.autotune.bench` through a connection that it inherits. Out: one answer each. Requests
 and answers are JSON; kernels travel as tile IR text. ``compile`` keeps the kernel under a number; ``measure`` times it and writes what
-it computed to files. The process ends when its parent closes the connection or dies.
+it computed to files. The process ends when its parent closes the connection or dies; of one that died it removes the files.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import time
 from dataclasses import fields
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from zellige.autotune import exchange
 from zellige.autotune.once import Request, compute, measured
@@ -19,6 +22,9 @@ from zellige.diagnostics import InternalError, ZelligeError
 from zellige.ir.parser import parse_kernel
 from zellige.kernel import JITKernel
 from zellige.options import CompileOptions
+
+_LOOKS: Final = 200
+_SECONDS_BETWEEN: Final = 0.01
 
 
 def options_text(options: CompileOptions) -> dict[str, Any]:
@@ -49,19 +55,33 @@ def answer(request: dict[str, Any], kernels: dict[int, JITKernel]) -> dict[str, 
     return {"times": list(times), "is_estimate": is_estimate, "results": written}
 
 
-def main(descriptor: int) -> None:
-    """Answer requests until the connection ends."""
+def main(descriptor: int, parent: int, folder: str) -> None:
+    """Answer requests until the connection ends. ``folder`` is where the process ``parent`` keeps inputs and results."""
+    try:
+        with Connection(descriptor) as connection:
+            _answer_all(connection)
+    except (EOFError, ConnectionError):
+        if _has_died(parent):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_died(parent: int) -> bool:
+    """Whether the parent is gone: its ends of connections close a moment earlier. One that lives ends this process meanwhile."""
+    for _ in range(_LOOKS):
+        if os.getppid() != parent:
+            return True
+        time.sleep(_SECONDS_BETWEEN)
+    return False
+
+
+def _answer_all(connection: Connection[bytes, bytes]) -> None:
     kernels: dict[int, JITKernel] = {}
-    with Connection(descriptor) as connection:
-        while True:
-            try:
-                request = json.loads(connection.recv_bytes())
-            except (EOFError, ConnectionError):
-                return
-            try:
-                reply = answer(request, kernels)
-            except (ZelligeError, InternalError) as error:
-                reply = {"error": str(error)}
-            except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the result of its trial
-                reply = {"error": f"{type(error).__name__}: {error}"}
-            connection.send_bytes(json.dumps(reply).encode())
+    while True:
+        request = json.loads(connection.recv_bytes())
+        try:
+            reply = answer(request, kernels)
+        except (ZelligeError, InternalError) as error:
+            reply = {"error": str(error)}
+        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the result of its trial
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        connection.send_bytes(json.dumps(reply).encode())
