@@ -19,6 +19,9 @@ from rich.console import Console
 
 import zellige as zl
 
+_MOST: Final = 1 << 40
+"""A size beyond is a slip of the hand: no machine holds so many elements."""
+
 _WITHOUT_DEVICE: Final = "without a device leave --device out; --target cuda:sm_80,simulate runs a device's program on the host"
 _DATA: Final = "Inputs: normally distributed, or small integers, with which products are exact and must be met bit for bit."
 
@@ -160,4 +163,7 @@ def _sizes(text: str, names: Sequence[str]) -> tuple[int, ...]:
     if len(parts) != len(names) or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         given = f"{len(parts)} in {text!r}" if len(parts) != len(names) else repr(text)
         raise click.BadParameter(f"expected {len(names)} positive sizes, {' x '.join(names)}, not {given}", param_hint="--shape")
-    return tuple(int(part) for part in parts)
+    sizes = tuple(int(part) for part in parts)
+    if max(sizes) > _MOST:
+        raise click.BadParameter(f"{max(sizes)} is more than any machine holds (at most {_MOST})", param_hint="--shape")
+    return sizes

@@ -62,6 +62,8 @@ def windows(image, kernel, stride, dilation, pad):
 def main(run: Run) -> None:
     batch, height, width, channels, filters, kernel, stride, dilation = run.shape
     pad = kernel // 2
+    fits = min(output_size(size, kernel, stride, dilation, pad) for size in (height, width)) > 0
+    run.require(fits, "the window, kernel elements dilation apart, must fit the image with kernel // 2 zeros on each side")
     image, weight = run.normal(batch, height, width, channels), run.normal(kernel, kernel, channels, filters)
     compiled = convolution(batch, height, width, channels, filters, kernel, stride, dilation, pad, run.dtype)
     inputs = windows(to_numpy(image), kernel, stride, dilation, pad)

@@ -144,6 +144,8 @@ def test_example_takes_torch_tensors(name: str, load_example: Callable[[str], Mo
         ("flash_decoding", "1x4x3x8x8x2", "multiple of kv_heads"),
         ("moe", "8x2x3x8x8", "k must be at most experts"),
         ("top_k", "8x2x3", "k must be at most columns"),
+        ("convolution", "1x5x5x2x2x5x1x3", "must fit the image"),
+        ("vector_add", "99999999999999999999", "more than any machine holds"),
     ],
 )
 def test_sizes_without_meaning_are_refused(name: str, shape: str, reason: str, load_example: Callable[[str], ModuleType]) -> None:
