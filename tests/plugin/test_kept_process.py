@@ -111,6 +111,35 @@ def test_settings_of_python_are_as_they_were(does: str, state: Callable[[], tupl
     assert state() == before
 
 
+@pytest.mark.parametrize(
+    "does, what",
+    [
+        ("import sys; del sys.excepthook", "sys.excepthook"),
+        ("import sys, numpy; sys.displayhook = numpy.arange(3)", "sys.displayhook"),
+        ("import sys; sys.excepthook = type('H', (), {'__eq__': lambda self, other: 1 / 0})()", "sys.excepthook"),
+        ("import sys; from unittest.mock import ANY; sys.unraisablehook = ANY", "sys.unraisablehook"),
+        ("import warnings; warnings.filters = None", "filters of warnings"),
+        ("import warnings; del warnings.filters", "filters of warnings"),
+        ("import warnings; warnings.filters.insert(0, ('ignore',))", "filters of warnings"),
+        ("import warnings; warnings.filters.insert(0, ('ignore', None, 'UserWarning', None, 0))", "filters of warnings"),
+    ],
+)
+def test_what_was_removed_or_cannot_be_compared_is_given_back(does: str, what: str, state: Callable[[], tuple[object, ...]]) -> None:
+    before = state()
+    with warnings.catch_warnings(), process_kept() as replaced:
+        exec(does, {})
+    assert replaced == [what]
+    assert state() == before
+
+
+def test_rounding_is_given_back_where_a_backend_is_the_first_to_load_decimal_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "decimal")
+    with process_kept() as replaced:
+        exec("import decimal; decimal.getcontext().prec = 3", {})
+    assert replaced == ["how decimal numbers are rounded"]
+    assert decimal.getcontext().prec == 28
+
+
 def test_a_backend_that_sets_them_is_refused(install: Install, state: Callable[[], tuple[object, ...]]) -> None:
     before = state()
     does = "import gc, logging; gc.disable(); logging.disable()"

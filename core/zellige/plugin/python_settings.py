@@ -10,6 +10,7 @@ import builtins
 import gc
 import locale
 import logging
+import operator
 import os
 import sys
 import threading
@@ -25,13 +26,24 @@ class _Setting:
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], object]
+    is_same: Callable[[Any, Any], object] = operator.eq
     may_stay: Callable[[Any, Any], bool] = lambda before, now: False
     """Whether another value is nobody's harm."""
+
+    def is_kept(self, before: Any) -> bool:
+        try:
+            now = self.read()
+            return bool(self.is_same(before, now)) or self.may_stay(before, now)
+        except Exception:  # noqa: BLE001 - it was removed, or is something of a stranger's that cannot be compared
+            return False
 
 
 def _hook(owner: Any, name: str) -> _Setting:
     """What a module calls for everybody, such as for an exception that nobody has caught."""
-    return _Setting(name=f"{owner.__name__}.{name}", read=lambda: getattr(owner, name), write=lambda value: setattr(owner, name, value))
+    return _Setting(
+        name=f"{owner.__name__}.{name}", read=lambda: getattr(owner, name), write=lambda value: setattr(owner, name, value),
+        is_same=operator.is_,
+    )  # fmt: skip
 
 
 def _umask() -> int:
@@ -46,8 +58,10 @@ def _set_locale(value: str) -> None:
 
 
 def _set_filters(value: tuple[Any, ...]) -> None:
-    filters: Any = warnings.filters
-    filters[:] = [*(one for one in filters if one not in value and not _is_for_everybody(one)), *value]
+    found: Any = getattr(warnings, "filters", None)
+    filters = found if isinstance(found, list) else []
+    filters[:] = [*(one for one in filters if not _is_for_everybody(one) and one not in value), *value]
+    warnings.filters = filters
     with warnings.catch_warnings():
         pass  # what was decided by other filters is decided anew
 
@@ -60,9 +74,11 @@ def _filters_may_stay(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
 
 
 def _is_for_everybody(entry: Any) -> bool:
-    """Whether a filter is for all warnings of a kind of Python's, whoever warns of what."""
+    """Whether a filter is for all warnings of a kind of Python's, whoever warns of what; also one that breaks every warning."""
+    if not (isinstance(entry, tuple) and len(entry) == 5 and isinstance(entry[2], type)):
+        return True
     _, message, category, module, _ = entry
-    return message is None and module is None and getattr(builtins, getattr(category, "__name__", ""), None) is category
+    return message is None and module is None and getattr(builtins, category.__name__, None) is category
 
 
 SETTINGS: Final = (
@@ -91,19 +107,25 @@ class SettingsKept:
     looked at that each thread has for itself."""
 
     def __init__(self, *, is_alone: bool) -> None:
-        self._held = [(one, one.read()) for one in SETTINGS] if is_alone else []
+        self._held: list[tuple[_Setting, Any]] = []
+        for one in SETTINGS if is_alone else ():
+            with suppress(Exception):  # what is not there now is not looked at
+                self._held.append((one, one.read()))
         self._decimal = _decimal()
 
     def given_back(self) -> Iterator[str]:
         """What is something else now has its own again; its name."""
         for one, value in self._held:
-            now = one.read()
-            if now != value and not one.may_stay(value, now):
-                one.write(value)
+            if not one.is_kept(value):
+                with suppress(Exception):  # where what sets it was removed, the next hook finds it so
+                    one.write(value)
                 yield one.name
         now = _decimal()
-        if self._decimal is not None and now is not None and _rules(now) != _rules(self._decimal):
-            sys.modules["decimal"].setcontext(self._decimal)
+        if now is None:
+            return
+        before = self._decimal or sys.modules["decimal"].DefaultContext.copy()  # what a thread begins with
+        if _rules(now) != _rules(before):
+            sys.modules["decimal"].setcontext(before)
             yield "how decimal numbers are rounded"
 
 
