@@ -196,6 +196,35 @@ def test_a_claim_that_hangs_is_left_after_a_while(install: Install) -> None:
     assert last.reason == "it took more than 3 s"
 
 
+CUTS = """
+@hookimpl
+def passes(self, stage, ctx):
+    from zellige.ir.stmt import Gemm
+    class Cut:
+        name = "cut"
+        def __call__(self, kernel):
+            def cut(node):
+                return {made} if isinstance(node, Gemm) else node
+            return replace(kernel, launches=tuple(rewrite(launch, cut) for launch in kernel.launches))
+    return (Insert(step=Cut()),) if stage == "legalise" else ()
+"""
+
+
+@pytest.mark.parametrize(
+    "made, verdict, reason",
+    [
+        ("(node, node)", "does not hold", "the product has "),
+        ("Dialect(op='cuts.mm', inputs=(node.a, node.b), outputs=(node.c,), span=node.span)", "not checked", "the backend's passes put "),
+    ],
+)
+def test_a_pass_may_make_several_products_of_one_or_none(made: str, verdict: str, reason: str, install: Install) -> None:
+    install({"cuts": backend(CUTS.format(made=made))})
+    target = registry().resolve("cuts")
+    (claim,) = PROBES["products"](Subject.of(registry().backend(target), target))
+    found = _tried("products", claim)
+    assert (found.verdict, found.reason.startswith(reason)) == (verdict, True), found
+
+
 LEAVES = """
 @hookimpl
 def dialect(self):

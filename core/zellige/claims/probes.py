@@ -126,9 +126,12 @@ def _multiplies(subject: Subject, unit: MatmulUnit) -> None:
         if error.code != catalogue.E301.id:
             raise
         raise NotChecked(f"two blocks of {unit.m} x {unit.n} x {unit.k} each way do not fit: {error.diagnostics[0].message}") from error
-    (choice,) = _choices(planned)
-    if choice.unit != unit.name or choice.is_native is not unit.is_native:
-        raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")
+    choices = _choices(planned)
+    if not choices:
+        raise NotChecked("the backend's passes put something else in the place of a product, for which no unit is chosen")
+    for choice in choices:
+        if not _is_of(choice, unit):
+            raise Lie(f"it is not taken for its own operands: {choice.unit or 'an emulation'} is")
     types = tuple(map(as_dtype, (unit.a, unit.b, unit.c)))
     _is_product(subject, kernel, planned, types, (m, n, 2 * k), (False, False))
     for turned in ((True, True), (True, False), (False, True)):
@@ -171,7 +174,12 @@ def _multiplies_parts(subject: Subject, unit: MatmulUnit, caps: Capabilities, ty
 
 
 def _choices(planned: Fitted) -> list[Choice]:
+    """What is chosen for products: passes of the backend may have cut one into several, or left none."""
     return [c for launch in planned[0].planned.launches for c in launch.choices if isinstance(c.operation, Gemm)]
+
+
+def _is_of(choice: Choice, unit: MatmulUnit) -> bool:
+    return choice.unit == unit.name and choice.is_native is unit.is_native
 
 
 def _taken(subject: Subject, kernel: Kernel, caps: Capabilities, unit: MatmulUnit) -> Fitted | None:
@@ -180,7 +188,7 @@ def _taken(subject: Subject, kernel: Kernel, caps: Capabilities, unit: MatmulUni
         planned = subject.fitted(kernel, caps)
     except ZelligeError:  # no claim says that such a product can be planned
         return None
-    return planned if all(c.unit == unit.name and c.is_native is unit.is_native for c in _choices(planned)) else None
+    return planned if all(_is_of(choice, unit) for choice in _choices(planned)) else None
 
 
 def _is_product(
