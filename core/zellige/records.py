@@ -181,7 +181,7 @@ class _Initialiser:
 
 def _initialiser(cls: type, fields: Sequence[dataclasses.Field[Any]], *, is_frozen: bool) -> Callable[..., None]:
     """``__init__`` with the fields as parameters, those for keywords alone at the end."""
-    names: dict[str, Any] = {"_not_given": _NOT_GIVEN}
+    names: dict[str, Any] = {"__name__": cls.__module__, "_not_given": _NOT_GIVEN}  # its frames are the module's, not a caller's
     parameters: tuple[list[str], list[str]] = ([], [])
     body: list[str] = []
     for field in fields:

@@ -266,8 +266,10 @@ def test_the_users_line_is_named() -> None:
 
 @pytest.mark.parametrize("parts", [0, 1, 65, 2.0, True, "4"])
 def test_a_wrong_number_of_parts(parts: Any) -> None:
-    with pytest.raises(CompileError, match=r"E245.*parts of a sum"):
+    with pytest.raises(CompileError, match=r"E245.*parts of a sum") as raised:
         SplitSums(parts=parts)
+    (diagnostic,) = raised.value.diagnostics
+    assert diagnostic.span is not None and diagnostic.span.file == __file__
 
 
 def test_where_nobody_can_change_parameters_any_more_it_is_said_how() -> None:
