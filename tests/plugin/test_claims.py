@@ -260,6 +260,15 @@ def test_doctor_says_what_stays_in_the_process_which_is_no_fault(install: Instal
 
 
 @pytest.mark.usefixtures("in_this_process")
+def test_an_architecture_that_there_is_not_is_no_fault_of_the_backend() -> None:
+    result = run("cpu", "--target", "zen9", "--probe")
+    assert result.exit_code == 0, result.output
+    assert "cpu: not asked: describe: error E719: the target cpu has no architecture 'zen9'" in result.output
+    assert "cpu: no claim was tried: its target cannot be described" in result.output
+    assert "Traceback" not in result.output and "broken" not in result.output
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_without_a_device_nothing_is_tried_and_the_reason_is_said(install: Install) -> None:
     install({"acme": "from acme_machine import *\nbackend = AcmeBackend('acme')\n"})
     result = run("acme", "--probe")

@@ -17,7 +17,7 @@ from zellige.claims.hooks import questions
 from zellige.claims.machine import NotChecked, Subject
 from zellige.claims.probes import PROBES, Claim, Lie
 from zellige.claims.remains import Remains
-from zellige.diagnostics import InternalError, ZelligeError
+from zellige.diagnostics import InternalError, ZelligeError, catalogue
 from zellige.plugin.fields import said
 from zellige.plugin.handle import BackendHandle
 from zellige.plugin.interruption import is_blameless, is_from_outside
@@ -35,6 +35,9 @@ STAYS: Final = "process"
 
 _END: Final = {"is_end": True}
 """The last line of what such a process writes."""
+
+_NO_SUCH_TARGET: Final = (catalogue.E706.id, catalogue.E719.id)
+"""What an architecture that there is not is refused with: that is who asked for it, and no fault of a backend's."""
 
 Verdict = Literal["holds", "does not hold", "not checked"]
 
@@ -76,7 +79,7 @@ def _tried(name: str, claim: Claim) -> Finding:
     except BaseException as error:  # a stranger's code: whatever it raises is what became of its claim
         if is_from_outside(error):
             raise
-        if is_blameless(error):
+        if is_blameless(error) or (claim.field == "describe" and getattr(error, "code", None) in _NO_SUCH_TARGET):
             return Finding(probe=name, field=claim.field, text=claim.text, verdict="not checked", reason=_said(error))
         verdict, reason, trace = "does not hold", _said(error), "".join(traceback.format_exception(error.__cause__ or error))
     return Finding(probe=name, field=claim.field, text=claim.text, verdict=verdict, reason=reason, traceback=trace)
