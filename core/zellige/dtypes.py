@@ -171,7 +171,7 @@ class DType(str):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that holds one value (ml_dtypes for the narrow floats and 4-bit integers)."""
+        """The NumPy dtype that holds one value (ml_dtypes for the narrow floats and 4-bit integers); of an address its 64 bits."""
         return _numpy(self)
 
     def as_torch(self) -> Any:
@@ -322,8 +322,10 @@ if not TYPE_CHECKING:
 def _numpy(t: DType) -> np.dtype[Any]:
     import numpy as np
 
-    if t.lanes != 1 or t.kind == "handle":
+    if t.lanes != 1:
         raise UnknownDType(f"NumPy has no element type {t.name}")
+    if t.kind == "handle":
+        return np.dtype(np.uint64)
     if t.name == "tfloat32":
         return np.dtype(np.float32)
     try:

@@ -104,10 +104,36 @@ def test_an_address_is_no_element_type(place):
     assert caught.value.code == "E217"
 
 
-@pytest.mark.parametrize("use", [lambda x: x + 1, lambda x: x + x, lambda x: x < x, lambda x: -x, lambda x: x])
+@pytest.mark.parametrize("use", [lambda x: x + 1, lambda x: x + x, lambda x: x < x, lambda x: -x, abs, lambda x: x])
 def test_nothing_is_computed_of_an_address(refused, use):
     def kernel(A: T.Tensor((4,), "int64"), n: T.uint64):
         with T.Kernel(1):
             A[0] = use(T.reinterpret(n, "handle"))
 
     assert "handle" in str(refused("E204", kernel))
+
+
+def test_an_address_is_no_condition_and_no_number_is_one(refused):
+    def condition(A: T.Tensor((4,), "int64"), n: T.uint64):
+        with T.Kernel(1):
+            if T.reinterpret(n, "handle"):
+                A[0] = 1
+
+    def number(A: T.Tensor((4,), "int64")):
+        with T.Kernel(1):
+            n: "handle" = 0  # noqa: F821, UP037
+            A[0] = n
+
+    assert "a condition is not defined for handle" in str(refused("E204", condition))
+    refused("E204", number)
+
+
+def test_an_address_is_kept(run):
+    @T.prim_func
+    def kernel(n: T.uint64, A: T.Tensor((3,), "uint64")):
+        with T.Kernel(1):
+            first = T.reinterpret(n, "handle")
+            A[0] = T.reinterpret(first if A[1] > 5 else first, "uint64")
+            A[2] = first == T.reinterpret(A[1], "handle")
+
+    assert run(kernel, 2**63 + 7, np.array([0, 2**63 + 7, 0], np.uint64)).tolist() == [2**63 + 7, 2**63 + 7, 1]

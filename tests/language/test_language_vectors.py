@@ -394,3 +394,72 @@ def test_slices_that_do_not_compare(refused):
     assert "compare elements" in str(refused("E202", whole))
     assert "no vector of at most 64" in str(refused("E202", long))
     assert "boolx4" in str(refused("E104", truth))
+
+
+@pytest.mark.parametrize("use", ["store", "add", "variable", "annotation", "fill", "atomic", "choice", "cast"])
+def test_an_element_of_several_lanes_is_no_number(refused, use):
+    def kernel(A: T.Tensor((4,), "int32x2"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            if use == "store":
+                B[0] = A[0]
+            elif use == "add":
+                B[0] += A[0]
+            elif use == "variable":
+                n = T.alloc_var("int32")
+                n = A[0]  # noqa: F841
+            elif use == "annotation":
+                m: T.int32 = A[0]  # noqa: F841
+            elif use == "fill":
+                T.fill(B, A[0])
+            elif use == "atomic":
+                T.atomic_add(B[0], A[0])
+            elif use == "choice":
+                B[0] = T.if_then_else(A[0], 1, 2)
+            else:
+                B[0] = A[0].astype("int32")
+
+    assert "a int32x2 vector" in str(refused("E202", kernel))
+
+
+@pytest.mark.parametrize("use", ["if", "choice", "and", "not", "assert", "in", "among", "slice"])
+def test_an_element_of_several_lanes_is_no_condition(refused, use):
+    def kernel(A: T.Tensor((4,), "int32x2"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            if use == "if":
+                if A[0] > 0:
+                    B[0] = 1
+            elif use == "choice":
+                B[0] = 1 if A[0] else 2
+            elif use == "and":
+                A[0] and T.print(B[0])
+            elif use == "not":
+                B[0] = not A[0]
+            elif use == "assert":
+                T.device_assert(A[0])
+            elif use == "in":
+                B[0] = A[0] in (1, 2)
+            elif use == "among":
+                B[0] = B[1] in (1, A[0])
+            else:
+                B[0] = B[1:3] in (1, 2)
+
+    assert "known only when the kernel runs" in str(refused("E104", kernel))
+
+
+def test_elements_of_several_lanes_are_calculated_with(run):
+    @T.prim_func
+    def k(A: T.Tensor((4,), "int32x2"), B: T.Tensor((8, 2), "int32")):
+        with T.Kernel(1):
+            B[0, 0:2] = A[0]
+            B[1, :] = A[0] + A[1]
+            B[2, :] = 1 - A[1] * 3
+            B[3, :] = -A[0] + B[0, :]
+            A[2] = T.if_then_else(A[0] > 1, A[0], A[1])
+            A[2] += 1
+            B[4, :] = A[2]
+            B[5, :] = A[0] ** 2 // A[1]
+            B[6, :] = A[0] == A[0]
+            B[7, 0] = T.extract_lane(A[1], 1)
+
+    found = run(k, np.array([[1, 2], [3, 4], [0, 0], [0, 0]], np.int32), np.zeros((8, 2), np.int32))
+    assert found.tolist() == [[1, 2], [4, 6], [-8, -11], [0, 0], [4, 3], [0, 1], [1, 1], [4, 0]]

@@ -109,6 +109,8 @@ def literal(value: bool | int | float, target: DType, span: Span | None = None) 
     if isinstance(value, float):
         return const(value, FLOAT32, span)
     whole = int(value)
+    if target.kind == "handle":
+        return const(whole, literal_dtype(whole, span), span)
     scalar = target.scalar
     if not scalar.min <= whole <= scalar.max:
         own = literal_dtype(whole, span)
@@ -229,6 +231,11 @@ def cast(expr: Expr, target: DType, span: Span | None = None) -> Expr:
         return expr
     if "handle" in (expr.dtype.kind, target.kind):
         raise catalogue.E204.error(span or expr.span, operation="a conversion between it and numbers", dtype="handle")
+    if expr.dtype.lanes not in (1, target.lanes):
+        place = span or expr.span
+        if target.lanes == 1:
+            raise catalogue.E202.error(place, given=f"a {expr.dtype} vector", hint="T.extract_lane(vector, 0) is one of its lanes")
+        raise catalogue.E203.error(place, left=expr.dtype, right=target, hint="take as many lanes as are wanted")
     if isinstance(expr, Const):
         folded = _cast_constant(expr.value, target)
         if folded is not None:
@@ -405,8 +412,12 @@ def compare(op: CompareOp, left: Any, right: Any, span: Span | None = None) -> E
 
 
 def truth(value: Any, span: Span | None = None) -> Expr:
-    """``value`` as a condition: itself where it is a bool, ``value != 0`` otherwise."""
+    """``value`` as a condition: itself where it is a bool, ``value != 0`` otherwise. E104 for vectors, E204 for an address."""
     expr = as_expr(getattr(value, "as_condition", value), span)
+    if expr.dtype.lanes > 1:
+        raise catalogue.E104.error(span, given=f"a {expr.dtype} vector", hint="ask of one of its lanes, T.extract_lane(vector, 0)")
+    if expr.dtype.kind == "handle":
+        raise catalogue.E204.error(span, operation="a condition", dtype=expr.dtype)
     if expr.dtype.is_bool:
         return expr
     if isinstance(expr, Const):
@@ -418,6 +429,8 @@ def truth(value: Any, span: Span | None = None) -> Expr:
 def unary(op: UnaryOp, value: Any, span: Span | None = None) -> Expr:
     """``op value`` for neg, not and invert; a constant where the operand is one and its value fits. E204 for other dtypes."""
     expr = truth(value, span) if op == "not" else as_expr(value, span)
+    if op == "neg" and expr.dtype.kind == "handle":
+        raise catalogue.E204.error(span, operation="arithmetic", dtype=expr.dtype)
     if op == "neg" and expr.dtype.is_bool:
         expr = cast(expr, INT32, span)
     if op == "neg" and isinstance(expr, Const) and (expr.dtype.is_float or -expr.value >= expr.dtype.min):
@@ -435,6 +448,8 @@ def absolute(value: Any, span: Span | None = None) -> Expr:
     expr = as_expr(value, span)
     if expr.dtype.is_bool:
         return cast(expr, INT32, span)
+    if expr.dtype.kind == "handle":
+        raise catalogue.E204.error(span, operation="arithmetic", dtype=expr.dtype)
     return Math(function="abs", args=(expr,), dtype=expr.dtype, span=span)
 
 

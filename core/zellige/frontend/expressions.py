@@ -380,12 +380,16 @@ def _refuse_tiles(op: ast.cmpop, left: Any, right: Any) -> None:
 def _contains(frame: Frame, item: Any, container: Any) -> Any:
     if isinstance(container, (Tile, TileRegion, Scalar)):
         raise catalogue.E106.error(frame.builder.span, given=container.described)
+    if vectors.is_vector(item) and isinstance(container, (list, tuple)) and any(_is_value(c) and c is not item for c in container):
+        raise catalogue.E104.error(frame.builder.span, given=f"a comparison of {item.described}")
     if not run_time(item) and not (isinstance(container, (list, tuple)) and any(run_time(c) for c in container)):
         return plain(item) in container
     span = frame.builder.span
     found: Any = False
     for candidate in container:
         same = item == candidate
+        if isinstance(same, LaneWise):
+            same = bool(same)  # E104
         if not run_time(same):
             if same is True:
                 return True

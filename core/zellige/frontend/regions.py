@@ -142,6 +142,8 @@ def store_region(place: TileRegion, value: Any) -> None:
         if given is None or math.prod(given) != math.prod(extents or ()):
             raise catalogue.E223.error(span, operation="an assignment", left=shape_text(source.extents), right=shape_text(target.extents))
         value = Vector.of([Load(buffer=source.buffer, indices=at, span=span) for at in positions(source, given, span)])
+    if isinstance(value, Element) and value.dtype.lanes > 1 and place.dtype.lanes == 1:
+        value = Vector.of(lanes_of(value))
     if isinstance(value, Vector):
         if extents is None or math.prod(extents) != len(value):
             raise catalogue.E223.error(span, operation="an assignment", left=value.described, right=shape_text(place.region.extents))

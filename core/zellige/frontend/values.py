@@ -6,6 +6,7 @@ Nothing here knows the language's operations.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from zellige.diagnostics import Span, catalogue
@@ -57,7 +58,7 @@ class Scalar(Operators):
     def operate(self, op: BinaryOp, left: Any, right: Any) -> Any:
         if isinstance(left, LaneWise) or isinstance(right, LaneWise):
             return NotImplemented  # the vector's own operator works lane by lane
-        return Scalar(arithmetic.binary(op, left, right, here()))
+        return _by_lanes(lambda a, b: Scalar(arithmetic.binary(op, a, b, here())), left, right)
 
     @property
     def dtype(self) -> DType:
@@ -106,8 +107,8 @@ class Scalar(Operators):
     def __iter__(self) -> NoReturn:
         raise catalogue.E106.error(here() or self.expr.span, given=self.described)
 
-    def __neg__(self) -> Scalar:
-        return Scalar(arithmetic.unary("neg", self, here()))
+    def __neg__(self) -> Any:
+        return _by_lanes(lambda a: Scalar(arithmetic.unary("neg", a, here())), self)
 
     def __pos__(self) -> Scalar:
         return self
@@ -118,11 +119,11 @@ class Scalar(Operators):
     def __abs__(self) -> Scalar:
         return Scalar(arithmetic.absolute(self, here()))
 
-    def __pow__(self, other: Any) -> Scalar:
-        return power(self, other)
+    def __pow__(self, other: Any) -> Any:
+        return _by_lanes(power, self, other)
 
-    def __rpow__(self, other: Any) -> Scalar:
-        return power(other, self)
+    def __rpow__(self, other: Any) -> Any:
+        return _by_lanes(power, other, self)
 
     def __eq__(self, other: object) -> Any:
         return _compare("eq", self, other)
@@ -146,7 +147,16 @@ class Scalar(Operators):
 def _compare(op: CompareOp, left: Any, right: Any) -> Any:
     if differs_from_numbers(op, right):
         return op == "ne"
-    return Scalar(arithmetic.compare(op, left, right, here()))
+    return _by_lanes(lambda a, b: Scalar(arithmetic.compare(op, a, b, here())), left, right)
+
+
+def _by_lanes(function: Callable[..., Any], *operands: Any) -> Any:
+    """``function`` of numbers, lane by lane where one of them is an element of a vector type."""
+    if any(isinstance(operand, Element) and operand.dtype.lanes > 1 for operand in operands):
+        from zellige.frontend.vectors import apply
+
+        return apply(function, *operands)
+    return function(*operands)
 
 
 def differs_from_numbers(op: CompareOp, other: Any) -> bool:
