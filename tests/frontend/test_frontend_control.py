@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import CompileError, ZelligeError
 from zellige.ir.stmt import For, If, Map, While
@@ -657,3 +658,20 @@ def test_a_range_whose_step_is_a_number_of_the_run(run: Any, start: int, stop: i
         return
     run(kernel, b, start, stop, step)
     assert b[: b[7]].tolist() == list(range(start, stop, step))
+
+
+def test_a_step_that_is_found_to_be_0() -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((8,), "int32"), n: T.int32, wanted: T.bool):
+        with T.Kernel(1):
+            if wanted:
+                for i in range(0, 8, B[n] - B[n]):
+                    B[i] = 1
+            B[0] = 2
+
+    b = np.zeros(8, np.int32)
+    compiled = zl.compile(kernel, target="cpu")
+    compiled(b, 3, False)
+    assert b[0] == 2
+    with pytest.raises(ZelligeError, match=r"range\(\) arg 3 must not be zero"):
+        compiled(b, 3, True)

@@ -199,7 +199,8 @@ def _statement(node: Stmt) -> Stmt | tuple[Stmt, ...]:
             start, stop, step = constant_value(node.start), constant_value(node.stop), constant_value(node.step)
             if start is None or stop is None or step is None:
                 return node
-            return node if range(int(start), int(stop), int(step)) else ()
+            runs = int(step) != 0 and range(int(start), int(stop), int(step))  # a step of 0 has an assertion before it
+            return node if runs else ()
         case Assert() | Assume():
             return () if truth(node.condition) else node
         case _:
