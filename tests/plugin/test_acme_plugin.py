@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,9 @@ def test_the_identity_of_a_pass_is_its_code_and_its_values() -> None:
     assert identity_of(FillWith(2.0)) != identity_of(FillWith(3.0))
     holder = [object()]
     assert identity_of(lambda kernel: holder and kernel) != identity_of(lambda kernel: holder and kernel)
+    two = [lambda kernel: FillWith(2.0)(kernel), lambda kernel: FillWith(3.0)(kernel)]  # of one name, and with no values
+    assert identity_of(two[0]) != identity_of(two[1])
+    assert identity_of(partial(FillWith, 2.0)) == identity_of(partial(FillWith, 2.0)) != identity_of(partial(FillWith, 3.0))
 
     def made(factor: float) -> Any:
         return lambda kernel: FillWith(factor)(kernel)
