@@ -177,8 +177,15 @@ def test_later_revisions_are_like_the_first_of_their_kind() -> None:
         own, first = (architecture(registry().resolve(f"cuda:{word}")) for word in (device.word_of(*capability), base))
         assert [unit.name for unit in units_of(own)] == [unit.name for unit in units_of(first)]
         assert own.shared_bytes == first.shared_bytes
-    with pytest.raises(ZelligeError, match="no architecture 'sm_88'; the machine code of sm_87 runs on it; those known are sm_75"):
-        architecture(registry().resolve("cuda:sm_88"))
+
+
+@pytest.mark.parametrize("word, base", [("sm_85", "sm_80"), ("sm_88", None), ("sm_101", None), ("sm_103f", "sm_103"), ("sm_122", "sm_121")])
+def test_whose_machine_code_runs_on_an_unknown_revision(word: str, base: str | None) -> None:
+    """None where the processor is a system on a chip, whose code and that of others do not run on each other."""
+    with pytest.raises(ZelligeError, match=f"no architecture '{word}'.*those known are sm_75") as raised:
+        architecture(registry().resolve(f"cuda:{word}"))
+    assert ("machine code of" in str(raised.value)) == (base is not None)
+    assert base is None or f"; the machine code of {base} runs on it; those known are" in str(raised.value)
 
 
 def test_versions_and_places_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:

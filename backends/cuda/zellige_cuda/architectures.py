@@ -70,6 +70,10 @@ _ROWS: Final = (
 
 ARCHITECTURES: Final = {row.name: row for row in _ROWS}
 
+_SYSTEMS_ON_CHIP: Final = frozenset({87, 88, 101, 110})
+"""Revisions of processors with a host on the same chip (Orin, Thor): their machine code and that of the others of the same major number do
+not run on each other (CUDA C++ Programming Guide, "Binary Compatibility")."""
+
 DEFAULT: Final = "sm_80"
 """The architecture meant where a target names none and no device is there."""
 
@@ -94,5 +98,8 @@ def _base_of(name: str) -> str:
     if matched is None:
         return ""
     number = int(matched[1] + matched[2])
-    older = [row for row in _ROWS if row.name == f"sm_{row.number}" and row.number // 10 == number // 10 and row.number < number]
+    if number in _SYSTEMS_ON_CHIP:
+        return ""
+    plain = [row for row in _ROWS if row.name == f"sm_{row.number}" and row.number not in _SYSTEMS_ON_CHIP]
+    older = [row for row in plain if row.number // 10 == number // 10 and row.number <= number]
     return older[-1].name if older else ""
