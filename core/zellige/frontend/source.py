@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zellige.diagnostics import Span, catalogue
-from zellige.frontend.dependencies import Same
+from zellige.frontend.dependencies import Same, codes_in
 
 _COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
 
@@ -91,7 +91,7 @@ class SourceText:
     def compiled(self, flags: int) -> list[types.CodeType]:
         """The code of everything that is defined in the text, with these flags of ``__future__`` beside those it sets itself."""
         if flags not in self._compiled:
-            self._compiled[flags] = _nested(compile("".join(self.lines), self.file, "exec", flags, dont_inherit=True))
+            self._compiled[flags] = list(codes_in(compile("".join(self.lines), self.file, "exec", flags, dont_inherit=True)))
         return self._compiled[flags]
 
     def named(self, name: str) -> list[ast.FunctionDef]:
@@ -144,7 +144,7 @@ def function_source(function: types.FunctionType) -> FunctionSource:
         if node is not None:
             found = FunctionSource(node, text)
             _found[Same(code)] = found
-            _around.update((Same(inner), text) for inner in _nested(code) if inner is not code)
+            _around.update((Same(inner), text) for inner in codes_in(code) if inner is not code)
             return found
         reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
     hint = _MAGIC_HINT if code.co_filename.startswith(("<magic", _TIMED_CELL)) else None
@@ -393,7 +393,7 @@ def _may_have_changed(text: SourceText, code: types.CodeType) -> bool:
     except OSError:
         return False
     is_around = _around.get(Same(code)) is text
-    return written >= _STARTED and not is_around and not any(name.startswith("@") for inner in _nested(code) for name in inner.co_names)
+    return written >= _STARTED and not is_around and not any(name.startswith("@") for inner in codes_in(code) for name in inner.co_names)
 
 
 def _has_parameters_of(node: ast.FunctionDef, code: types.CodeType) -> bool:
@@ -411,17 +411,6 @@ def _has_parameters_of(node: ast.FunctionDef, code: types.CodeType) -> bool:
 def first_line(node: ast.FunctionDef) -> int:
     """The line of the first decorator or of ``def``: what a code object calls its first line."""
     return min([node.lineno, *(d.lineno for d in node.decorator_list)])
-
-
-def _nested(code: types.CodeType) -> list[types.CodeType]:
-    """The code and that of everything defined in it."""
-    pending = [code]
-    result = []
-    while pending:
-        code = pending.pop()
-        result.append(code)
-        pending.extend(c for c in code.co_consts if isinstance(c, types.CodeType))
-    return result
 
 
 def _same_code(a: types.CodeType, b: types.CodeType) -> bool:

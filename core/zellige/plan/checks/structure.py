@@ -82,8 +82,8 @@ def check_structure(planned: PlannedLaunch, problems: Problems) -> None:
         if channel.is_transaction and channel.token is None:
             problems.add(STRUCTURE, f"channel {channel.name} counts transactions and has no token")
         sizes = [bytes_of(buffer) for buffer in channel.buffers]
-        if channel.is_transaction and None not in sizes and channel.bytes != sum(size or 0 for size in sizes):
-            carried = sum(size or 0 for size in sizes)
+        carried = sum(size or 0 for size in sizes)
+        if channel.is_transaction and None not in sizes and channel.bytes != carried:
             problems.add(STRUCTURE, f"channel {channel.name} counts {channel.bytes} bytes a slot, and its tiles have {carried}")
         if channel.buffers and channel.orders:
             problems.add(STRUCTURE, f"channel {channel.name} both carries and orders buffers")
