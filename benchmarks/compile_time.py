@@ -42,7 +42,9 @@ OF_TARGET = {"interp": STAGES[:5], "cpu": (*STAGES[:4], *STAGES[5:8]), "source f
 LANES = "cuda:sm_90a"
 """A target whose programs are of lanes. Its compiler is not measured."""
 SECONDS_A_PROGRAM = 1.5
-"""Short programs are compiled again until this much time is spent, but at most 7 times."""
+FEWEST, MOST = 3, 7
+"""Programs are compiled again until ``SECONDS_A_PROGRAM`` are spent, as many times as this: the least of one run is no least, and the
+growth would compare a disturbed run of a long program with the best of a short one."""
 
 HEAD = """import zellige.language as T
 
@@ -276,7 +278,7 @@ def measured(kind: str, count: int, number: int) -> Timed:
 def least(kind: str, count: int) -> Timed:
     """The least time of each stage over several runs."""
     runs = [measured(kind, count, 0)]
-    while len(runs) < 7 and sum(sum(run.stages.values()) for run in runs) < SECONDS_A_PROGRAM:
+    while len(runs) < FEWEST or (len(runs) < MOST and sum(sum(run.stages.values()) for run in runs) < SECONDS_A_PROGRAM):
         runs.append(measured(kind, count, len(runs)))
     return Timed(stages={stage: min(run.stages[stage] for run in runs) for stage in runs[0].stages})
 
