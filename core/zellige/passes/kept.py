@@ -2,7 +2,8 @@
 
 In: a program before a pass and after it. Out: texts that are the same as long as nobody changes the program (:func:`text_of_kernel`,
 :func:`text_of_plan`), and what a pass did to the parameters (:func:`changed_parameters`). Calls are laid out by the parameters before
-passes run: a pass that reorders them would have a kernel read and write the wrong tensors.
+passes run: a pass that reorders them would have a kernel read and write the wrong tensors. A tensor of a vector type may become one of
+its scalars with the lanes as the last dimension, which is what a call hands over for either.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def changed_parameters(before: Kernel, after: Kernel) -> str:
         return ""
     if len(after.params) != len(before.params):
         return f"it had {len(before.params)} and has {len(after.params)}"
-    was, now = (print_kernel(replace(kernel, name=before.name, launches=())).splitlines() for kernel in (before, after))
+    was, now = (_text_of_parameters(kernel) for kernel in (before, after))
     for old, new in zip_longest(was, now, fillvalue="nothing"):
         if old != new:
             return f"{_shown(old)} became {_shown(new)}"
@@ -60,6 +61,16 @@ def changed_parameters(before: Kernel, after: Kernel) -> str:
         if places.get(id(_held(param)), at) != at:
             return f"parameter {at} is what was parameter {places[id(_held(param))]}"
     return ""
+
+
+def _text_of_parameters(kernel: Kernel) -> list[str]:
+    """The lines of a kernel that is its parameters alone, those of vector types as the arrays of scalars that a call hands over."""
+    alone = replace(kernel, name="kernel", launches=())
+    if any(isinstance(param, TensorParam) and param.buffer.dtype.lanes != 1 for param in kernel.params):
+        from zellige.passes.expand_vectors import expand_vectors
+
+        alone = expand_vectors(alone)
+    return print_kernel(alone).splitlines()
 
 
 def _shown(line: str) -> str:
