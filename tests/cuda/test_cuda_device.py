@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.error import LaunchError
 
 TOOL = Path(__file__).parents[2] / "tools" / "device_check.py"
 
@@ -111,3 +112,19 @@ def test_what_cannot_be_recorded_must_be_refused(graphs: ModuleType, monkeypatch
     monkeypatch.setattr(graphs, "recorded", recorded)
     monkeypatch.setattr(graphs, "reporting", lambda: called)
     graphs.check_refusal()
+
+
+@pytest.mark.parametrize(("reason", "is_taken"), [("error E643: it asserts", True), ("there is no device", False)])
+def test_the_recording_timer_says_why_it_cannot(graphs: ModuleType, monkeypatch: pytest.MonkeyPatch, reason: str, is_taken: bool) -> None:
+    """Two kernels are measured, the third is refused; only for what it does is that right."""
+    answers = iter((0.5, 0.5, catalogue.E636.error(name="cudagraph", reason=reason)))
+
+    def measured(*_: object, **__: object) -> float:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(graphs.zl, "do_bench", measured)
+    with nullcontext() if is_taken else pytest.raises(LaunchError, match="no device"):
+        graphs.check_timer()
