@@ -83,13 +83,13 @@ def places_asked_for(program: Program, arrays: Sequence[np.ndarray]) -> list[int
     launch, host = program.launches[0], running_host()
     code = re.sub(r"declare void @llvm\.prefetch\S*\(.*", "", program.text).replace("@llvm.prefetch.p0(", "@played(")
     library = load(compile_object(code + PLAYED, host), [*program.exported, "how_many", "which"], host)
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4, ctypes.c_int64)
     status = (ctypes.c_int64 * 64)()
     args = (ctypes.c_uint64 * 8)(*(array.ctypes.data for array in arrays), ctypes.addressof(status))
     memories = [Memory() for _ in launch.memory]
     scratch, leaf, states, shared = (memory.aligned(size) for memory, size in zip(memories, launch.memory))
     cells = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.addresses[launch.cells])(ctypes.addressof(args))
-    kind(library.addresses[launch.function])(ctypes.addressof(args), 0, cells, scratch, leaf, states, shared)
+    kind(library.addresses[launch.function])(ctypes.addressof(args), 0, cells, scratch, leaf, states, shared, 1)
     count = ctypes.CFUNCTYPE(ctypes.c_int64)(library.addresses["how_many"])()
     assert count < MOST_ASKED
     first = ctypes.CFUNCTYPE(ctypes.c_void_p)(library.addresses["which"])()

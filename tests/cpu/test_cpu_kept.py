@@ -159,23 +159,50 @@ def test_a_worker_keeps_what_its_next_cell_reads_again(tools, random, threads, m
         np.testing.assert_array_equal(c, a[:, : 8 * steps] @ b[: 8 * steps])
 
 
+def launch_function(program, *arguments):
+    """``run(begin, end, is_first)``: a program's only launch function on these arguments, with memory of one worker; how many pieces of
+    work it has, and its states."""
+    launch = program.launches[0]
+    library = load(compile_object(program.text, running_host()), program.exported, running_host())
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4, ctypes.c_int64)
+    function = kind(library.addresses[launch.function])
+    status = (ctypes.c_int64 * 64)()
+    words = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+    args = (ctypes.c_uint64 * 8)(*words, ctypes.addressof(status))
+    memories = [Memory() for _ in launch.memory]
+    places = [memory.aligned(size) for memory, size in zip(memories, launch.memory)]
+
+    def run(begin, end, is_first, keeps=(library, status, memories)):
+        function(ctypes.addressof(args), begin, end, *places, is_first)
+
+    cells = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.addresses[launch.cells])(ctypes.addressof(args))
+    return run, cells, (ctypes.c_int64 * (launch.memory[2] // 8)).from_address(places[2])
+
+
+def test_what_a_worker_packed_is_there_in_its_next_call(tools, random):
+    """All cells read the same of b: the second call for a launch packs it no more, the first one for another launch does."""
+    text = APART.replace("90", "1024").replace("24)", "16)").replace("launch(2, 6)", "launch(1, 64)")
+    a, b = whole_numbers(random, 1024, 16, 136)
+    c = np.zeros((1024, 16), np.float32)
+    run, cells, _ = launch_function(lowered(tools, text), a, b, c, 17)
+    assert cells > 1
+    run(0, 1, 1)
+    before = a @ b
+    b *= 2
+    run(1, cells, 0)
+    np.testing.assert_array_equal(c, before)
+    run(0, cells, 1)
+    np.testing.assert_array_equal(c, a @ b)
+
+
 @pytest.mark.parametrize("state", [0, 1, 2])
 def test_a_worker_whose_packer_never_ends_packs_for_itself(tools, random, state):
     """The launch function by itself, with all states as if nobody had begun, somebody were at it, or (wrongly) all were there."""
-    program = lowered(tools, product(60, 50, 40))
-    launch = program.launches[0]
-    library = load(compile_object(program.text, running_host()), program.exported, running_host())
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4)
-    run = kind(library.addresses[launch.function])
     a, b = whole_numbers(random, 60, 50, 40)
     c = np.zeros((60, 50), np.float32)
-    status = (ctypes.c_int64 * 64)()
-    args = (ctypes.c_uint64 * 8)(a.ctypes.data, b.ctypes.data, c.ctypes.data, ctypes.addressof(status))
-    memories = [Memory() for _ in launch.memory]
-    scratch, leaf, states, shared = (memory.aligned(size) for memory, size in zip(memories, launch.memory))
-    words = (ctypes.c_int64 * (launch.memory[2] // 8)).from_address(states)
+    run, cells, words = launch_function(lowered(tools, product(60, 50, 40)), a, b, c)
     words[::8] = [state] * (len(words) // 8)
-    run(ctypes.addressof(args), 0, 16, scratch, leaf, states, shared)
+    run(0, cells, 1)
     np.testing.assert_array_equal(c, np.zeros((60, 50)) if state == 2 else a @ b)
     assert list(words[::8]) == [1 if state == 1 else 2] * (len(words) // 8)
 

@@ -176,6 +176,9 @@ class Context:
     """Words that all workers of the launch share, zero when it begins."""
     shared: Value | None = None
     """Memory that all workers of the launch share."""
+    is_first: Value | None = None
+    """Not 0 in the first call that this worker makes for the launch, where its memory holds what other launches left; None where code may
+    be reached in later calls alone."""
     grid: dict[Var, int | None] = field(default_factory=dict)
     """The grid's variables and their extents, None where not constant."""
     memory: MemoryUse = field(default_factory=MemoryUse)

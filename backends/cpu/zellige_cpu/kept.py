@@ -82,8 +82,8 @@ class Fresh:
 class Own:
     """Places for ``steps`` steps of k in each way of the worker's cells, and keys that say what is there.
 
-    A key is the address and the number of lines of what was packed. Nothing writes the source in the launch, and keys are forgotten
-    where the launch's function begins, so equal keys mean equal content.
+    A key is the address and the number of lines of what was packed. Nothing writes the source in the launch, and keys are forgotten in
+    the worker's first call of the launch's function, so equal keys mean equal content.
     """
 
     size: int
@@ -204,10 +204,13 @@ def kept_apart(ctx: Context, packing: Packing, number: Value, count: int | None)
 
 
 def _places(ctx: Context, size: int, steps: int, way: Value | None, ways: int = 1) -> Own:
-    """Memory for packings and their keys, which are forgotten where the launch's function begins."""
+    """Memory for packings and their keys, which are forgotten where the worker begins with the launch, or the part of it that packs."""
     places, keys = ctx.reserve_scratch(size * steps * ways), ctx.reserve_scratch(_KEY_BYTES * steps * ways)
     with ctx.at(0):
-        ctx.fn.intrinsic("llvm.memset", keys, constant("i8", 0), i64(_KEY_BYTES * steps * ways), FALSE)
+        size_of_keys = i64(_KEY_BYTES * steps * ways)
+        if ctx.is_first is not None:
+            size_of_keys = ctx.fn.select(ctx.fn.compare("ne", ctx.is_first, i64(0)), size_of_keys, i64(0))
+        ctx.fn.intrinsic("llvm.memset", keys, constant("i8", 0), size_of_keys, FALSE)
     return Own(size, places, keys, way, steps)
 
 

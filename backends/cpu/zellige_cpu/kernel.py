@@ -22,7 +22,7 @@ from zellige_cpu.program import INTERRUPTED, STATUS_WORDS, LaunchProgram, Progra
 if TYPE_CHECKING:
     from zellige_cpu.records import Printer
 
-_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4)
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4, ctypes.c_int64)
 _COUNT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 

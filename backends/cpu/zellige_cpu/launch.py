@@ -3,8 +3,9 @@
 In: a planned kernel. Out: a :class:`Program`: the text and what is needed to run it.
 
 ``i64 cells_K(ptr args)`` is the number of grid cells of launch K, or of groups of cells that its plan takes together; ``void
-launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr leaf, ptr states, ptr shared)`` runs those in [begin, end), numbered with the first
-grid axis fastest.
+launch_K(ptr args, i64 begin, i64 end, ptr scratch, ptr leaf, ptr states, ptr shared, i64 is_first)`` runs those in [begin, end), numbered
+with the first grid axis fastest; ``is_first`` is not 0 in the first call that a thread makes for the launch, behind which its later ones
+find in ``scratch`` what the calls before left there.
 ``args`` is an array of 8-byte slots: one pointer a tensor parameter, one value a scalar parameter (integers as 64 bits, floats as a
 double), one a symbolic size, then the address of the status word and the function that prints. ``scratch`` and ``leaf`` are memory of
 the calling thread, ``states`` (zero when the launch begins) and ``shared`` of all its threads, aligned to 64 bytes.
@@ -87,12 +88,14 @@ def _lower_launch(
     prepared = joined(plain)
     plan = plan_scratch(prepared)
     name = f"launch_{number_of}"
-    params = [("args", "ptr"), ("begin", "i64"), ("end", "i64"), *((n, "ptr") for n in ("scratch", "leaf", "states", "shared"))]
+    memory = ("scratch", "leaf", "states", "shared")
+    params = [("args", "ptr"), ("begin", "i64"), ("end", "i64"), *((n, "ptr") for n in memory), ("is_first", "i64")]
     fn = module.function(name, "void", params, is_exported=True)
     ctx = _context(fn, options)
     ctx.products = products_of(choices, prepared)
     ctx.plan = plan
-    ctx.scratch, ctx.leaf, ctx.states, ctx.shared = fn.params[3:]
+    ctx.scratch, ctx.leaf, ctx.states, ctx.shared = fn.params[3:7]
+    ctx.is_first = fn.params[7]
     ctx.memory.scratch_bytes = plan.total
     ctx.may_stream = streaming.may_stream(prepared)
     ctx.safe_values = {safe.buffer: safe.value for safe in prepared.safe_values}

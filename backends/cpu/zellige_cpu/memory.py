@@ -110,5 +110,5 @@ def run_alone(run: Any, args: int | bytes, cells: int, sizes: MemorySizes) -> No
     """Run the cells [0, cells) of a launch on the calling thread, in order; ``run`` is the function for ctypes."""
     kept = _own.kept
     blocks = kept.pop() if kept else Blocks()
-    run(args, 0, cells, *blocks.own_places(sizes), *blocks.shared_places(sizes))
+    run(args, 0, cells, *blocks.own_places(sizes), *blocks.shared_places(sizes), 1)
     kept[:] = (blocks,)

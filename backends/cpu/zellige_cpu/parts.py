@@ -124,6 +124,7 @@ class _Part:
             cell_end=self.fn.fresh_label("leave"),
             stop=self.fn.fresh_label("stop"),
             scratch=None if outer.scratch is None else self._bring(outer.scratch),
+            is_first=None,
             leaf=None if outer.leaf is None else self._bring(outer.leaf),
             status=None if outer.status is None else self._bring(outer.status),
             printer=None if outer.printer is None else self._bring(outer.printer),

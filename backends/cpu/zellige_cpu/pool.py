@@ -223,7 +223,7 @@ def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, s
         run_alone(run, args, cells, sizes)
         return
     if not is_supported(host):
-        run_cells(lambda begin, end, places: run(args, begin, end, *places), cells, min(threads, cells), sizes)
+        run_cells(lambda begin, end, places: run(args, begin, end, *places, 1), cells, min(threads, cells), sizes)
         return
     shared = _shared
     if shared.is_over or not shared.lock.acquire(blocking=False):

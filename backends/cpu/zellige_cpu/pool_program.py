@@ -95,6 +95,7 @@ entry:
   %own_leaf = getelementptr i8, ptr %own, i64 %leaf
   br label %next
 next:
+  %is_first = phi i64 [ 1, %entry ], [ 0, %work ], [ 0, %count ], [ 0, %ask ]
   %word = load atomic i64, ptr %status_words monotonic, align 8
   %has_failed = icmp ne i64 %word, 0
   br i1 %has_failed, label %done, label %take
@@ -106,7 +107,7 @@ work:
   %reach = add i64 %begin, %chunk
   %is_inside = icmp slt i64 %reach, %cells
   %end = select i1 %is_inside, i64 %reach, i64 %cells
-  call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf, ptr %states_place, ptr %shared_place)
+  call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf, ptr %states_place, ptr %shared_place, i64 %is_first)
   %hears = icmp ne ptr %state, null
   br i1 %hears, label %count, label %next
 count:
