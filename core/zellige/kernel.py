@@ -420,7 +420,7 @@ class JITKernel:
         owners = registry().inspection_targets(name)
         if owners:
             raise AttributeError(f"{name} belongs to kernels compiled for {', '.join(owners)}; this one is compiled for {default.target}")
-        names = (*dir(self), *default.handle.manifest.inspections)
+        names = (*(known for known in dir(self) if not known.startswith("_")), *default.handle.manifest.inspections)
         raise AttributeError(f"a compiled kernel has no attribute {name!r}{closest(name, names)}")
 
     # ---- targets -----------------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def told() -> logging.Logger:
 
 
 def set_log_level(level: str | int) -> None:
-    """Show messages from this level on: debug, info, warning, error, or a number of Python's logging. E159 for another name."""
+    """Show messages from this level on: debug, info, warning, error, or a number of Python's logging. E159 for anything else."""
     if isinstance(level, str):
         names = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
         if level.upper() not in names:
@@ -51,4 +51,7 @@ def set_log_level(level: str | int) -> None:
             reason = f"{level!r} is no log level{closest(level, names, '{}').lower() or ':'} {known}"
             raise catalogue.E159.error(option="set_log_level", reason=reason, hint="give one of these, or a number of Python's logging")
         level = level.upper()
+    elif not isinstance(level, int):
+        hint = "give a name such as debug or warning, or a number of Python's logging"
+        raise catalogue.E159.error(option="set_log_level", reason=f"{level!r} is no log level", hint=hint)
     logger().setLevel(level)

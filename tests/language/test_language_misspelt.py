@@ -152,6 +152,13 @@ def test_attributes(what):
     assert words in str(caught.value)
 
 
+def test_private_names_are_not_suggested():
+    for name in ("explain", "explian"):
+        with pytest.raises(AttributeError) as caught:
+            getattr(KERNEL, name)
+        assert str(caught.value) == f"a compiled kernel has no attribute {name!r}"
+
+
 LINES = {
     "a dtype": ("x = T.alloc_shared((4,), 'flaot32')", "E217", "'flaot32' is not an element type; did you mean 'float32'?"),
     "a dtype of a cast": ("v[0] = T.cast(v[0], 'bflot16')", "E217", "did you mean 'bfloat16'?"),

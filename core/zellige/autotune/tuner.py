@@ -40,6 +40,7 @@ from zellige.profiler import TensorSupplyType, made_arguments, measure_for
 from zellige.runtime.arguments import Signature
 from zellige.runtime.arrays import HOST, UnusableArray, view_of
 from zellige.runtime.compare import assert_close
+from zellige.runtime.timing import check_callable, check_number
 from zellige.version import __version__
 
 UNTRACEABLE: Final = (ZelligeError, InternalError, ValueError, TypeError, AssertionError, ArithmeticError, LookupError, NotImplementedError)
@@ -80,6 +81,13 @@ class ProfileArgs:
     early_stop: bool = False
     early_stop_factor: float = 2.0
     isolate: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("warmup", "rep", "timeout", "rtol", "atol", "max_mismatched_ratio", "early_stop_factor"):
+            check_number(name, getattr(self, name))
+        for name in ("ref_prog", "supply_prog", "manual_check_prog"):
+            if getattr(self, name) is not None:
+                check_callable(name, getattr(self, name))
 
     @property
     def is_checked(self) -> bool:

@@ -140,7 +140,8 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         message = str(error)
         says_no_more = "has no attribute" in message or message == name
         instead = "check the spelling; dir(...) lists what an object has" if says_no_more else message
-        suggestion = closest(name, dir(owner)) if says_no_more or "did you mean" in message else ""  # else the message says it better
+        public = [known for known in dir(owner) if not known.startswith("_")]
+        suggestion = closest(name, public) if says_no_more or "did you mean" in message else ""  # else the message says it better
         raise catalogue.E117.error(frame.builder.span, owner=words, name=name, suggestion=suggestion, instead=instead) from error
 
 

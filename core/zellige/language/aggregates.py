@@ -14,7 +14,7 @@ from zellige.ir.expr import INT32
 from zellige.ir.stmt import Map
 from zellige.language import elementwise
 from zellige.language.folds import fold
-from zellige.language.keywords import accept, count_of, without
+from zellige.language.keywords import accept, check_hints, count_of, without
 from zellige.language.reductions import check_dtype
 
 
@@ -73,6 +73,7 @@ def im2col(
     kernel column, channel) ``c_step * columns + c``; padding reads 0. E258 for other ranks, E245 for counts below 1.
     """
     wishes = accept("T.im2col", hints, ("img", "col", "nhw_step", "c_step", "kernel", "stride", "dilation", "pad", "eviction_policy"))
+    check_hints("T.im2col", eviction_policy=eviction_policy)
     pending = getattr(img, "tile", None)
     img = pending() if callable(pending) else img
     if not isinstance(img, Tile) or not isinstance(col, Tile) or img.ndim != 4 or col.ndim != 2:

@@ -11,7 +11,7 @@ from zellige.frontend.values import Tile, Variable, declare, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import Buffer, Const, Expr
 from zellige.ir.stmt import TensorParam
-from zellige.language.keywords import count_of, without
+from zellige.language.keywords import check_hints, count_of, refuse_placement
 from zellige.language.tensors import element_type, shape_tuple, stored_type
 
 _SPACES: Final = {"shared.dyn": "shared", "local.fragment": "fragment", "local.var": "var", "local.reducer": "fragment"}
@@ -67,10 +67,26 @@ def alloc_local(shape: Any, dtype: Any, scope: str = "local") -> Tile:
     return allocate(shape, dtype, scope, "local")
 
 
-@without("annotations", "strides", "elem_offset", "align", "offset_factor", "buffer_type", "axis_separators")
-def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global", *, space: str | None = None) -> Tile:
+def alloc_buffer(
+    shape: Any,
+    dtype: Any = "float32",
+    scope: str = "global",
+    *,
+    space: str | None = None,
+    annotations: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    align: Any = None,
+    offset_factor: Any = None,
+    buffer_type: Any = None,
+    axis_separators: Any = None,
+) -> Tile:
     """A buffer of the memory space that ``scope``, or ``space``, names: global as :func:`alloc_global`, any other as the function of that
-    space. A target's own space keeps its name ("acme.l1"); E413 where the target that the kernel is compiled for has none of it."""
+    space. A target's own space keeps its name ("acme.l1"); E413 where the target that the kernel is compiled for has none of it. Elements
+    lie densely: E259 for what says otherwise."""
+    check_hints("T.alloc_buffer", annotations=annotations, align=align, offset_factor=offset_factor)
+    placed = {"strides": strides, "elem_offset": elem_offset, "buffer_type": buffer_type, "axis_separators": axis_separators}
+    refuse_placement("T.alloc_buffer", **placed)
     space = space_of(scope if space is None else space, "T.alloc_buffer")
     return alloc_global(shape, dtype) if space == "global" else allocate(shape, dtype, space, "buffer")
 
@@ -133,7 +149,12 @@ def alloc_barrier(arrive_count: int | list[int]) -> Barriers:
 
 
 def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Tile:
-    """Global memory that all blocks of the call share; made by the runtime, undefined until written. Sizes follow from the arguments."""
+    """Global memory that all blocks of the call share; made by the runtime, undefined until written. Sizes follow from the arguments.
+
+    E258: another scope.
+    """
+    if scope != "global":
+        raise catalogue.E258.error(here(), operation="T.alloc_global", wanted='"global" as scope', given=arithmetic.describe(scope))
     builder = current_builder("T.alloc_global")
     name = builder.name_for("workspace")
     buffer = Buffer(

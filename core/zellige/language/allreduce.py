@@ -20,6 +20,7 @@ from zellige.ir.expr import INT32, Expr, Region, Var, const
 from zellige.language.allocate import alloc_shared
 from zellige.language.elementwise import Select
 from zellige.language.folds import over
+from zellige.language.keywords import check_hints
 from zellige.language.lanes import sync_threads
 from zellige.language.refused import NotAvailable
 
@@ -35,10 +36,14 @@ class CommReducer:
 
 
 def comm_reducer(fcombine: Callable[[Any, Any], Any], identity: Any) -> CommReducer:
-    """``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``. E258: more than one identity, that is, a reduction of several values."""
+    """``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``. E258: no function, or more than one
+    identity, that is, a reduction of several values."""
     values = list(identity) if isinstance(identity, (tuple, list)) else [identity]
     if len(values) != 1:
         raise catalogue.E258.error(here(), operation="T.comm_reducer", wanted="one identity", given=f"{len(values)}")
+    if not callable(fcombine):
+        given = arithmetic.describe(fcombine)
+        raise catalogue.E258.error(here(), operation="T.comm_reducer", wanted="a function of two values", given=given)
     return CommReducer(fcombine, values[0])
 
 
@@ -71,6 +76,7 @@ def tvm_thread_allreduce(size: Any, value: Any, condition: Any, result: Any, *la
     if not around:
         wanted = 'a reducer, with T.attr(T.comm_reducer(...), "reduce_scope", ...) around it'
         raise catalogue.E258.error(span, operation=name, wanted=wanted, given="none")
+    check_hints(name, dtype=dtype)
     if getattr(size, "constant", size) != 1:
         given = arithmetic.describe(size)
         raise catalogue.E258.error(span, operation=name, wanted="one value, that is, 1 as its first argument", given=given)

@@ -14,14 +14,18 @@ from zellige.ir.expr import Const, Expr, Load, Var
 from zellige.ir.expression_printer import expression_text
 from zellige.ir.stmt import Assert, Assume, Print, Stmt, whole
 from zellige.ir.traverse import walk
-from zellige.language.keywords import without
+from zellige.language.keywords import check_hints, text, without
 
 
 @without("dtype", "span")
 def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
-    """Writes a message and a value, or every element of a tile, to the standard output when the kernel runs. E202 for anything else."""
+    """Writes a message and a value, or every element of a tile, to the standard output when the kernel runs. E202 for anything else.
+
+    E258: a message that is no text.
+    """
     builder = current_builder("T.print")
-    message = str(msg)
+    message = text(msg, "T.print", "msg")
+    check_hints("T.print", warp_group_id=warp_group_id, warp_id=warp_id)
     if isinstance(obj, Tile):
         value: Any = whole(obj.node, here())
     elif isinstance(obj, TileRegion):
@@ -38,9 +42,11 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
 
 
 def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) -> None:
-    """Stops the launch with an error that names this line when the condition is false."""
+    """Stops the launch with an error that names this line when the condition is false. E258: a message that is no text."""
     builder = current_builder("T.device_assert")
-    builder.emit(Assert(condition=arithmetic.truth(condition, builder.span), message=str(msg), span=builder.span))
+    check_hints("T.device_assert", no_stack_info=no_stack_info)
+    message = text(msg, "T.device_assert", "msg")
+    builder.emit(Assert(condition=arithmetic.truth(condition, builder.span), message=message, span=builder.span))
 
 
 @without("dtype", "span")

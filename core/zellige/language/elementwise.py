@@ -12,7 +12,7 @@ from zellige.frontend.values import Scalar, here, power
 from zellige.frontend.vectors import apply as lane_by_lane, is_vector
 from zellige.ir.expr import BinaryOp, Math, Precision, const
 from zellige.ir.functions import FUNCTIONS
-from zellige.language.keywords import without
+from zellige.language.keywords import flag, without
 from zellige.language.tensors import element_type
 
 
@@ -109,9 +109,10 @@ def _extreme(op: BinaryOp, nan_op: BinaryOp, fold: Callable[..., Any], word: str
     def apply(first: Any, *others: Any, nan_propagate: bool = False) -> Any:
         if is_number(first) and all(is_number(o) for o in others):
             return fold((first, *others))
+        op_used = nan_op if flag(nan_propagate, f"T.{op}", "nan_propagate") else op
         result = first if others else Scalar(arithmetic.as_expr(first, here()))
         for other in others:
-            result = _of_two(nan_op if nan_propagate else op, result, other)
+            result = _of_two(op_used, result, other)
         return result
 
     apply.__name__ = apply.__qualname__ = op

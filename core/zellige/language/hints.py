@@ -14,7 +14,7 @@ from zellige.frontend.builder import current_builder, current_launch
 from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import INT32, Buffer, Var
 from zellige.ir.stmt import LayoutHint, NamedHint, RasterHint, SafeValue
-from zellige.language.keywords import count_of
+from zellige.language.keywords import count_of, flag
 from zellige.layout import Fragment, Layout, PartialFragment
 
 _CHECKED: Final = 1 << 17  # the largest tile whose layout is tried on every element
@@ -46,13 +46,13 @@ def _map(value: Any, operation: str, wanted: str) -> Mapping[Any, Any]:
 def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> None:
     """The wish to walk the grid in panels of ``panel_size`` blocks, so that neighbours share the cache. Orders: row, column, mlx.
 
-    E244: another order; E245: no count.
+    E244: another order; E245: no count; E258: neither True nor False.
     """
     if order not in ("row", "column", "col", "mlx"):
         raise catalogue.E244.error(here(), given=repr(order), suggestion=closest(order, ("row", "column")))
     panel = count_of(panel_size, "as panel_size")
     launch = current_launch("T.use_swizzle")
-    if enable:
+    if flag(enable, "T.use_swizzle", "enable"):
         launch.hints.append(RasterHint(panel=panel, order="column" if order in ("column", "col") else "row"))
 
 
@@ -107,7 +107,7 @@ def _check_shape(buffer: Buffer, layout: Layout) -> None:
     shape = Tile(buffer).shape
     differs = any(isinstance(n, int) and isinstance(size, int) and n != size for n, size in zip(layout.shape, shape, strict=True))
     if differs:
-        raise catalogue.E247.error(here(), name=buffer.name, reason=f"is one of {tuple(layout.shape)}, the tile is {tuple(shape)}")
+        raise catalogue.E247.error(here(), name=buffer.label, reason=f"is one of {tuple(layout.shape)}, the tile is {tuple(shape)}")
 
 
 def _check_injective(buffer: Buffer, layout: Layout) -> None:
@@ -138,7 +138,7 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:
     operation = "T.annotate_l2_hit_ratio"
     launch = current_launch(operation)
     for tile, ratio in _map(l2_hit_ratio_map, operation, "{tensor: share}").items():
-        if not isinstance(ratio, Real) or not 0 <= ratio <= 1:  # type: ignore[operator]  # a Real compares with numbers
+        if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 <= ratio <= 1:  # type: ignore[operator]  # a Real compares with numbers
             raise catalogue.E258.error(here(), operation=operation, wanted="a share from 0 to 1", given=arithmetic.describe(ratio))
         launch.hints.append(NamedHint(name="l2_hit_ratio", value=float(ratio), buffer=_buffer(tile, operation)))
 

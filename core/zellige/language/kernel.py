@@ -14,7 +14,7 @@ from zellige.frontend.values import Scalar, here
 from zellige.ir.expr import INT32, Const, Expr, const
 from zellige.ir.stmt import NamedHint
 from zellige.ir.traverse import rebuilt
-from zellige.language.keywords import accept, count_of
+from zellige.language.keywords import accept, check_hints, count_of
 
 DEFAULT_THREADS = 128
 _GRID_NAMES = ("bx", "by", "bz")
@@ -89,6 +89,7 @@ def Kernel(
     builder = current_builder("T.Kernel")
     span = builder.span
     wishes = accept("T.Kernel", hints, ("threads", "prelude", "cluster_dims", "is_cpu"))
+    check_hints("T.Kernel", prelude=prelude, is_cpu=is_cpu)
     if len(blocks) == 1 and isinstance(blocks[0], GridSpec):
         extents: tuple[Expr, ...] = blocks[0].extents
     elif len(blocks) == 1 and isinstance(blocks[0], (tuple, list)):

@@ -49,7 +49,7 @@ def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") ->
     if isinstance(stop, str):
         stop, thread = None, stop
     known = {f"{kind}.{axis}": (kind, dim) for kind in ("threadIdx", "blockIdx") for dim, axis in enumerate("xyz")}
-    if thread not in known:
+    if not isinstance(thread, str) or thread not in known:
         wanted = "one of " + ", ".join(known)
         raise catalogue.E258.error(here(), operation="T.thread_binding", wanted=wanted, given=arithmetic.describe(thread))
     kind, dim = known[thread]
@@ -152,8 +152,15 @@ def warp_lanes() -> Var:
 
 
 def _width(warp_size: Any) -> Any:
-    """The lanes of a warp: as many as given, else as the target has."""
-    return Scalar(warp_lanes()) if warp_size is None else warp_size
+    """The lanes of a warp: as many as given, else as the target has. E245, E205: no count."""
+    return Scalar(warp_lanes()) if warp_size is None else _count(warp_size, "warp_size")
+
+
+def _count(value: Any, name: str) -> Any:
+    """An integer that is positive where it is known here. E245, E205: anything else."""
+    if isinstance(value, Scalar) and value.constant is None:
+        return Scalar(arithmetic.index(value, here()))
+    return count_of(value, f"as {name}")
 
 
 def get_lane_idx(warp_size: Any = None) -> Scalar:
@@ -171,7 +178,7 @@ get_warp_idx_sync = get_warp_idx
 
 def get_warp_group_idx(warp_size: Any = None, warps_per_group: Any = None) -> Scalar:
     """The number of the lane's group of warps in the block: groups of ``warps_per_group`` warps, 4 by default."""
-    group = _WARPS_OF_A_GROUP if warps_per_group is None else warps_per_group
+    group = _WARPS_OF_A_GROUP if warps_per_group is None else _count(warps_per_group, "warps_per_group")
     return Scalar(arithmetic.binary("floordiv", get_warp_idx(warp_size), group, here()))
 
 
@@ -217,7 +224,7 @@ def _check_named(name: str, given: Any, least: int, most: int | None) -> None:
 
 def sync_warp(mask: Any = None) -> None:
     """Every lane of the warp arrives before any goes on. E243: no mask."""
-    _check_mask(mask)
+    check_mask(mask)
     _barrier("warp", "T.sync_warp")
 
 
@@ -226,7 +233,7 @@ def sync_grid() -> None:
     _barrier("grid", "T.sync_grid")
 
 
-def _check_mask(mask: Any) -> None:
+def check_mask(mask: Any) -> None:
     """E243 for a mask that is none, such as a predicate in its place. The lanes that take part are those that reach the statement: a right
     mask names them, and says nothing more."""
     if mask is None:
@@ -253,25 +260,25 @@ def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: An
 
 def shfl_xor(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``lane ^ delta``. E243: width or mask."""
-    _check_mask(mask)
+    check_mask(mask)
     return shuffle("xor", value, delta, width)
 
 
 def shfl_up(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``lane - delta``, the own value where there is none. E243: width or mask."""
-    _check_mask(mask)
+    check_mask(mask)
     return shuffle("up", value, delta, width)
 
 
 def shfl_down(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``lane + delta``, the own value where there is none. E243: width or mask."""
-    _check_mask(mask)
+    check_mask(mask)
     return shuffle("down", value, delta, width)
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = None) -> Scalar:
     """The value of lane ``srcLane`` of the group. E243: width or mask."""
-    _check_mask(mask)
+    check_mask(mask)
     return shuffle("index", value, srcLane, width)
 
 
@@ -286,13 +293,13 @@ def _vote(mode: Literal["any", "all", "count", "ballot"], scope: Scope, predicat
 
 def any_sync(predicate: Any, mask: Any = None) -> Scalar:
     """1 where the predicate holds in any lane of the warp, else 0. E243: no mask."""
-    _check_mask(mask)
+    check_mask(mask)
     return _vote("any", "warp", predicate)
 
 
 def all_sync(predicate: Any, mask: Any = None) -> Scalar:
     """1 where the predicate holds in all lanes of the warp, else 0. E243: no mask."""
-    _check_mask(mask)
+    check_mask(mask)
     return _vote("all", "warp", predicate)
 
 
@@ -303,7 +310,7 @@ def ballot(predicate: Any) -> Scalar:
 
 def ballot_sync(predicate: Any, mask: Any = None) -> Scalar:
     """As :func:`ballot`. E243: no mask."""
-    _check_mask(mask)
+    check_mask(mask)
     return ballot(predicate)
 
 

@@ -18,7 +18,7 @@ from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, W
 from zellige.frontend.values import Scalar, here, is_volatile, taken
 from zellige.ir.expr import Const, Expr
 from zellige.ir.stmt import LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
-from zellige.language.keywords import accept, check_annotations, count_of
+from zellige.language.keywords import accept, check_hints, count_of, flag
 
 _DEFAULT_GROUP: Final = 8
 
@@ -43,7 +43,7 @@ def _now(bound: Expr) -> Expr:
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> ForSpec:
     """Iterations in order: ``range(start, stop, step)``. E211: a step of 0; E205: no integers."""
-    check_annotations(annotations, "T.serial")
+    check_hints("T.serial", annotations=annotations)
     return _range(SerialKind(), start, stop, step)
 
 
@@ -54,8 +54,8 @@ def unroll(
 
     ValueError for ``explicit`` together with ``unroll_factor``; E245: a factor below 1.
     """
-    check_annotations(annotations, "T.unroll")
-    if explicit and unroll_factor is not None:
+    check_hints("T.unroll", annotations=annotations)
+    if flag(explicit, "T.unroll", "explicit") and unroll_factor is not None:
         raise ValueError("T.unroll takes explicit=True (unroll all) or unroll_factor, not both")
     return _range(Unrolled(factor=_count(unroll_factor, "unroll_factor")), start, stop, step)
 
@@ -66,7 +66,7 @@ def _count(value: Any, what: str) -> int | None:
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForSpec:
     """As ``serial``; the author promises that adjacent iterations may run as one vector operation."""
-    check_annotations(annotations, "T.vectorized")
+    check_hints("T.vectorized", annotations=annotations)
     return _range(Vectorised(), start, stop, None)
 
 
@@ -86,7 +86,7 @@ def Pipelined(
     no count, or a schedule that is none. E2001 warns of one that has another number of entries, E292 of a loop that begins behind its end.
     """
     wishes = accept("T.Pipelined", hints, ("start", "stop", "num_stages", "order", "stage", "annotations", "group"))
-    check_annotations(annotations, "T.Pipelined")
+    check_hints("T.Pipelined", annotations=annotations)
     stages = _stages(num_stages)
     entries = [_schedule(name, value) for name, value in (("order", order), ("stage", stage))]
     if all(entries) and len(entries[0]) != len(entries[1]):
@@ -143,7 +143,7 @@ def Parallel(
     E213: no extents; E205: no integers; E245: no width.
     """
     wishes = accept("T.Parallel", hints, ("coalesced_width", "loop_layout", "prefer_async", "annotations"))
-    check_annotations(annotations, "T.Parallel")
+    check_hints("T.Parallel", loop_layout=loop_layout, prefer_async=prefer_async, annotations=annotations)
     span = here()
     if not extents:
         raise catalogue.E213.error(span, loop="T.Parallel")
@@ -173,7 +173,7 @@ def Persistent(
     Tiles are numbered in panels of ``group_size`` along the last dimension (0 counts as 1). E213: no domain; E105: a group size
     known only at run time; E245: a negative one, or no blocks; E212: no count of stages.
     """
-    check_annotations(annotations, "T.Persistent")
+    check_hints("T.Persistent", annotations=annotations)
     span = here()
     extents = tuple(domain) if isinstance(domain, (tuple, list)) else (domain,)
     if not extents:

@@ -30,7 +30,8 @@ def _u64(value: Any) -> Scalar:
 
 
 def _participants(mask: Any) -> Scalar:
-    """The lanes that run this statement and are in ``mask``, as bits."""
+    """The lanes that run this statement and are in ``mask``, as bits. E243: no mask."""
+    lanes.check_mask(mask)
     active = lanes.activemask()
     return bind("active", active if mask is None else active & _u64(mask))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from zellige.diagnostics import catalogue
-from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant, store
@@ -14,9 +13,8 @@ from zellige.frontend.values import Element, Scalar, Tile, Variable, here
 from zellige.frontend.vectors import VectorVariable
 from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
-from zellige.language.keywords import accept, check_annotations, count_of, refuse_hints
+from zellige.language.keywords import accept, check_hints, count_of, refuse_hints
 
-_EVICTIONS = ("evict_normal", "evict_first", "evict_last")
 _KEYWORDS = ("src", "dst", "coalesced_width", "swizzle", "eviction_policy")
 
 
@@ -36,13 +34,7 @@ def copy(
     source, target = paired_regions(src, dst, "T.copy")
     builder = current_builder("T.copy")
     width = _width(coalesced_width)
-    if eviction_policy is not None and eviction_policy not in _EVICTIONS:
-        wanted = f"one of {', '.join(_EVICTIONS)} as eviction_policy"
-        given = f"{eviction_policy!r}{closest(eviction_policy, _EVICTIONS)}"
-        raise catalogue.E258.error(builder.span, operation="T.copy", wanted=wanted, given=given)
-    if swizzle is not None and not isinstance(swizzle, str):
-        given = arithmetic.describe(swizzle)
-        raise catalogue.E258.error(builder.span, operation="T.copy", wanted='a name such as "bank" as swizzle', given=given)
+    check_hints("T.copy", eviction_policy=eviction_policy, swizzle=swizzle)
     own: dict[str, Any] = {"swizzle": swizzle, "vector_width": width, "eviction": eviction_policy, "hints": wishes}
     builder.emit(Copy(src=source, dst=target, span=builder.span, **own))
 
@@ -85,7 +77,7 @@ def fill(buffer: Any, value: Any, annotations: dict[str, Any] | None = None) -> 
 
     E222: not a tile; E254: a number that the dtype cannot hold.
     """
-    check_annotations(annotations, "T.fill")
+    check_hints("T.fill", annotations=annotations)
     _fill(buffer, value, "T.fill")
 
 
@@ -108,13 +100,13 @@ def _fill(buffer: Any, value: Any, operation: str) -> None:
 
 def clear(buffer: Any, annotations: dict[str, Any] | None = None) -> None:
     """Every element becomes 0. A reducer starts at 0. E258: a second operand, as T.fill takes one."""
-    check_annotations(annotations, "T.clear")
+    check_hints("T.clear", annotations=annotations)
     _fill(buffer, 0, "T.clear")
 
 
 def transpose(src: Any, dst: Any, annotations: dict[str, Any] | None = None) -> None:
     """``dst = src`` with its last two dimensions exchanged, cast to dst's dtype. Dimensions before them agree. E224 for other shapes."""
-    check_annotations(annotations, "T.transpose")
+    check_hints("T.transpose", annotations=annotations)
     source, target = region_of(src, "T.transpose"), region_of(dst, "T.transpose")
     left, right = source.extents, target.extents
     leading_left, leading_right = significant(left[:-2]), significant(right[:-2])

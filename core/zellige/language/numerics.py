@@ -215,5 +215,7 @@ def nearbyint(x: Any) -> Any:
 
 @without("dtype", "span")
 def likely(cond: Any) -> Any:
-    """The condition itself: a hint that it mostly holds."""
+    """The condition itself: a hint that it mostly holds. E202, E104: no condition."""
+    if not is_vector(cond):
+        arithmetic.truth(cond, here())
     return cond

@@ -12,6 +12,7 @@ from zellige.frontend.parameters import PendingTensor, place
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import Var
+from zellige.language.keywords import check_hints, refuse_placement, text
 from zellige.language.tensors import element_type, shape_tuple, stored_type
 
 
@@ -33,7 +34,7 @@ def empty(*shape: Any, dtype: Any = None, name: str = "output") -> Tile:
         dtype = sizes.pop()
     extents = tuple(arithmetic.index(size, here()) for size in sizes)
     element = stored_type("float32" if dtype is None else dtype)
-    return Tile(builder.empty(builder.name_for(name), as_dtype(element.name), extents))
+    return Tile(builder.empty(builder.name_for(text(name, "T.empty", "name")), as_dtype(element.name), extents))
 
 
 def const(name: str, dtype: Any = "int32") -> Any:
@@ -57,6 +58,9 @@ class _Pointer(PointerSpec):
     __slots__ = ()
 
     def __call__(self, dtype: Any = None, storage_scope: str = "global") -> PointerSpec:
+        if storage_scope not in ("", "global"):
+            given = arithmetic.describe(storage_scope)
+            raise catalogue.E258.error(here(), operation="T.ptr", wanted='"global" as storage_scope', given=given)
         return PointerSpec(dtype=None if dtype is None or dtype == "void" else as_dtype(element_type(dtype).name))
 
 
@@ -86,14 +90,11 @@ def match_buffer(
     ``align`` and ``offset_factor`` are promises about the address that nothing here relies on. E126: no such parameter; E259: another
     of the arguments says something, since an argument of a kernel begins at its first element and lies in global memory.
     """
-    said = {"data": data, "elem_offset": elem_offset or None, "axis_separators": axis_separators or None}
-    said["scope"] = None if scope in ("", "global") else scope
-    said["buffer_type"] = None if buffer_type in ("", "default") else buffer_type
-    for name, value in said.items():
-        if value is not None:
-            reason = f"does not take {name}={arithmetic.describe(value)}"
-            raise catalogue.E259.error(here(), operation="T.match_buffer", reason=reason, signature="shape, dtype, strides")
-    return _tensor_over(pointer, shape, dtype, strides or None, "T.match_buffer")
+    operation = "T.match_buffer"
+    placed = {"elem_offset": elem_offset, "scope": scope, "buffer_type": buffer_type, "axis_separators": axis_separators}
+    refuse_placement(operation, data=data, **placed)
+    check_hints(operation, align=align, offset_factor=offset_factor)
+    return _tensor_over(pointer, shape, dtype, strides or None, operation)
 
 
 def _tensor_over(pointer: Any, shape: Any, dtype: Any, strides: Any, operation: str) -> Tile:

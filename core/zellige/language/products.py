@@ -16,7 +16,7 @@ from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import INT32, Buffer, Const, Expr, Load, Region, const
 from zellige.ir.stmt import Gemm, GemmPolicy, Map, Store, Transpose, whole
 from zellige.language import elementwise
-from zellige.language.keywords import accept, count_of, flag
+from zellige.language.keywords import accept, check_hints, count_of, flag
 
 _KEYWORDS: Final = ("A", "B", "C", "transpose_A", "transpose_B", "policy", "clear_accum", "k_pack", "wg_wait", "mbar")
 
@@ -138,6 +138,7 @@ def gemm(
     ``k_pack``, ``wg_wait`` and ``mbar`` are hints. E225, E226: shapes; E105: a size known only at run time; E204: dtypes; E227: policy.
     """
     wishes = accept("T.gemm", hints, _KEYWORDS)
+    check_hints("T.gemm", wg_wait=wg_wait, mbar=mbar)
     pack = arithmetic.whole_number(k_pack)
     if pack not in (1, 2):
         hint = f"T.gemm k_pack must be an int equal to 1 or 2, got {k_pack!r}"
@@ -165,6 +166,7 @@ def gemm_sp(
     places of its two halves. ``transpose_E``: it is a column instead, which is made a row first. E204: types; E226: sizes.
     """
     wishes = accept("T.gemm_sp", hints, ("A_sparse", "E", *_KEYWORDS[1:5], "transpose_E", *_KEYWORDS[5:7], "wg_wait"))
+    check_hints("T.gemm_sp", wg_wait=wg_wait)
     metadata = matrix(E, "T.gemm_sp", "E")
     if not metadata.buffer.dtype.is_integer:
         raise catalogue.E204.error(here(), operation="the metadata of T.gemm_sp", dtype=metadata.buffer.dtype)

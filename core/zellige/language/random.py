@@ -19,6 +19,7 @@ from zellige.frontend.values import Scalar, Variable, bind, declare, here
 from zellige.ir.expr import INT32, Var, const
 from zellige.ir.stmt import Assign, Bind, For, Serial, Stmt
 from zellige.language import elementwise, lanes
+from zellige.language.keywords import check_hints
 
 _U32: Final = dtype("uint32")
 _U64: Final = dtype("uint64")
@@ -61,6 +62,7 @@ def rng_init(seed: Any, seq: Any = None, off: Any = 0, generator: str | None = N
     ``generator`` is accepted for other implementations' names; the numbers are Philox4x32-10's.
     """
     builder = current_builder("T.rng_init")
+    check_hints("T.rng_init", generator=generator)
     builder.require_body("T.rng_init")
     start, first = bind("seed", _u64(seed)), bind("offset", _u64(off))
     if seq is not None:

@@ -11,7 +11,7 @@ from zellige.frontend.builder import current_builder
 from zellige.frontend.reducers import UPDATES, Reducer, open_loops, reducer_of
 from zellige.frontend.values import Element, Tile, here
 from zellige.language.allocate import allocate
-from zellige.language.keywords import check_annotations
+from zellige.language.keywords import check_hints
 from zellige.language.movement import copy
 from zellige.language.reductions import check_batch
 
@@ -26,7 +26,7 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
     it after ``T.finalize_reducer(r)``. E233: unknown operation; E258: no replication; E290: one that is not defined for the dtype.
     """
     known = {name: name for name in UPDATES}
-    if op not in known:
+    if not isinstance(op, str) or op not in known:
         raise catalogue.E233.error(here(), given=repr(op), known=", ".join(known), suggestion=closest(op, known))
     if replication not in (None, "all", "none"):
         given = f"{replication!r}{closest(replication, ('all', 'none'))}"
@@ -65,7 +65,7 @@ def finalize_reducer(reducer: Any, dst: Any = None, batch: int = 1, annotations:
     ``batch`` is a hint, see :func:`~zellige.language.reductions.check_batch` (E245, E291). E234: not started, or ended already;
     E223: ``dst`` has another shape.
     """
-    check_annotations(annotations, "T.finalize_reducer")
+    check_hints("T.finalize_reducer", annotations=annotations)
     whole = _whole(reducer, "T.finalize_reducer")
     check_batch(batch, whole.buffer.shape, "T.finalize_reducer")
     whole.finalize("T.finalize_reducer")

@@ -16,7 +16,7 @@ from zellige.frontend.values import Element, Scalar, Variable, here
 from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Reduce, ReduceOp, Scan, ScanOp
 from zellige.language.folds import fold
-from zellige.language.keywords import accept, check_annotations, count_of, flag, refuse_hints
+from zellige.language.keywords import accept, check_hints, count_of, flag, refuse_hints
 
 _BITWISE: Final = ("bitand", "bitor", "bitxor")
 _KEYWORDS: Final = ("buffer", "out", "dim", "clear", "batch", "nan_propagate")
@@ -140,7 +140,7 @@ def reduce_by_name(
     buffer: Any, out: Any, reduce_type: str, dim: int, clear: bool, batch: int = 1, nan_propagate: bool = False, **hints: Any
 ) -> None:
     """The reduction called ``reduce_type`` along ``dim``; E257 for an unknown one."""
-    if reduce_type not in _BY_NAME:
+    if not isinstance(reduce_type, str) or reduce_type not in _BY_NAME:
         raise catalogue.E257.error(here(), given=repr(reduce_type), known=", ".join(_BY_NAME), suggestion=closest(reduce_type, _BY_NAME))
     reduce(buffer, out, _BY_NAME[reduce_type], dim, clear, batch, nan_propagate, hints)
 
@@ -170,11 +170,11 @@ def scan(src: Any, dst: Any, op: ScanOp, dim: Any, reverse: Any, operation: str)
 
 def cumsum(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Any = None) -> None:
     """Running sums along ``dim`` (from the end when ``reverse``) into ``dst``, in place when it is None. Errors as :func:`scan`."""
-    check_annotations(annotations, "T.cumsum")
+    check_hints("T.cumsum", annotations=annotations)
     scan(src, dst, "sum", dim, reverse, "T.cumsum")
 
 
 def cummax(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Any = None) -> None:
     """Running maxima along ``dim`` into ``dst``, in place when it is None. Errors as :func:`scan`."""
-    check_annotations(annotations, "T.cummax")
+    check_hints("T.cummax", annotations=annotations)
     scan(src, dst, "max", dim, reverse, "T.cummax")

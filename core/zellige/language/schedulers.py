@@ -6,11 +6,12 @@ import types
 from typing import Any, TypeVar
 
 from zellige.dtypes import dtype as as_dtype
+from zellige.frontend import arithmetic
 from zellige.frontend.functions import macro
-from zellige.frontend.values import Scalar, Variable, declare
+from zellige.frontend.values import Scalar, Variable, declare, here
 from zellige.language.aggregates import max, min
 from zellige.language.integers import ceildiv
-from zellige.language.keywords import count_of
+from zellige.language.keywords import check_hints, count_of, flag
 from zellige.language.lanes import get_block_extent
 
 C = TypeVar("C", bound=type)
@@ -41,7 +42,8 @@ class BaseTileScheduler:
     def __init__(self, stateful: bool = True, name: str | None = None) -> None:
         self._total_tiles: Any = 0
         self._state: dict[str, Variable] = {}
-        if stateful:
+        check_hints("a scheduler", name=name)
+        if flag(stateful, "a scheduler", "stateful"):
             prefix = "" if name is None else f"{name}_"
             for part in ("m_idx", "n_idx", "linear_idx", "current_iter"):
                 self._state[part] = declare(f"{prefix}{part}", as_dtype("int32"), 0)
@@ -102,7 +104,8 @@ class PersistentTileScheduler(BaseTileScheduler):
     """The tiles of a grid of ``num_m_tiles`` x ``num_n_tiles``, dealt out to ``num_workers`` blocks (all of the launch, unless given).
 
     Tiles are numbered along the fast axis (rows where ``column_major``), ``swizzle_size`` of the slow axis side by side. With
-    ``cluster_size`` a tile stands for that many rows and a worker for that many blocks. E245: a size below 1.
+    ``cluster_size`` a tile stands for that many rows and a worker for that many blocks. E245: a size below 1; E205: tiles or
+    workers that are no integers.
     """
 
     def __init__(
@@ -116,14 +119,17 @@ class PersistentTileScheduler(BaseTileScheduler):
         stateful: bool = True,
         name: str | None = None,
     ) -> None:
+        for size in (num_m_tiles, num_n_tiles, *(() if num_workers is None else (num_workers,))):
+            arithmetic.index(size, here())
+        is_by_columns = flag(column_major, "T.PersistentTileScheduler", "column_major")
         super().__init__(stateful, name)
         self.cluster_size = cluster_size = count_of(cluster_size, "as cluster_size")
         self.swizzle_size = count_of(swizzle_size, "as swizzle_size")
         self.num_workers = get_block_extent(0) // cluster_size if num_workers is None else num_workers
         rows = ceildiv(num_m_tiles, cluster_size)
         self._total_tiles = rows * num_n_tiles
-        self._is_column_major = column_major
-        self._fast, self._slow = (rows, num_n_tiles) if column_major else (num_n_tiles, rows)
+        self._is_column_major = is_by_columns
+        self._fast, self._slow = (rows, num_n_tiles) if is_by_columns else (num_n_tiles, rows)
 
     def coord(self, tile_id: Any) -> tuple[Any, Any]:
         """Row and column of a tile; any number gives some place, also one past the end."""

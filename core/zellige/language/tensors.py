@@ -91,6 +91,8 @@ class TensorFactory:
         unknown = set(other) - _OLDER
         if unknown:
             raise catalogue.E218.error(here(), reason=f"T.{self._name} has no argument {min(unknown)!r}")
+        if scope is not None and not isinstance(scope, str):
+            raise catalogue.E218.error(here(), reason=f"scope is the name of a memory space, not {scope!r}")
         items = list(rest)
         if self._strided and strides is None and items:
             strides = items.pop(0)

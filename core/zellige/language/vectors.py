@@ -92,20 +92,31 @@ def address_of(obj: Any) -> Element:
 def access_ptr(
     base: Any, access_type: str | int = "r", *extents: Any, offset: Any = 0, extent: Any = None, ignore_last_ndim: int = 0
 ) -> Tile | TileRegion | Element:
-    """A tile, slice or start element as an operand; ``extents`` give a start element a size. E402: a flat offset or extent."""
+    """A tile, slice or start element as an operand; ``extents`` give a start element, or the start of a tile, a size.
+
+    E402: a flat offset or extent; E258: no kind of access, or a slice, which has its extents.
+    """
     place = place_of(base)
+    if access_type not in ("r", "w", "rw", 1, 2, 3) or isinstance(access_type, bool):
+        wanted = '"r", "w" or "rw" as access_type'
+        raise catalogue.E258.error(here(), operation="T.access_ptr", wanted=wanted, given=arithmetic.describe(access_type))
     if offset != 0 or extent is not None or ignore_last_ndim:
         hint = "slice the tile: A[i:i + n, :]"
         raise catalogue.E402.error(here(), name="T.access_ptr with a flat offset or extent", hint=hint)
-    if not extents or not isinstance(place, Element):
+    if not extents:
         region_of(place, "T.access_ptr")
         return place  # type: ignore[no-any-return]
+    if isinstance(place, Tile):
+        place = Element(Load(buffer=place.node, indices=(const(0, INT32),) * place.ndim, span=here()))
+    if not isinstance(place, Element):
+        wanted = "a start element for its extents"
+        raise catalogue.E258.error(here(), operation="T.access_ptr", wanted=wanted, given=arithmetic.describe(base))
     sizes = extents[0] if len(extents) == 1 and isinstance(extents[0], (tuple, list)) else extents
-    wanted = tuple(arithmetic.index(e, here()) for e in sizes)
-    padding = len(place.indices) - len(wanted)
+    counts = tuple(arithmetic.index(e, here()) for e in sizes)
+    padding = len(place.indices) - len(counts)
     if padding < 0:
-        raise catalogue.E208.error(here(), name=place.buffer.label, rank=len(place.indices), given=len(wanted))
-    shape = (const(1, INT32),) * padding + wanted
+        raise catalogue.E208.error(here(), name=place.buffer.label, rank=len(place.indices), given=len(counts))
+    shape = (const(1, INT32),) * padding + counts
     region = Region(buffer=place.buffer, offsets=place.indices, extents=shape, span=here())
     return TileRegion(region, (True,) * len(shape))
 

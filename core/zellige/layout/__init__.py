@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype
+from zellige.frontend import arithmetic
 
 if TYPE_CHECKING:
     from zellige import layouts
@@ -23,17 +25,52 @@ Indices = tuple[int, ...]
 
 
 def _sizes(shape: Any) -> tuple[Any, ...]:
-    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    """A shape given as one size or several: Python ints, or sizes known only at run time. E205 for what is no integer."""
+    return tuple(_size(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+
+
+def _size(value: Any) -> Any:
+    number = arithmetic.whole_number(value)
+    if number is None:
+        arithmetic.index(value)
+        if isinstance(value, bool):
+            raise catalogue.E205.error(given=value)
+    return value if number is None else number
+
+
+def _whole(value: Any, operation: str, name: str) -> int:
+    """An argument that is an integer. E258: anything else."""
+    number = arithmetic.whole_number(value)
+    if number is None:
+        raise catalogue.E258.error(operation=operation, wanted=f"an int as {name}", given=arithmetic.describe(value))
+    return number
+
+
+def _check_function(value: Any, operation: str, name: str) -> None:
+    """E258 for an index map that is no function."""
+    if value is not None and not callable(value):
+        raise catalogue.E258.error(operation=operation, wanted=f"a function of the indices as {name}", given=arithmetic.describe(value))
+
+
+def _tile(buffer: Any, operation: str) -> Any:
+    """What has a shape and a dtype. E222: anything else."""
+    if not hasattr(buffer, "shape") or not hasattr(buffer, "dtype"):
+        raise catalogue.E222.error(operation=operation, given=arithmetic.describe(buffer))
+    return buffer
 
 
 class Layout:
     """``forward_fn(i, j, ...)`` gives the storage index (or indices) of element (i, j, ...) of a tile of ``shape``.
 
     ``kind`` is "map" for a function, or the name of a family that each target instantiates for itself ("swizzle", "padded", "bank").
+    E205: a size that is no integer; E258: no function, or no name.
     """
 
     def __init__(self, shape: Any, forward_fn: Callable[..., Any] | None = None, *, kind: str = "map") -> None:
         self.shape = _sizes(shape)
+        _check_function(forward_fn, "a layout", "forward_fn")
+        if not isinstance(kind, str):
+            raise catalogue.E258.error(operation="a layout", wanted="the name of a family as kind", given=arithmetic.describe(kind))
         self.kind = kind
         self._forward = forward_fn
 
@@ -83,13 +120,17 @@ class Layout:
 
     def is_equal(self, other: Layout) -> bool:
         """Whether both place every element alike."""
-        if self.kind != other.kind or self.shape != other.shape:
+        if not isinstance(other, Layout) or self.kind != other.kind or self.shape != other.shape:
             return False
         return self.kind != "map" or self.table() == other.table()
 
     def repeat(self, dim: int, factor: int) -> Layout:
-        """``factor`` copies along input dimension ``dim``: the copy's number is the first storage index. ValueError for wrong numbers."""
+        """``factor`` copies along input dimension ``dim``: the copy's number is the first storage index.
+
+        ValueError for wrong numbers; E258: what is no number.
+        """
         rank = len(self.shape)
+        dim, factor = _whole(dim, "repeat", "dim"), _whole(factor, "repeat", "factor")
         if not -rank <= dim < rank:
             raise ValueError(f"dim is {dim}, the layout has {rank} dimensions")
         if factor < 1:
@@ -189,6 +230,11 @@ class Fragment(Layout):
         if (forward_fn is None) == (forward_thread_fn is None):
             raise ValueError("give forward_fn, or forward_thread_fn with or without forward_index_fn")
         super().__init__(shape)
+        for name, function in (
+            ("forward_fn", forward_fn), ("forward_thread_fn", forward_thread_fn), ("forward_index_fn", forward_index_fn)
+        ):  # fmt: skip
+            _check_function(function, "a fragment", name)
+        replicate = _whole(replicate, "a fragment", "replicate")
         if replicate < 1:
             raise ValueError(f"replicate is {replicate}, it must be at least 1")
         self.copies = replicate
@@ -230,7 +276,7 @@ class Fragment(Layout):
     def replicate(self, factor: int) -> Fragment:
         """``factor`` copies on further lanes: copy c of the new ones lies a whole fragment of lanes after the one before."""
         lanes = self.get_thread_size()
-        old = self.copies
+        old, factor = self.copies, _whole(factor, "replicate", "factor")
 
         def forward(*indices: Any) -> tuple[Any, Any]:
             *point, copy = indices
@@ -281,9 +327,9 @@ class PartialFragment(Fragment):
         combine: int | None = None,
     ) -> None:
         super().__init__(shape, forward_fn, forward_thread_fn, replicate, forward_index_fn)
-        self.combine = replicate if combine is None else combine
-        if self.combine < 1 or replicate % self.combine:
-            raise ValueError(f"combine is {self.combine} and must divide replicate, {replicate}")
+        self.combine = self.copies if combine is None else _whole(combine, "a fragment", "combine")
+        if self.combine < 1 or self.copies % self.combine:
+            raise ValueError(f"combine is {self.combine} and must divide replicate, {self.copies}")
 
     @staticmethod
     def from_fragment(fragment: Fragment) -> PartialFragment:
@@ -310,8 +356,12 @@ class SwizzleMode(enum.Enum):
 
 
 def make_swizzled_layout(buffer: Any, k_major: bool = True, allow_pad: bool = True) -> Layout:
-    """A layout of a tile free of bank conflicts, instantiated by each target for its own banks."""
-    return Layout(buffer.shape, kind="swizzle")
+    """A layout of a tile free of bank conflicts, instantiated by each target for its own banks. E222: no tile; E258: no flag."""
+    for name, value in (("k_major", k_major), ("allow_pad", allow_pad)):
+        if not isinstance(arithmetic.python_number(value), int):
+            given = arithmetic.describe(value)
+            raise catalogue.E258.error(operation="make_swizzled_layout", wanted=f"True or False as {name}", given=given)
+    return Layout(_tile(buffer, "make_swizzled_layout").shape, kind="swizzle")
 
 
 def make_full_bank_swizzled_layout(buffer: Any) -> Layout:
@@ -332,7 +382,7 @@ def make_quarter_bank_swizzled_layout(buffer: Any) -> Layout:
 def _exchanged(buffer: Any, mode: SwizzleMode) -> Layout:
     """The storage that copy engines know by ``mode``: the same bits of a place as theirs, whatever the length of a row."""
     pieces = mode.value // 16
-    piece = 128 // dtype(buffer.dtype).storage_bits
+    piece = 128 // dtype(_tile(buffer, "a swizzled layout").dtype).storage_bits
     linear = make_linear_layout(buffer)
 
     def forward(*indices: Any) -> Any:

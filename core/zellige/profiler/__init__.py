@@ -27,6 +27,7 @@ from zellige.runtime.timing import (
     Measurement,
     ReturnMode,
     Timer,
+    check_callable,
     check_choice,
     check_request,
     host_timer,
@@ -201,8 +202,9 @@ def do_bench(
     """The time of one run of ``fn`` in milliseconds: by ``return_mode``, or at ``quantiles`` (one: a number, several: a list).
 
     ``backend`` names the timer. ``fast_flush`` has no effect: the flush always goes through the caches at full width. :func:`measure`
-    explains the other arguments and gives all the times.
+    explains the other arguments and gives all the times. E637: an argument that is none.
     """
+    check_callable("fn", fn)
     check_request(warmup=warmup, rep=rep, counts=(_n_warmup, _n_repeat), quantiles=quantiles, return_mode=return_mode)
     measured = measure(
         fn,

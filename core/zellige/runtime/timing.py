@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Integral, Real
 from pathlib import Path
 from statistics import fmean, median_low
 from time import perf_counter
@@ -136,13 +137,28 @@ def check_request(*, warmup: float, rep: float, counts: tuple[int, ...], quantil
     """Raise E637 for a request that cannot be met."""
     check_choice("return_mode", return_mode, RETURN_MODES)
     for what, duration in (("warmup", warmup), ("rep", rep)):
-        if not (math.isfinite(duration) and duration >= 0):
-            raise _wrong(what, duration, "a finite number of milliseconds that is not negative")
+        if not isinstance(duration, Real) or not (math.isfinite(duration) and duration >= 0):
+            raise _wrong(what, repr(duration), "a finite number of milliseconds that is not negative")
     for count in counts:
-        if count < 0:
-            raise _wrong("a number of runs", count, "one that is not negative")
-    if quantiles is not None and not all(0 <= position <= 1 for position in quantiles):
-        raise _wrong("quantiles", quantiles, "numbers between 0 and 1")
+        if not isinstance(count, Integral) or count < 0:
+            raise _wrong("a number of runs", repr(count), "an integer that is not negative")
+    if quantiles is None:
+        return
+    are_numbers = isinstance(quantiles, Iterable) and all(isinstance(position, Real) for position in quantiles)
+    if not are_numbers or not all(0 <= position <= 1 for position in quantiles):
+        raise _wrong("quantiles", repr(quantiles), "numbers between 0 and 1")
+
+
+def check_number(what: str, given: object) -> None:
+    """E637 for what is no number from 0 on."""
+    if not isinstance(given, Real) or not float(given) >= 0:
+        raise _wrong(what, repr(given), "a number that is not negative")
+
+
+def check_callable(what: str, given: object) -> None:
+    """E637 for what cannot be called."""
+    if not callable(given):
+        raise _wrong(what, repr(given), "a function")
 
 
 def check_choice(what: str, given: object, known: Sequence[str]) -> None:
