@@ -42,20 +42,31 @@ IS_WAITING: Final = 384
 QUITS: Final = 448
 WORKERS: Final = 456
 SPINS: Final = 464
+YIELDS: Final = 472
 BLOCK_BYTES: Final = 512
 
-JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "active", "scratch", "stride", "leaf", "states", "shared")
+JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "whole", "part", "active", "scratch", "stride", "leaf", "states", "shared")
 """8-byte words of a job: the launch function, the offset in the arguments of the slot with the address of the status words, the number of
-cells, cells a ticket, workers that take part, the memory of worker 0, its distance to the next worker's, where the leaf's part begins, the
-states and the memory that all workers share."""
+cells, cells of a first ticket, how many of these there are, cells of a later one, workers that take part, the memory of worker 0, its
+distance to the next worker's, where the leaf's part begins, the states and the memory that all workers share."""
 
 FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98}
+YIELD_CALL: Final = {"x86_64": 24, "aarch64": 124}
+"""Numbers of the system calls futex and sched_yield on Linux."""
 
 _CHUNKS: Final = 16
 """Ranges a worker: enough that no thread waits long for the last one."""
 
+_LAST: Final = 4
+"""So many ranges a worker come last, in as many parts each: what the others wait for in the end is one of these parts."""
+
 _SPINS: Final = 2000
-"""Pauses before a thread goes to sleep, some ten microseconds: waking one costs about as much."""
+"""Pauses for which a thread that waits keeps its core, some ten microseconds."""
+
+_YIELDS: Final = 1000
+"""Times that it then offers its core to others before it goes to sleep, some tenths of a millisecond where nobody takes it. That is as long
+as other threads are at work on their last cells, and as a program takes from launch to launch. Who sleeps is not only woken late: the
+system may put the thread behind another one on a core that is at work."""
 
 _JOB: Final = struct.Struct(f"<{len(JOB_FIELDS)}q")
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -73,6 +84,12 @@ def thread_count(cores: int) -> int:
 def chunk_size(cells: int, workers: int) -> int:
     """Cells that a worker takes at a time."""
     return max(1, cells // (workers * _CHUNKS))
+
+
+def tickets(cells: int, workers: int) -> tuple[int, int, int]:
+    """Cells of a first ticket, how many of these there are, and cells of those that follow."""
+    chunk = chunk_size(cells, workers)
+    return chunk, max(0, cells - _LAST * workers * chunk) // chunk, max(1, chunk // _LAST)
 
 
 def is_supported(host: Host) -> bool:
@@ -101,8 +118,9 @@ class NativePool:
         self._blocks = Blocks()
         self._starts = (ctypes.c_uint64 * (2 * threads))()
         self._handles: list[ctypes.c_ulong] = []
-        spins = _SPINS if threads <= host.cores else 0  # with more threads than cores, spinning keeps others from working
-        self._write(SPINS, ctypes.c_int64, spins)
+        if threads <= host.cores:  # with more threads than cores, who waits keeps others from working
+            self._write(SPINS, ctypes.c_int64, _SPINS)
+            self._write(YIELDS, ctypes.c_int64, _YIELDS)
         self._start(threads - 1)
 
     def _write(self, offset: int, kind: Any, value: int) -> None:
@@ -129,7 +147,7 @@ class NativePool:
         stride = (leaf + sizes[1] + 127) & ~63  # a line between two workers
         base = self._blocks.own.aligned(workers * stride)
         shared = self._blocks.shared_places(sizes)
-        job = _JOB.pack(function, status, cells, chunk_size(cells, workers), workers, base, stride, leaf, *shared)
+        job = _JOB.pack(function, status, cells, *tickets(cells, workers), workers, base, stride, leaf, *shared)
         self._launch(self._control, args, job)
 
     def stop(self) -> None:
@@ -139,7 +157,7 @@ class NativePool:
         status = (ctypes.c_uint64 * 1)(ctypes.addressof(nothing))
         self._write(WORKERS, ctypes.c_int32, 0)
         # no worker acknowledges any more, and there are no cells
-        self._launch(self._control, ctypes.addressof(status), _JOB.pack(0, 0, 0, 1, 1, *[0] * 5))
+        self._launch(self._control, ctypes.addressof(status), _JOB.pack(*[0] * len(JOB_FIELDS)))
         join = ctypes.CDLL(None).pthread_join
         for handle in self._handles:
             join(handle, None)

@@ -30,6 +30,8 @@ from zellige_cpu.pool import (
     SPINS,
     TICKETS,
     WORKERS,
+    YIELD_CALL,
+    YIELDS,
     processor,
 )
 
@@ -100,11 +102,18 @@ next:
   %has_failed = icmp ne i64 %word, 0
   br i1 %has_failed, label %done, label %take
 take:
-  %begin = atomicrmw add ptr %tickets, i64 %chunk monotonic
+  %ticket = atomicrmw add ptr %tickets, i64 1 monotonic
+  %is_whole = icmp slt i64 %ticket, %whole
+  %size = select i1 %is_whole, i64 %chunk, i64 %part
+  %wholes = select i1 %is_whole, i64 %ticket, i64 %whole
+  %parts = sub i64 %ticket, %wholes
+  %behind_wholes = mul i64 %wholes, %chunk
+  %behind_parts = mul i64 %parts, %part
+  %begin = add i64 %behind_wholes, %behind_parts
   %is_left = icmp slt i64 %begin, %cells
   br i1 %is_left, label %work, label %done
 work:
-  %reach = add i64 %begin, %chunk
+  %reach = add i64 %begin, %size
   %is_inside = icmp slt i64 %reach, %cells
   %end = select i1 %is_inside, i64 %reach, i64 %cells
   call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf, ptr %states_place, ptr %shared_place, i64 %is_first)
@@ -139,19 +148,29 @@ entry:
   {_place("is_waiting", IS_WAITING)}
   {_place("quits", QUITS)}
   {_place("spins_at", SPINS)}
+  {_place("yields_at", YIELDS)}
   %spins = load i64, ptr %spins_at, align 8
+  %yields = load i64, ptr %yields_at, align 8
+  %most = add i64 %spins, %yields
   br label %idle
 idle:
   %seen = phi i32 [ 0, %entry ], [ %now, %acknowledge ], [ %now, %wake ]
   br label %look
 look:
-  %count = phi i64 [ 0, %idle ], [ %count_next, %spin ], [ %spins, %sleep ]
+  %count = phi i64 [ 0, %idle ], [ %count_next, %spin ], [ %count_more, %yield ], [ %most, %sleep ]
   %now = load atomic i32, ptr %control seq_cst, align 4
   %is_new = icmp ne i32 %now, %seen
   br i1 %is_new, label %go, label %patience
 patience:
   %may_spin = icmp slt i64 %count, %spins
-  br i1 %may_spin, label %spin, label %sleep
+  br i1 %may_spin, label %spin, label %more
+more:
+  %may_yield = icmp slt i64 %count, %most
+  br i1 %may_yield, label %yield, label %sleep
+yield:
+  %yielded = call i64 (i64, ...) @syscall(i64 {YIELD_CALL[processor(host)]})
+  %count_more = add i64 %count, 1
+  br label %look
 spin:
   call void @{pause}({operand})
   %count_next = add i64 %count, 1
@@ -201,7 +220,10 @@ entry:
   {_place("is_waiting", IS_WAITING)}
   {_place("workers_at", WORKERS)}
   {_place("spins_at", SPINS)}
+  {_place("yields_at", YIELDS)}
   %spins = load i64, ptr %spins_at, align 8
+  %yields = load i64, ptr %yields_at, align 8
+  %most = add i64 %spins, %yields
   %state = alloca [{STATE_WORDS} x i64], align 64
   store [{STATE_WORDS} x i64] zeroinitializer, ptr %state, align 64
   %words = load <{len(JOB_FIELDS)} x i64>, ptr %job, align 1
@@ -222,13 +244,20 @@ work:
   call void @drain(ptr %control, ptr %args, i64 0, ptr %state)
   br label %look
 look:
-  %count = phi i64 [ 0, %work ], [ %count_next, %spin ]
+  %count = phi i64 [ 0, %work ], [ %count_next, %spin ], [ %count_more, %yield ]
   %left = load atomic i32, ptr %remaining seq_cst, align 4
   %is_done = icmp eq i32 %left, 0
   br i1 %is_done, label %done, label %patience
 patience:
   %may_spin = icmp slt i64 %count, %spins
-  br i1 %may_spin, label %spin, label %announce
+  br i1 %may_spin, label %spin, label %more
+more:
+  %may_yield = icmp slt i64 %count, %most
+  br i1 %may_yield, label %yield, label %announce
+yield:
+  %yielded = call i64 (i64, ...) @syscall(i64 {YIELD_CALL[processor(host)]})
+  %count_more = add i64 %count, 1
+  br label %look
 spin:
   call void @{pause}({operand})
   %count_next = add i64 %count, 1
