@@ -30,3 +30,29 @@ def test_tiles_of_vectors(target):
     for rows in (1, 5):
         a, b = np.arange(rows * 12, dtype=np.float16).reshape(2, rows, 3, 2)
         np.testing.assert_array_equal(kernel(a, b), a * 2 + b)
+
+
+@T.prim_func
+def through_names(A: T.Tensor((n,), "int32x4"), B: T.Tensor((n,), "int32x4")):
+    with T.Kernel(1):
+        total = T.int32x4(0)
+        for i in T.serial(n):
+            v = A[i]
+            A[i] = 0
+            if T.extract_lane(v, 1) > 4:
+                v = v * 2
+            total = total + v
+            B[i] = total if i % 2 == 0 else -v
+        for i in T.Parallel(n):
+            A[i] = T.if_then_else(B[i] > 0, B[i], 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_names_of_vectors(target):
+    given = np.arange(20, dtype=np.int32).reshape(5, 4)
+    doubled = np.where(given[:, 1:2] > 4, given * 2, given)
+    wanted = np.where(np.arange(5)[:, None] % 2 == 0, doubled.cumsum(0), -doubled)
+    a, b = given.copy(), np.zeros_like(given)
+    zl.compile(through_names, target=target)(a, b)
+    np.testing.assert_array_equal(b, wanted)
+    np.testing.assert_array_equal(a, np.where(wanted > 0, wanted, 1))

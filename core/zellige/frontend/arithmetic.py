@@ -185,8 +185,15 @@ def as_expr(value: Any, span: Span | None = None, hint: DType | None = None) -> 
         return expr  # type: ignore[return-value]
     number = python_number(value)
     if number is None:
-        raise catalogue.E202.error(span, given=describe(value))
+        instead = "T.extract_lane(vector, 0) is one of its lanes" if _lane_count(value) > 1 else None
+        raise catalogue.E202.error(span, given=describe(value), hint=instead)
     return literal(number, hint if hint is not None else literal_dtype(number, span), span)
+
+
+def _lane_count(value: Any) -> int:
+    """How many lanes a value has, one where it is no vector."""
+    given = getattr(value, "dtype", None)
+    return given.lanes if isinstance(given, DType) and not hasattr(value, "expr") else 1
 
 
 def python_number(value: Any) -> bool | int | float | None:
@@ -231,11 +238,6 @@ def cast(expr: Expr, target: DType, span: Span | None = None) -> Expr:
         return expr
     if "handle" in (expr.dtype.kind, target.kind):
         raise catalogue.E204.error(span or expr.span, operation="a conversion between it and numbers", dtype="handle")
-    if expr.dtype.lanes not in (1, target.lanes):
-        place = span or expr.span
-        if target.lanes == 1:
-            raise catalogue.E202.error(place, given=f"a {expr.dtype} vector", hint="T.extract_lane(vector, 0) is one of its lanes")
-        raise catalogue.E203.error(place, left=expr.dtype, right=target, hint="take as many lanes as are wanted")
     if isinstance(expr, Const):
         folded = _cast_constant(expr.value, target)
         if folded is not None:
@@ -413,9 +415,9 @@ def compare(op: CompareOp, left: Any, right: Any, span: Span | None = None) -> E
 
 def truth(value: Any, span: Span | None = None) -> Expr:
     """``value`` as a condition: itself where it is a bool, ``value != 0`` otherwise. E104 for vectors, E204 for an address."""
+    if _lane_count(value) > 1:
+        bool(value)  # E104
     expr = as_expr(getattr(value, "as_condition", value), span)
-    if expr.dtype.lanes > 1:
-        raise catalogue.E104.error(span, given=f"a {expr.dtype} vector", hint="ask of one of its lanes, T.extract_lane(vector, 0)")
     if expr.dtype.kind == "handle":
         raise catalogue.E204.error(span, operation="a condition", dtype=expr.dtype)
     if expr.dtype.is_bool:

@@ -22,44 +22,48 @@ from zellige.frontend.evaluator import evaluate, evaluates, executes
 from zellige.frontend.expressions import Mark, apply_binary, escaping, index_value, item, kept, plain, refuse_run_time_index
 from zellige.frontend.parameters import PendingTensor, annotate
 from zellige.frontend.scopes import Frame, Hidden, Pending, Signal
-from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_number, taken
-from zellige.frontend.vectors import Vector, VectorVariable
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, taken
+from zellige.frontend.vectors import Vector, VectorVariable, can_vary, is_variable, names_of, stored, variable_for
 
 
 def assign_name(frame: Frame, name: str, value: Any, source: ast.expr | None) -> None:
     """``name = value``; ``source`` is the expression that gave the value, None for a value that is fresh."""
-    if isinstance(value, Variable):
+    if is_variable(value):
         # a variable that a call just made is bound as it is; any other reading of a variable takes its value
         is_fresh = source is None or isinstance(source, ast.Call)
         current = frame.locals.get(name)
-        if is_fresh and not (isinstance(current, Variable) and current.depth < value.depth and frame.trace.depth > 0):
+        if is_fresh and not (is_variable(current) and current.depth < value.depth and frame.trace.depth > 0):
             frame.locals[name] = value
             return
-        value = Scalar(value.expr)
+        value = Scalar(value.expr) if isinstance(value, Variable) else value.value()
     current = frame.locals.get(name)
-    if isinstance(value, VectorVariable) and isinstance(source, ast.Name):
-        value = value.value()
     match current:
-        case VectorVariable() if is_number(value) or (isinstance(value, Vector) and not isinstance(value, VectorVariable)):
+        case Variable() | VectorVariable() if _stores(frame, current, value):
             current.assign(value)
-        case Variable() if is_number(value):
-            current.assign(value)
-        case Variable() if current.depth < frame.builder.depth and frame.trace.depth > frame.base_depth:
+        case Variable() | VectorVariable() if current.depth < frame.builder.depth and frame.trace.depth > frame.base_depth:
             reason = f"is a {current.dtype} variable and cannot become {arithmetic.describe(value)} under run-time control"
             raise catalogue.E109.error(frame.builder.span, name=name, reason=reason)
-        case Hidden(variable=Variable() as variable) if is_number(value):
+        case Hidden(variable=(Variable() | VectorVariable()) as variable) if can_vary(value):
             variable.assign(value)
             frame.locals[name] = variable
-        case Pending() if is_number(value):
+        case Pending() if can_vary(value):
             if current.variable is None:
-                expr = arithmetic.as_expr(value, frame.builder.span)
-                zero: Any = 0.0 if expr.dtype.is_float else 0
-                current.variable = declare(name, expr.dtype, zero, depth=current.depth, is_implied=True)
-                frame.builder.unset[current.variable.expr] = name
+                current.variable = variable_for(name, value, depth=current.depth)
+                frame.builder.unset.update(dict.fromkeys(names_of(current.variable), name))
             frame.locals[name] = current.variable
             current.variable.assign(value)
+        case _ if isinstance(value, Vector):
+            frame.locals[name] = value.named(name)
         case _:
             frame.locals[name] = bind(name, value) if isinstance(value, Scalar) else taken(value)
+
+
+def _stores(frame: Frame, variable: Variable | VectorVariable, value: Any) -> bool:
+    """Whether assigning ``value`` to a name that holds ``variable`` stores. A name of the author's own that became a variable of a number
+    is given a vector, or the other way round, by Python's rebinding where control is that of the variable."""
+    if isinstance(variable, VectorVariable) == isinstance(value, Vector):
+        return can_vary(value)
+    return can_vary(value) and not variable.is_implied
 
 
 def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) -> None:
@@ -102,11 +106,11 @@ def store_item(frame: Frame, owner: Any, position: Any, value: Any, source: ast.
     if isinstance(owner, (Tile, TileRegion, Scalar)) or hasattr(owner, "buffer"):
         owner[position] = value
         return
-    if isinstance(owner, (list, dict)) and is_number(value):
+    if isinstance(owner, (list, dict)) and can_vary(value):
         held = owner[position] if isinstance(owner, list) and not isinstance(position, slice) else None
         if isinstance(owner, dict):
             held = owner.get(position)
-        if isinstance(held, Variable):
+        if is_variable(held):
             held.assign(value)
             return
     if hasattr(type(owner), "__setitem__") and not frame.trace.may_change(owner):
@@ -131,7 +135,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
         raise catalogue.E106.error(span, given=value.described, hint=hint)
     refuse_iterator(frame.trace, value, span)
     try:
-        values = list(value)
+        values = list(value.taken() if isinstance(value, Vector) else value)
     except TypeError:
         raise catalogue.E136.error(span, message=f"{arithmetic.describe(value)} is one value, not {len(target.elts)}") from None
     names = target.elts
@@ -187,11 +191,11 @@ def _annotated(frame: Frame, node: ast.AnnAssign) -> Signal:
         return Signal.NEXT
     wanted = target.id if isinstance(target, ast.Name) else None
     value = evaluate_call(frame, node.value, wanted) if isinstance(node.value, ast.Call) else evaluate(frame, node.value)
-    is_typed = (is_number(value) or isinstance(value, str)) and not isinstance(value, Variable)
+    is_typed = (can_vary(value) or isinstance(value, str)) and not is_variable(value)
     dtype = _annotated_dtype(frame, node.annotation) if is_typed else None
     frame.here(node)
     if dtype is not None:
-        value = Scalar(arithmetic.stored(value, dtype, frame.builder.span))
+        value = stored(value, dtype)
     assign(frame, target, value, node.value)
     return Signal.NEXT
 
@@ -240,7 +244,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             if isinstance(held, TileRegion):
                 raise catalogue.E252.error(frame.builder.span, name=held.buffer.label)
             before = kept(frame, held, mark)
-            if isinstance(held, Variable):
+            if is_variable(held):
                 held.assign(apply_binary(node.op, before, value))
             else:
                 refuse_in_place(frame.trace, held, node.op, frame.builder.span)
@@ -253,7 +257,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             value = _operand(frame, node)
             _check_owner(frame, owner, target)
             before = kept(frame, held, mark)
-            if isinstance(held, Variable):
+            if is_variable(held):
                 held.assign(apply_binary(node.op, before, value))
             elif not frame.trace.may_change(owner):
                 raise catalogue.E119.error(frame.builder.span, given=f"the attribute {target.attr} of a {type(owner).__name__}")

@@ -284,8 +284,9 @@ class Builder:
         finally:
             self.launch = None
         launch = self._finished(draft, tuple(statements))
-        for var, read, control in unset_reads(launch.body, self.unset.keys()):
-            warn(catalogue.E165.diagnose(read.span, name=self.unset[var], control=control, severity="warning"))
+        found = ((self.unset[var], read.span, control) for var, read, control in unset_reads(launch.body, self.unset.keys()))
+        for name, place, control in dict.fromkeys(found):  # once for all lanes of a vector
+            warn(catalogue.E165.diagnose(place, name=name, control=control, severity="warning"))
         self.launches.append(launch)
 
     def _finished(self, draft: LaunchDraft, statements: tuple[Stmt, ...]) -> Launch:

@@ -2,7 +2,8 @@
 
 In: an expression. Out: its value; where the condition is known only when the kernel runs, both arms are evaluated
 (:mod:`zellige.frontend.apart`), and a choice of their numbers is made: in the expression where the arms only compute, else by an If that
-holds what they do. Tuples of one length are chosen element by element. Where the value is dropped the arms may give anything, as in Python.
+holds what they do. Vectors are chosen lane by lane, tuples of one length element by element. Where the value is dropped the arms may give
+anything, as in Python.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from zellige.frontend.expressions import joined_values, plain, run_time
 from zellige.frontend.junctions import condition_of
 from zellige.frontend.scopes import Frame
 from zellige.frontend.values import Scalar, Variable, declare, is_number
+from zellige.frontend.vectors import Vector, can_vary, lanes_of
 from zellige.ir.stmt import Bind, If
 
 _COUNTED: Final = "tuples of one length are chosen element by element: write if / else with what uses the tuple in both branches"
@@ -88,6 +90,9 @@ def _merged(then: Any, otherwise: Any, span: Span, merge: Callable[[Any, Any], S
     """``merge`` of two numbers, of each two in tuples of one length; what both arms give where that is one thing."""
     if is_number(then) and is_number(otherwise):
         return merge(then, otherwise)
+    if (isinstance(then, Vector) and can_vary(otherwise)) or (isinstance(otherwise, Vector) and can_vary(then)):
+        count = max(len(arm) for arm in (then, otherwise) if isinstance(arm, Vector))
+        return Vector([merge(a, b) for a, b in zip(lanes_of(then, count), lanes_of(otherwise, count))])
     if then is otherwise or (type(then) is type(otherwise) and isinstance(then, (str, type(None))) and then == otherwise):
         return then
     if isinstance(then, tuple) and isinstance(otherwise, tuple):
@@ -101,4 +106,6 @@ def _read(value: Any, variables: list[Variable]) -> Any:
     """What the variables in ``value`` hold now."""
     if isinstance(value, tuple):
         return tuple(_read(part, variables) for part in value)
+    if isinstance(value, Vector):
+        return Vector([_read(part, variables) for part in value])
     return value.value() if any(value is made for made in variables) else value

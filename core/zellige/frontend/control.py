@@ -27,7 +27,8 @@ from zellige.frontend.junctions import condition_of
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec, warn_of_schedule
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
-from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, declare, is_number
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, is_number
+from zellige.frontend.vectors import Vector, can_vary, empty_like, is_variable, variable_for
 from zellige.ir.expr import BOOL, INT32, Const, Expr, Var, const
 from zellige.ir.stmt import Break, For, If, Map, Persistent, Serial, While
 
@@ -168,9 +169,8 @@ def run_while_block(frame: Frame, node: ast.With, spec: WhileSpec) -> Signal:
     names = sorted(frame.flow.assigned(node) - frame.flow.outer_names)
     for name in names:
         current = frame.locals.get(name, MISSING)
-        if is_number(current) and not isinstance(current, Variable):
-            expr = arithmetic.as_expr(current, span)
-            frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
+        if can_vary(current) and not is_variable(current):
+            frame.locals[name] = variable_for(name, current)
         elif current is MISSING and frame.flow.is_needed_after(node, name):
             frame.locals[name] = Pending(frame.builder.depth)
     before = held(frame, names)
@@ -207,7 +207,7 @@ def _for(frame: Frame, node: ast.For) -> Signal:
             raise catalogue.E132.error(span, given=iterable.described)
     refuse_iterator(frame.trace, iterable, span)
     try:
-        values = iter(iterable)
+        values = iter(iterable.taken() if isinstance(iterable, Vector) else iterable)
     except TypeError:
         raise catalogue.E132.error(span, given=arithmetic.describe(iterable)) from None
     return _unrolled(frame, node, values)
@@ -233,7 +233,7 @@ def _bind_known(frame: Frame, node: ast.For, value: Any) -> dict[str, Variable]:
     frame.here(node.target)
     names = {n.id: n for n in ast.walk(node.target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     assigned_inside = set().union(*(frame.flow.assigned(statement) for statement in node.body))
-    variables = {n: v for n in names if n not in assigned_inside and isinstance(v := frame.locals.get(n), Variable)}
+    variables = {n: v for n in names if n not in assigned_inside and is_variable(v := frame.locals.get(n))}
     for name in variables:
         del frame.locals[name]
     assign(frame, node.target, value, None)
@@ -323,7 +323,7 @@ def _bind_targets(frame: Frame, node: ast.For, values: list[Scalar], *, is_tuple
     for single, value in zip(targets, values):
         frame.here(single)
         current = frame.locals.get(single.id, MISSING) if isinstance(single, ast.Name) else MISSING
-        if isinstance(single, ast.Name) and not isinstance(current, (Variable, Pending)):
+        if isinstance(single, ast.Name) and not (isinstance(current, Pending) or is_variable(current)):
             frame.locals[single.id] = value
             continue
         assign(frame, single, value, None)
@@ -446,16 +446,15 @@ def _map(frame: Frame, node: ast.For, spec: MapSpec, span: Span) -> Signal:
             put(frame, name, old)
         else:
             reason = "is assigned in T.Parallel, where each point has its own, and is read after it"
-            frame.locals[name] = Hidden(reason, "E115", old if isinstance(old, Variable) else None)
+            frame.locals[name] = Hidden(reason, "E115", old if is_variable(old) else None)
     return Signal.NEXT
 
 
 def _make_private(frame: Frame, node: ast.For, name: str, value: Any) -> None:
     if isinstance(value, Pending):
         frame.locals.pop(name)
-    elif isinstance(value, Variable):
+    elif is_variable(value):
         is_read_first = frame.flow.is_read_before_assigned(node, name)
-        zero: Any = 0.0 if value.dtype.is_float else 0
-        frame.locals[name] = declare(name, value.dtype, value if is_read_first else zero, is_implied=value.is_implied)
+        frame.locals[name] = empty_like(name, value, value if is_read_first else None)
 
 

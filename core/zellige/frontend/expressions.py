@@ -93,6 +93,8 @@ def plain(value: Any) -> Any:
 
 def settled(value: Any) -> Any:
     """The value that a name or a container keeps: what later statements cannot change."""
+    if isinstance(value, vectors.Vector):
+        return value.named("value")
     return bind("value", value, label="...") if isinstance(value, Scalar) and is_volatile(value) else value
 
 
@@ -231,9 +233,7 @@ Mark = tuple[list[Stmt], int] | None
 
 def kept(frame: Frame, value: Any, mark: Mark) -> Any:
     """An operand whose value must be taken before what the next operand did since ``mark``."""
-    if isinstance(value, vectors.VectorVariable) and frame.builder.changed_since(mark):
-        return vectors.Vector(taken(lane, mark) for lane in value)
-    return taken(value, mark) if isinstance(value, (Scalar, TileRegion)) and frame.builder.changed_since(mark) else value
+    return taken(value, mark) if isinstance(value, (Scalar, LaneWise)) and frame.builder.changed_since(mark) else value
 
 
 def all_kept(frame: Frame, values: list[tuple[Any, Mark]]) -> list[Any]:
@@ -244,7 +244,7 @@ def all_kept(frame: Frame, values: list[tuple[Any, Mark]]) -> list[Any]:
 
 def is_fresh(value: Any, source: ast.expr | None) -> bool:
     """Whether ``value`` is a variable that the call ``source`` just made: it is kept as the variable that it is."""
-    return isinstance(value, Variable) and isinstance(source, ast.Call)
+    return vectors.is_variable(value) and isinstance(source, ast.Call)
 
 
 def escaping(value: Any, source: ast.expr | None) -> Any:
@@ -410,7 +410,7 @@ def _items(frame: Frame, nodes: list[ast.expr]) -> list[Any]:
             values.extend(evaluate(frame, node.value))
             continue
         value = evaluate(frame, node)
-        if isinstance(value, Scalar) and not (isinstance(value, Variable) and isinstance(node, ast.Call)):
+        if isinstance(value, (Scalar, vectors.Vector)) and not is_fresh(value, node):
             frame.here(node)
             value = settled(value)
         values.append(value)

@@ -28,6 +28,7 @@ from zellige.frontend.scopes import Frame, Signal, Trace
 from zellige.frontend.source import FunctionSource, function_source
 from zellige.frontend.specs import ReferenceSpec
 from zellige.frontend.values import Element, ElementReference, Scalar, TileRegion, Variable, bind, taken
+from zellige.frontend.vectors import Vector, VectorReference, is_variable
 from zellige.ir.expr import Load
 
 
@@ -191,8 +192,10 @@ def _received(trace: Trace, name: str, value: Any, annotation: Any, kind: Any, *
         return {key: taken(v) for key, v in value.items()}
     if is_reference(annotation):
         return _reference(trace, name, value)
-    if isinstance(value, Variable):
+    if is_variable(value):
         return value.value()
+    if isinstance(value, Vector):
+        return value.named(name)
     if isinstance(value, Scalar) and (is_macro or not isinstance(value, Element)):
         return bind(name, value)
     return taken(value)
@@ -206,12 +209,15 @@ def is_reference(annotation: Any) -> bool:
 
 
 def _reference(trace: Trace, name: str, value: Any) -> Any:
+    if is_variable(value):
+        return value
     value = place_of(value)
     if isinstance(value, (Variable, TileRegion)):
         return value
     if isinstance(value, Element):
         indices = tuple(bind("index", Scalar(i)).expr for i in value.indices)
-        return ElementReference(Load(buffer=value.buffer, indices=indices, span=trace.builder.span))
+        place = Load(buffer=value.buffer, indices=indices, span=trace.builder.span)
+        return ElementReference(place) if place.dtype.lanes == 1 else VectorReference(Element(place))
     raise catalogue.E124.error(trace.builder.span, name=name, given=arithmetic.describe(value))
 
 

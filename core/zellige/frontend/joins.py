@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from zellige.diagnostics import Span, catalogue
-from zellige.frontend import arithmetic
 from zellige.frontend.scopes import Frame, Hidden, Pending
-from zellige.frontend.values import Scalar, Variable, declare, is_number
+from zellige.frontend.vectors import can_vary, is_variable, variable_for
 
 MISSING: Final = object()
 """What a name holds that holds nothing."""
@@ -30,13 +29,12 @@ def prepare(frame: Frame, node: ast.stmt, loop: ast.For | ast.While | None) -> l
 
 
 def make_variable(frame: Frame, name: str) -> None:
-    """A name that holds a number becomes a variable of the kernel, one that holds nothing will at its first assignment."""
+    """A name that holds a number or a vector becomes a variable of the kernel, one that holds nothing will at its first assignment."""
     current = frame.locals.get(name, MISSING)
     if current is MISSING or (isinstance(current, Hidden) and current.variable is None):
         frame.locals[name] = Pending(frame.builder.depth, hidden=current if isinstance(current, Hidden) else None)
-    elif is_number(current) and not isinstance(current, Variable):
-        expr = arithmetic.as_expr(current, frame.builder.span)
-        frame.locals[name] = declare(name, expr.dtype, Scalar(expr), is_implied=True)
+    elif can_vary(current) and not is_variable(current):
+        frame.locals[name] = variable_for(name, current)
 
 
 def held(frame: Frame, names: Sequence[str]) -> dict[str, Any]:
@@ -70,14 +68,14 @@ def joined(before: Any, paths: list[Any]) -> Any:
     if all(v is before for v in values):
         return before
     first = values[0]
-    is_kept = isinstance(before, (Pending, Variable)) or len(values) == 1
-    if isinstance(first, Variable) and is_kept and all(v is first or v is before for v in values):
+    is_kept = isinstance(before, Pending) or is_variable(before) or len(values) == 1
+    if is_variable(first) and is_kept and all(v is first or v is before for v in values):
         return first
-    if not is_number(first) and all(same_object(first, v) for v in values):
+    if not can_vary(first) and all(same_object(first, v) for v in values):
         return first
     if any(v is MISSING for v in values):
         return Hidden("has a value only inside a run-time if")
-    return Hidden("is given different objects by a run-time if" if not is_number(first) else "has a value only inside a run-time if")
+    return Hidden("is given different objects by a run-time if" if not can_vary(first) else "has a value only inside a run-time if")
 
 
 def at_ends(frame: Frame, name: str, old: Any, jumps: Sequence[dict[str, Any]]) -> Any:

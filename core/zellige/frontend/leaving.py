@@ -23,7 +23,7 @@ from zellige.frontend.expressions import settled
 from zellige.frontend.joins import held, restore
 from zellige.frontend.loops import WhileSpec
 from zellige.frontend.scopes import Cleanup, Frame, RunTimeJump, Signal, Trace
-from zellige.frontend.values import Variable
+from zellige.frontend.vectors import is_variable
 from zellige.ir.stmt import Break, Continue, Return
 
 # ---- jumps
@@ -75,7 +75,7 @@ def _return(frame: Frame, node: ast.Return) -> Signal:
         return Signal.RETURN
     keeps_variable = frame.kind == "function" and isinstance(node.value, ast.Call)
     frame.returned_at = span
-    frame.returned = value if keeps_variable and isinstance(value, Variable) else _returned(value)
+    frame.returned = value if keeps_variable and is_variable(value) else _returned(value)
     frame.is_jump_emitted = False
     return Signal.RETURN
 

@@ -14,8 +14,8 @@ from zellige.diagnostics import Span, catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.slices import shape_text
-from zellige.frontend.values import Element, NamedElement, Scalar, Tile, TileRegion, here
-from zellige.frontend.vectors import Vector, lanes_of, scalar_view
+from zellige.frontend.values import Address, Element, NamedElement, Scalar, Tile, TileRegion, bind, here, is_volatile
+from zellige.frontend.vectors import PlacedVector, Vector, VectorReference, lane_places, lanes_of, scalar_view
 from zellige.ir.expr import INT32, Const, Expr, Load, Region, const
 from zellige.ir.stmt import Copy, Fill, Store, whole
 
@@ -23,8 +23,14 @@ _POINTWISE: Final = 64  # the largest slice that a point of T.Parallel stores el
 
 
 def place_of(value: Any) -> Any:
-    """The element whose value a name was given, for what takes places; anything else as it is."""
-    return value.place if isinstance(value, NamedElement) else value
+    """The element whose value a name was given, and what an address is of, for what takes places; anything else as it is."""
+    return value.place if isinstance(value, (NamedElement, PlacedVector, VectorReference, Address)) else value
+
+
+def value_at(value: Any) -> Any:
+    """The element at an address; anything else as it is."""
+    place = value.place if isinstance(value, Address) else value
+    return PlacedVector(place) if type(place) is Element and place.dtype.lanes > 1 else place
 
 
 def region_of(value: Any, operation: str) -> Region:
@@ -114,13 +120,17 @@ def store(place: Element | TileRegion, value: Any) -> None:
     if place.buffer in builder.reducers and builder.reducers[place.buffer].takes(place, value):
         return
     if place.dtype.lanes > 1:
-        lanes = lanes_of(value, place.dtype.lanes)
-        scalars = scalar_view(place.buffer)
-        for position, lane in enumerate(lanes):
-            indices = (*place.indices, const(position, INT32))
-            builder.emit(Store(buffer=scalars, indices=indices, value=arithmetic.stored(lane, scalars.dtype, span), span=span))
+        lanes = Vector.of([arithmetic.stored(lane, place.dtype.scalar, span) for lane in lanes_of(value, place.dtype.lanes)])
+        fixed = Element(Load(buffer=place.buffer, indices=_fixed(place.indices), span=span))
+        for at, lane in zip(lane_places(fixed), lanes):
+            builder.emit(Store(buffer=at.buffer, indices=at.indices, value=lane.expr, span=span))
         return
     builder.emit(Store(buffer=place.buffer, indices=place.indices, value=arithmetic.stored(value, place.dtype, span), span=span))
+
+
+def _fixed(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Indices for several stores, none of which changes where the others go."""
+    return tuple(bind("index", Scalar(index)).expr if is_volatile(Scalar(index)) else index for index in indices)
 
 
 def store_region(place: TileRegion, value: Any) -> None:
@@ -142,9 +152,11 @@ def store_region(place: TileRegion, value: Any) -> None:
         if given is None or math.prod(given) != math.prod(extents or ()):
             raise catalogue.E223.error(span, operation="an assignment", left=shape_text(source.extents), right=shape_text(target.extents))
         value = Vector.of([Load(buffer=source.buffer, indices=at, span=span) for at in positions(source, given, span)])
-    if isinstance(value, Element) and value.dtype.lanes > 1 and place.dtype.lanes == 1:
-        value = Vector.of(lanes_of(value))
+    if place.dtype.lanes > 1:
+        fill_vectors(place.region, value)
+        return
     if isinstance(value, Vector):
+        value = value.taken()
         if extents is None or math.prod(extents) != len(value):
             raise catalogue.E223.error(span, operation="an assignment", left=value.described, right=shape_text(place.region.extents))
         values: list[Any] = list(value)
@@ -154,6 +166,24 @@ def store_region(place: TileRegion, value: Any) -> None:
         fitted = arithmetic.stored(value, place.dtype, span)
         builder.emit(Fill(dst=place.region, value=fitted, span=span))
         return
-    for at, item in zip(positions(place.region, extents or (), span), values):
+    region = Region(buffer=place.buffer, offsets=_fixed(place.region.offsets), extents=place.region.extents, span=place.region.span)
+    for at, item in zip(positions(region, extents or (), span), values):
         fitted = arithmetic.stored(item, place.dtype, span)
         builder.emit(Store(buffer=place.buffer, indices=at, value=fitted, span=span))
+
+
+def fill_vectors(target: Region, value: Any) -> None:
+    """Every element of a region of a vector type becomes ``value``: a vector, or a number in every lane. In a point of T.Parallel, which
+    has no tile operations, of at most 64 elements one by one."""
+    builder = current_builder("a fill")
+    span, dtype = builder.span, target.buffer.dtype
+    lanes = Vector.of([arithmetic.stored(lane, dtype.scalar, span) for lane in lanes_of(value, dtype.lanes)])
+    extents = constant_extents(target)
+    if builder.point_depths and extents is not None and math.prod(extents) <= _POINTWISE:
+        for at in positions(Region(buffer=target.buffer, offsets=_fixed(target.offsets), extents=target.extents), extents, span):
+            store(Element(Load(buffer=target.buffer, indices=at, span=span)), lanes)
+        return
+    scalars, one = scalar_view(target.buffer), const(1, INT32)
+    for position, lane in enumerate(lanes):
+        offsets, sizes = (*target.offsets, const(position, INT32)), (*target.extents, one)
+        builder.emit(Fill(dst=Region(buffer=scalars, offsets=offsets, extents=sizes, span=span), value=lane.expr, span=span))

@@ -21,6 +21,7 @@ from zellige.frontend.builder import Builder
 from zellige.frontend.flow import Flow
 from zellige.frontend.source import SourceText
 from zellige.frontend.values import Variable
+from zellige.frontend.vectors import VectorVariable
 
 
 class Signal(enum.Enum):
@@ -40,7 +41,7 @@ class Pending:
     """
 
     depth: int
-    variable: Variable | None = None
+    variable: Variable | VectorVariable | None = None
     hidden: Hidden | None = None
 
 
@@ -50,7 +51,7 @@ class Hidden:
 
     reason: str
     code: Literal["E109", "E115"] = "E109"
-    variable: Variable | None = None
+    variable: Variable | VectorVariable | None = None
 
 
 @dataclass(frozen=True, eq=False)

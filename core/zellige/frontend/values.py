@@ -31,20 +31,41 @@ class LaneWise(Operators):
 
     __slots__ = ()
 
+    def taken(self, mark: tuple[list[Stmt], int] | None = None) -> LaneWise:
+        """What it is now (or was at ``mark``): no later statement changes it."""
+        raise NotImplementedError
+
     def operate(self, op: BinaryOp, left: Any, right: Any) -> Any:
         from zellige.frontend.vectors import apply
 
         return apply(lambda a, b: Scalar(arithmetic.binary(op, a, b, here())), left, right)
 
     def __neg__(self) -> Any:
+        return self._each(lambda a: Scalar(arithmetic.unary("neg", a, here())))
+
+    def __pos__(self) -> Any:
+        return self._each(lambda a: Scalar(arithmetic.as_expr(a)))
+
+    def __invert__(self) -> Any:
+        return self._each(lambda a: Scalar(arithmetic.unary("invert", a, here())))
+
+    def __abs__(self) -> Any:
+        return self._each(lambda a: Scalar(arithmetic.absolute(a, here())))
+
+    def _each(self, function: Callable[[Any], Scalar]) -> Any:
         from zellige.frontend.vectors import apply
 
-        return apply(lambda a: Scalar(arithmetic.unary("neg", a, here())), self)
+        return apply(function, self)
 
     def __pow__(self, other: Any) -> Any:
         from zellige.frontend.vectors import apply
 
         return apply(power, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        from zellige.frontend.vectors import apply
+
+        return apply(power, other, self)
 
 
 class Scalar(Operators):
@@ -58,7 +79,7 @@ class Scalar(Operators):
     def operate(self, op: BinaryOp, left: Any, right: Any) -> Any:
         if isinstance(left, LaneWise) or isinstance(right, LaneWise):
             return NotImplemented  # the vector's own operator works lane by lane
-        return _by_lanes(lambda a, b: Scalar(arithmetic.binary(op, a, b, here())), left, right)
+        return Scalar(arithmetic.binary(op, left, right, here()))
 
     @property
     def dtype(self) -> DType:
@@ -73,10 +94,14 @@ class Scalar(Operators):
         """The value where it is known while compiling."""
         return self.expr.value if isinstance(self.expr, Const) else None
 
-    def astype(self, dtype: Any) -> Scalar:
+    def astype(self, dtype: Any) -> Any:
+        """The value as another dtype; as one of a vector type it stands in every lane."""
         from zellige.dtypes import dtype as as_dtype
+        from zellige.frontend.vectors import Vector
 
-        return Scalar(arithmetic.cast(self.expr, as_dtype(dtype), here()))
+        target = as_dtype(dtype)
+        found = Scalar(arithmetic.cast(self.expr, target.scalar, here()))
+        return found if target.lanes == 1 else Vector.of([found] * target.lanes)
 
     def __repr__(self) -> str:
         return f"<{self.described}>"
@@ -107,8 +132,8 @@ class Scalar(Operators):
     def __iter__(self) -> NoReturn:
         raise catalogue.E106.error(here() or self.expr.span, given=self.described)
 
-    def __neg__(self) -> Any:
-        return _by_lanes(lambda a: Scalar(arithmetic.unary("neg", a, here())), self)
+    def __neg__(self) -> Scalar:
+        return Scalar(arithmetic.unary("neg", self, here()))
 
     def __pos__(self) -> Scalar:
         return self
@@ -120,10 +145,10 @@ class Scalar(Operators):
         return Scalar(arithmetic.absolute(self, here()))
 
     def __pow__(self, other: Any) -> Any:
-        return _by_lanes(power, self, other)
+        return NotImplemented if isinstance(other, LaneWise) else power(self, other)
 
-    def __rpow__(self, other: Any) -> Any:
-        return _by_lanes(power, other, self)
+    def __rpow__(self, other: Any) -> Scalar:
+        return power(other, self)
 
     def __eq__(self, other: object) -> Any:
         return _compare("eq", self, other)
@@ -145,18 +170,11 @@ class Scalar(Operators):
 
 
 def _compare(op: CompareOp, left: Any, right: Any) -> Any:
+    if isinstance(right, LaneWise):
+        return NotImplemented  # the vector's own comparison works lane by lane
     if differs_from_numbers(op, right):
         return op == "ne"
-    return _by_lanes(lambda a, b: Scalar(arithmetic.compare(op, a, b, here())), left, right)
-
-
-def _by_lanes(function: Callable[..., Any], *operands: Any) -> Any:
-    """``function`` of numbers, lane by lane where one of them is an element of a vector type."""
-    if any(isinstance(operand, Element) and operand.dtype.lanes > 1 for operand in operands):
-        from zellige.frontend.vectors import apply
-
-        return apply(function, *operands)
-    return function(*operands)
+    return Scalar(arithmetic.compare(op, left, right, here()))
 
 
 def differs_from_numbers(op: CompareOp, other: Any) -> bool:
@@ -270,19 +288,15 @@ def taken(value: Any, mark: tuple[list[Stmt], int] | None = None) -> Any:
     builder = tracing()
     if builder is None or not builder.is_inside_launch:
         return value
-    if isinstance(value, TileRegion):
-        region = value.region
-        offsets, extents = _taken(region.offsets, mark), _taken(region.extents, mark)
-        if offsets is region.offsets and extents is region.extents:
-            return value
-        return TileRegion(Region(buffer=region.buffer, offsets=offsets, extents=extents, span=region.span), value.kept)
+    if isinstance(value, LaneWise):
+        return value.taken(mark)
     if not is_volatile(value):
         return value
     place: Element | Variable | None = None
     if isinstance(value, Variable) and not isinstance(value, Element):
         place = value
     elif isinstance(value, Element):
-        place = Element(Load(buffer=value.buffer, indices=_taken(value.indices, mark), span=value.expr.span))
+        place = value.taken_place(mark)
     var = builder.reading(value.expr, mark)
     if isinstance(place, Variable):
         return NamedVariable(var, place)
@@ -295,10 +309,13 @@ def _taken(exprs: tuple[Expr, ...], mark: tuple[list[Stmt], int] | None) -> tupl
     return tuple(taken(Scalar(expr), mark).expr for expr in exprs)
 
 
-def declare(name: str, dtype: DType, initial: Any, *, depth: int | None = None, is_implied: bool = False) -> Variable:
-    """A mutable variable with a first value; declared in the open body number ``depth`` when given (then ``initial`` is a number)."""
+def declare(
+    name: str, dtype: DType, initial: Any, *, depth: int | None = None, is_implied: bool = False, label: str = ""
+) -> Variable:
+    """A mutable variable with a first value; declared in the open body number ``depth`` when given (then ``initial`` is a number). The
+    author calls it ``name``, or ``label``."""
     builder = current_builder("a variable")
-    var = builder.var(builder.name_for(name), dtype, "mutable")
+    var = builder.var(builder.name_for(name), dtype, "mutable", label=label)
     expr = arithmetic.stored(initial, dtype, builder.span)
     statement = Bind(var=var, value=expr, span=builder.span)
     builder.emit(statement) if depth is None else builder.emit_at(depth, statement)
@@ -322,6 +339,11 @@ class Element(Scalar):
     @property
     def indices(self) -> tuple[Expr, ...]:
         return self.expr.indices
+
+    def taken_place(self, mark: tuple[list[Stmt], int] | None) -> Element:
+        """The place that it is now (or was at ``mark``), whatever its indices are read from later."""
+        indices = _taken(self.indices, mark)
+        return self if indices is self.indices else Element(Load(buffer=self.buffer, indices=indices, span=self.expr.span))
 
 
 class NamedElement(Scalar):
@@ -401,6 +423,14 @@ class TileRegion(LaneWise):
     def described(self) -> str:
         return f"a slice of {self.region.buffer.label}"
 
+    def taken(self, mark: tuple[list[Stmt], int] | None = None) -> TileRegion:
+        """The same box, wherever its offsets are read from later."""
+        region = self.region
+        offsets, extents = _taken(region.offsets, mark), _taken(region.extents, mark)
+        if offsets is region.offsets and extents is region.extents:
+            return self
+        return TileRegion(Region(buffer=region.buffer, offsets=offsets, extents=extents, span=region.span), self.kept)
+
     def __repr__(self) -> str:
         return f"<{self.described}>"
 
@@ -419,6 +449,55 @@ class TileRegion(LaneWise):
     def _indexed(self) -> Exception:
         instead = f"write all indices in one pair of brackets, as in {self.buffer.label}[i, j]"
         return catalogue.E111.error(here(), what=f"an index of {self.described}", instead=instead)
+
+
+class Address(Operators):
+    """A place where an operation wants one, and no number: what T.address_of and T.access_ptr give. E204 where a number is wanted."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: Element | TileRegion | Tile) -> None:
+        self.place = place
+
+    @property
+    def described(self) -> str:
+        return f"the address of {self.place.described}"
+
+    @property
+    def expr(self) -> NoReturn:
+        """Raises E204: there is no number."""
+        self._refuse("a calculation")
+
+    def _refuse(self, operation: str) -> NoReturn:
+        hint = "an address names a place for T.copy, an atomic operation and the like; A[i] itself is the element's value"
+        raise catalogue.E204.error(here(), operation=operation, dtype=self.described, hint=hint)
+
+    def operate(self, op: BinaryOp, left: Any, right: Any) -> NoReturn:
+        self._refuse("arithmetic")
+
+    def _calculated(self, *others: Any) -> NoReturn:
+        self._refuse("arithmetic")
+
+    __neg__ = __pos__ = __invert__ = __abs__ = __pow__ = __rpow__ = _calculated
+
+    def _ordered(self, other: Any) -> NoReturn:
+        self._refuse("an order")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _ordered
+
+    def __repr__(self) -> str:
+        return f"<{self.described}>"
+
+    def __bool__(self) -> NoReturn:
+        self._refuse("a condition")
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return not differs_from_numbers("eq", other) and self._refuse("a comparison")
+
+    def __ne__(self, other: object) -> bool:
+        return differs_from_numbers("ne", other) or self._refuse("a comparison")
 
 
 class Tile:
@@ -492,18 +571,19 @@ class Tile:
 
     def at(self, position: Any) -> Any:
         """An element, a region, or with a vector as an index the vector of the elements that its lanes name."""
-        lanes = _positions_of_lanes(position)
-        if lanes is None:
-            return locate(self, position)
-        from zellige.frontend.vectors import Vector
+        from zellige.frontend.vectors import PlacedVector, Vector
 
-        return Vector.of([locate(self, lane) for lane in lanes])
+        lanes = _positions_of_lanes(self, position)
+        if lanes is not None:
+            return Vector.of([locate(self, lane) for lane in lanes])
+        found = locate(self, position)
+        return PlacedVector(found) if isinstance(found, Element) and found.dtype.lanes > 1 else found
 
     def __setitem__(self, position: Any, value: Any) -> None:
         from zellige.frontend.regions import store
         from zellige.frontend.vectors import Vector, lanes_of
 
-        lanes = _positions_of_lanes(position)
+        lanes = _positions_of_lanes(self, position)
         if lanes is None:
             store(locate(self, position), value)
             return
@@ -516,14 +596,18 @@ def from_expr(expr: Expr) -> Any:
     return expr.value if isinstance(expr, Const) else Scalar(expr)
 
 
-def _positions_of_lanes(position: Any) -> list[tuple[Any, ...]] | None:
-    """The positions that a position with vectors among its indices stands for, one a lane; None without vectors. E203: unequal lanes."""
+def _positions_of_lanes(tile: Tile, position: Any) -> list[tuple[Any, ...]] | None:
+    """The positions that a position with vectors among its indices stands for, one a lane; None without vectors. E203: unequal lanes;
+    E204: elements that are vectors themselves."""
     from zellige.frontend.vectors import Vector, lanes_of
 
-    items = tuple(position) if isinstance(position, (tuple, list)) else (position,)
+    items = [taken(i) if isinstance(i, Vector) else i for i in (position if isinstance(position, (tuple, list)) else (position,))]
     vectors = [item for item in items if isinstance(item, Vector)]
     if not vectors:
         return None
+    if tile.dtype.lanes > 1:
+        hint = "give one index a dimension: the elements are vectors already"
+        raise catalogue.E204.error(here(), operation="a vector as an index", dtype=f"{tile.dtype} elements", hint=hint)
     count = len(vectors[0])
     columns = [[from_expr(lane.expr) for lane in lanes_of(i, count)] if isinstance(i, Vector) else [i] * count for i in items]
     return list(zip(*columns))

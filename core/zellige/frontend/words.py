@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 _WORDS: Final = {
+    "Address": "address",
     "DialectOnly": "name of another target",
     "Element": "element of a tile",
     "ElementReference": "element of a tile",
@@ -22,6 +23,7 @@ _WORDS: Final = {
     "NotAvailable": "name that is not available yet",
     "PendingTensor": "tensor",
     "PersistentSpec": "T.Persistent loop",
+    "PlacedVector": "vector",
     "PointerSpec": "T.ptr",
     "Scalar": "run-time value",
     "SizeNames": "group of sizes",
@@ -33,6 +35,7 @@ _WORDS: Final = {
     "TypeName": "dtype",
     "Variable": "variable",
     "Vector": "vector",
+    "VectorReference": "vector variable",
     "VectorVariable": "vector variable",
     "WhileSpec": "T.While loop",
 }

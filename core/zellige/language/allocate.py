@@ -111,7 +111,7 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = None
     element = element_type(dtype)
     initial = 0 if init is None else init
     if element.lanes > 1:
-        return VectorVariable.declare(element, initial)
+        return VectorVariable.declare("vector", element, initial)
     return declare("var", element, initial)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant, store
+from zellige.frontend.regions import agree, fill_vectors, paired_regions, place_of, region_of, significant, store, value_at
 from zellige.frontend.slices import shape_text
 from zellige.frontend.values import Element, Scalar, Tile, Variable, here
 from zellige.frontend.vectors import VectorVariable
@@ -29,7 +29,7 @@ def copy(
     wishes = accept("T.copy", hints, _KEYWORDS)
     if _is_scalar_copy(src, dst):
         refuse_hints("T.copy", wishes, "a copy of one element is an assignment")
-        _assign(dst, src, "T.copy")
+        _assign(dst, value_at(src), "T.copy")
         return
     source, target = paired_regions(src, dst, "T.copy")
     builder = current_builder("T.copy")
@@ -52,7 +52,7 @@ def _width(value: Any) -> int | None:
 
 
 def _is_single(value: Any) -> bool:
-    return isinstance(place_of(value), (Variable, Element))
+    return isinstance(place_of(value), (Variable, VectorVariable, Element))
 
 
 def _is_scalar_copy(src: Any, dst: Any) -> bool:
@@ -63,6 +63,9 @@ def _is_scalar_copy(src: Any, dst: Any) -> bool:
 def _assign(dst: Any, value: Any, operation: str) -> None:
     """Gives one element or variable a value, cast to its dtype."""
     place = place_of(dst)
+    if isinstance(place, VectorVariable):
+        place.assign(value)
+        return
     if isinstance(place, Variable):
         is_run_time = isinstance(value, Scalar)
         place.assign(Scalar(arithmetic.cast(value.expr, place.dtype, here())) if is_run_time else value)
@@ -83,9 +86,6 @@ def fill(buffer: Any, value: Any, annotations: dict[str, Any] | None = None) -> 
 
 def _fill(buffer: Any, value: Any, operation: str) -> None:
     builder = current_builder(operation)
-    if isinstance(buffer, VectorVariable):
-        buffer.assign(value)
-        return
     if _is_single(buffer):
         _assign(buffer, value, operation)
         return
@@ -94,7 +94,8 @@ def _fill(buffer: Any, value: Any, operation: str) -> None:
         builder.reducers[buffer.node].start(value, "tile", operation)
         return
     if target.buffer.dtype.lanes > 1:
-        raise catalogue.E204.error(builder.span, operation=operation, dtype=target.buffer.dtype)
+        fill_vectors(target, value)
+        return
     builder.emit(Fill(dst=target, value=arithmetic.stored(value, target.buffer.dtype, builder.span), span=builder.span))
 
 

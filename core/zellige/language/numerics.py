@@ -34,7 +34,10 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool | None = None, rbits
     if isinstance(value, (str, DType)) and isinstance(dtype, Scalar):
         hint = 'the value comes first and its new type behind it, as in T.cast(x, "float16")'
         raise catalogue.E217.error(here(), given=arithmetic.describe(dtype), suggestion="", hint=hint)
-    target = element_type(dtype).scalar
+    wanted = element_type(dtype)
+    target = wanted.scalar
+    if wanted.lanes > 1:  # as many lanes, or a number in all of them
+        value = Vector.of(lanes_of(value, wanted.lanes))
     if round not in (*_ROUNDINGS, "rs"):
         raise catalogue.E248.error(here(), reason=f"Invalid round {round!r} of T.cast")
     if sat is not None and not isinstance(sat, bool):

@@ -8,8 +8,8 @@ from typing import Any, Final
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.regions import place_of, region_of
-from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, here, is_volatile
-from zellige.frontend.vectors import Vector, apply, is_vector, lanes_of
+from zellige.frontend.values import Address, Element, Scalar, Tile, TileRegion, bind, here, is_volatile
+from zellige.frontend.vectors import PlacedVector, Vector, apply, is_vector, lanes_of
 from zellige.ir.expr import INT32, BinaryOp, Load, Region, const
 from zellige.language.elementwise import call
 from zellige.language.keywords import count_of, without
@@ -76,25 +76,28 @@ PAIRS: Final = {
 
 
 @without("dtype", "span")
-def address_of(obj: Any) -> Element:
-    """The place of an element, or of a tile's first element, for operations that take places. E222 for anything else."""
+def address_of(obj: Any) -> Address:
+    """The place of an element, or of a tile's first element, for operations that take places. E222 for anything else.
+
+    It is no number: E204 where one is wanted.
+    """
     place = place_of(obj)
     if isinstance(place, Tile):
-        return Element(Load(buffer=place.node, indices=(const(0, INT32),) * place.ndim, span=here()))
+        return Address(Element(Load(buffer=place.node, indices=(const(0, INT32),) * place.ndim, span=here())))
     if not isinstance(place, Element):
         raise catalogue.E222.error(here(), operation="T.address_of", given=arithmetic.describe(obj))
     if any(is_volatile(Scalar(index)) for index in place.indices):  # the place of now, whatever its indices are read from later
         indices = tuple(bind("index", Scalar(index)).expr for index in place.indices)
-        return Element(Load(buffer=place.buffer, indices=indices, span=here()))
-    return place
+        return Address(Element(Load(buffer=place.buffer, indices=indices, span=here())))
+    return Address(place)
 
 
 def access_ptr(
     base: Any, access_type: str | int = "r", *extents: Any, offset: Any = 0, extent: Any = None, ignore_last_ndim: int = 0
-) -> Tile | TileRegion | Element:
+) -> Address:
     """A tile, slice or start element as an operand; ``extents`` give a start element, or the start of a tile, a size.
 
-    E402: a flat offset or extent; E258: no kind of access, or a slice, which has its extents.
+    It is no number: E204 where one is wanted. E402: a flat offset or extent; E258: no kind of access, or a slice, which has its extents.
     """
     place = place_of(base)
     if access_type not in ("r", "w", "rw", 1, 2, 3) or isinstance(access_type, bool):
@@ -105,7 +108,7 @@ def access_ptr(
         raise catalogue.E402.error(here(), name="T.access_ptr with a flat offset or extent", hint=hint)
     if not extents:
         region_of(place, "T.access_ptr")
-        return place  # type: ignore[no-any-return]
+        return Address(place)
     if isinstance(place, Tile):
         place = Element(Load(buffer=place.node, indices=(const(0, INT32),) * place.ndim, span=here()))
     if not isinstance(place, Element):
@@ -118,12 +121,12 @@ def access_ptr(
         raise catalogue.E208.error(here(), name=place.buffer.label, rank=len(place.indices), given=len(counts))
     shape = (const(1, INT32),) * padding + counts
     region = Region(buffer=place.buffer, offsets=place.indices, extents=shape, span=here())
-    return TileRegion(region, (True,) * len(shape))
+    return Address(TileRegion(region, (True,) * len(shape)))
 
 
-def read(load_or_buf: Any, index: Any = None) -> Scalar:
+def read(load_or_buf: Any, index: Any = None) -> Scalar | Vector:
     """``T.__ldg``: the value of an element, or of ``load_or_buf[index]``. E222 for anything else."""
     place = place_of(load_or_buf if index is None else load_or_buf[index])
     if not isinstance(place, Element):
         raise catalogue.E222.error(here(), operation="T.__ldg", given=arithmetic.describe(load_or_buf))
-    return bind("value", place)
+    return PlacedVector(place).named("value") if place.dtype.lanes > 1 else bind("value", place)
