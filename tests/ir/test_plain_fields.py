@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import zellige.language as T
-from zellige.ir.expr import Node
-from zellige.ir.stmt import For, Gemm, Kernel, Launch, Pipelined, Reduce, Unrolled
+from zellige.ir.expr import Node, Region, const
+from zellige.ir.stmt import Break, For, Gemm, Kernel, Launch, Pipelined, Reduce, Unrolled
 from zellige.ir.traverse import rebuilt, rewrite
 from zellige.ir.verify import verify
 
@@ -61,6 +61,11 @@ WRONG: dict[str, tuple[type, dict[str, Any], str, str]] = {
     "axis 1.0": (Reduce, {"axis": 1.0}, "E279", "axis of reduce is 1.0, not a whole number"),
     "clear None": (Reduce, {"clear": None}, "E279", "clear of reduce is None, not True or False"),
     "cluster list": (Launch, {"cluster": [1]}, "E279", "cluster of a Launch is [1], not a tuple of whole numbers"),
+    "body list": (Launch, {"body": []}, "E279", "body of a Launch is a list, not a tuple"),
+    "grid variables list": (Launch, {"grid_vars": []}, "E279", "grid_vars of a Launch is a list, not a tuple"),
+    "offsets list": (Region, {"offsets": [const(0)]}, "E279", "offsets of a region of c is a list, not a tuple"),  # type: ignore[list-item]
+    "loop list": (For, {"body": [Break()]}, "E279", "body of for is a list, not a tuple"),  # type: ignore[list-item]
+    "name that is cut": (Kernel, {"name": "a\0b"}, "E276", "'a\\x00b' is no name of a kernel"),
     "results": (Kernel, {"results": (0.0,)}, "E279", "results of the kernel is (0.0,), not a tuple of whole numbers"),
 }
 
@@ -69,7 +74,7 @@ WRONG: dict[str, tuple[type, dict[str, Any], str, str]] = {
 def test_what_does_not_belong_in_a_plain_field_is_said(name: str) -> None:
     kind, changes, code, said = WRONG[name]
     found = verify(changed(kind, **changes))
-    assert [one.code for one in found] == [code]
+    assert {one.code for one in found} == {code}
     assert said in found[0].message
     if kind is not Kernel:
         assert found[0].span is not None

@@ -34,7 +34,7 @@ Signature and launches
  16. A launch has one grid variable for each extent of the grid and, if any, one lane variable for each extent of threads, all of them
      integers. These extents are integers made of constants, sizes and scalars, not negative (grid), at least 1 (threads). Cluster sizes
      are at least 1.
- 17. A kernel has a name, and every launch is a Launch.
+ 17. A kernel has a name, of characters that can be printed, and every launch is a Launch.
 
 Statements
  18. A value has the dtype of what takes it: variable, element, region, reducer, result, safe value. A loop variable is an integer of
@@ -64,8 +64,8 @@ Structure
  30. Between ReducerInit and ReducerFinalize only ReducerUpdate of the same operator touches the buffer or its views, and
      ReducerUpdate stands only there; both ends stand in one body, or the second in a branch of an If that stands there.
  31. Every word is one of those that its field's type lists (operators, roundings, scopes, orders, modes, roles), every node of the
-     sort that its place asks for, every number a whole one (not True, not 2.0), every flag True or False; load has a result and no
-     value, store no result; attributes are named once.
+     sort that its place asks for, several of them in a tuple, every number a whole one (not True, not 2.0), every flag True or
+     False; load has a result and no value, store no result; attributes are named once.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ def verify(kernel: Kernel) -> list[Diagnostic]:
     context = Context(kernel)
     if not kernel.name:
         context.report(17, kernel.span, "the kernel has no name")
+    elif not (isinstance(kernel.name, str) and kernel.name.isprintable()):
+        context.report(17, kernel.span, f"{kernel.name!r} is no name of a kernel")
     if not has_right_heads(context, kernel):
         return context.diagnostics
     check_signature(context, kernel)

@@ -34,6 +34,7 @@ from zellige.ir.expr import (
 )
 from zellige.ir.functions import FUNCTIONS
 from zellige.ir.verifier.context import Context
+from zellige.ir.verifier.plain import has_right_values
 
 ON_CHIP: Final = frozenset(("shared", "fragment", "local", "var"))
 """The spaces of core that are not global: their buffers have constant extents."""
@@ -109,6 +110,8 @@ def check_region(context: Context, region: Region) -> None:
     if not context.mark_verified(id(region)):
         return
     buffer = region.buffer
+    if not has_right_values(context, region, f"a region of {buffer.label}", region.span):
+        return
     check_buffer(context, buffer, region.span)
     check(context, *region.offsets, *region.extents)
     if not len(region.offsets) == len(region.extents) == len(buffer.shape):
@@ -135,6 +138,8 @@ def check_buffer(context: Context, buffer: Buffer, span: Span | None) -> None:
 
 def check_declaration(context: Context, buffer: Buffer, *, is_parameter: bool) -> None:
     """Checks extents and strides of a buffer at its declaration."""
+    if not has_right_values(context, buffer, buffer.label, buffer.span):
+        return
     check(context, *buffer.shape, *(buffer.strides or ()))
     if buffer.strides is not None and len(buffer.strides) != len(buffer.shape):
         context.report(11, buffer.span, f"{buffer.label} has {len(buffer.shape)} dimensions but {len(buffer.strides)} strides")

@@ -46,7 +46,10 @@ def has_right_heads(context: Context, kernel: Kernel) -> bool:
         if isinstance(param, ScalarParam):
             _are(context, (param.var,), Var, "a scalar parameter")
         else:
-            _are(context, (getattr(param, "buffer", None),), Buffer, "a tensor parameter")
+            buffer = getattr(param, "buffer", None)
+            _are(context, (buffer,), Buffer, "a tensor parameter")
+            if isinstance(buffer, Buffer):
+                has_right_values(context, buffer, f"parameter {buffer.label}", buffer.span)
     for launch in kernel.launches:
         if not isinstance(launch, Launch):
             continue
