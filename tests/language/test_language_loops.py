@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import zellige as zl
 import zellige.language as T
 from zellige.ir.stmt import For, Map, Pipelined, RasterHint, Serial, Unrolled, Vectorised
 from zellige.ir.traverse import walk
@@ -286,7 +287,26 @@ def test_a_while_block_that_cannot_end(refused):
             with T.While(bx == 0):
                 A[0] = 0
 
-    refused("E121", k)
+    assert "its condition cannot change" in str(refused("E121", k))
+
+
+def test_loops_whose_condition_always_holds_and_that_something_ends():
+    @T.prim_func
+    def k(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            with T.While(True):
+                A[0] += 1
+                if A[0] > 3:
+                    T.loop_break()
+            while True:
+                A[1] += 1
+                for i in range(4):
+                    if A[i] > 5:
+                        return
+
+    a = np.zeros(4, np.int32)
+    zl.compile(k, target="interp")(a)
+    assert list(a) == [4, 6, 0, 0]
 
 
 def test_a_break_outside_of_a_loop(refused):

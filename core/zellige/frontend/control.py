@@ -10,7 +10,7 @@ is an error. No loop has an else here: :mod:`zellige.frontend.endings` has writt
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
@@ -27,10 +27,11 @@ from zellige.frontend.junctions import condition_of
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec, warn_of_schedule
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
-from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, is_number
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, is_number, is_volatile
 from zellige.frontend.vectors import Vector, can_vary, empty_like, is_variable, variable_for
 from zellige.ir.expr import BOOL, INT32, Const, Expr, Var, const
-from zellige.ir.stmt import Break, For, If, Map, Persistent, Serial, While
+from zellige.ir.stmt import Assert, Break, For, If, Map, Persistent, Return, Serial, Stmt, While
+from zellige.ir.traverse import children, walk, walk_into
 
 _LIMIT: Final = 10_000  # iterations of a while loop that is followed while compiling
 
@@ -130,7 +131,9 @@ def _while(frame: Frame, node: ast.While) -> Signal:
         _put_back(frame, names)
         del mark[0][mark[1] :]
         return _run_time_while(frame, node, jump)
-    raise catalogue.E121.error(frame.here(node.test), count=_LIMIT)
+    reason = f"the condition of this loop is known while compiling and still holds after {_LIMIT} iterations"
+    hint = "loop with range(...), or make the condition a run-time value with T.alloc_var"
+    raise catalogue.E121.error(frame.here(node.test), reason=reason, hint=hint)
 
 
 def _put_back(frame: Frame, names: dict[str, Any]) -> None:
@@ -157,9 +160,22 @@ def _run_time_while(frame: Frame, node: ast.While, jump: RunTimeJump | None = No
             test = const(True, BOOL, span)
         execute(frame, node.body)
     frame.builder.span = span
+    _refuse_endless(test, body, span)
     frame.builder.emit(While(condition=test, body=tuple(body), span=span))
     settle_after_loop(frame, node, before, loop.jumps, span)
     return Signal.NEXT
+
+
+def _refuse_endless(condition: Expr, body: Sequence[Stmt], span: Span) -> None:
+    """E121 for a loop that never ends once it is entered: its condition cannot change, and nothing in its body leaves it."""
+    always = isinstance(condition, Const)
+    if is_volatile(Scalar(condition)) or (always and not condition.value):
+        return
+    own = walk_into(body, lambda node: () if isinstance(node, (For, While)) else children(node))
+    if any(isinstance(node, Break) for node in own) or any(isinstance(n, (Return, Assert)) for s in body for n in walk(s)):
+        return
+    reason = f"nothing ends this loop: its condition {'always holds' if always else 'cannot change'}, and no break leaves it"
+    raise catalogue.E121.error(span, reason=reason)
 
 
 def run_while_block(frame: Frame, node: ast.With, spec: WhileSpec) -> Signal:
@@ -177,6 +193,7 @@ def run_while_block(frame: Frame, node: ast.With, spec: WhileSpec) -> Signal:
     with frame.trace.inside("while"), _loop(frame, "loop", before) as loop, frame.builder.body() as body:
         execute(frame, node.body)
     frame.builder.span = span
+    _refuse_endless(spec.condition, body, span)
     frame.builder.emit(While(condition=spec.condition, body=tuple(body), span=span))
     for name, old in before.items():
         new = at_ends(frame, name, old, loop.jumps)

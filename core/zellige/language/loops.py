@@ -15,7 +15,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.leaving import leave_innermost_loop
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec
-from zellige.frontend.values import Scalar, here, is_volatile, taken
+from zellige.frontend.values import Scalar, here, taken
 from zellige.ir.expr import Const, Expr
 from zellige.ir.stmt import LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
 from zellige.language.keywords import accept, check_hints, count_of, flag
@@ -196,12 +196,9 @@ def Persistent(
 
 
 def While(condition: Any) -> WhileSpec:
-    """``with T.While(condition):``: repeats the block as long as the condition holds. E121: nothing in it can change."""
+    """``with T.While(condition):``: repeats the block as long as the condition holds. E121: nothing ends it."""
     span = here()
-    test = arithmetic.truth(condition, span)
-    if not is_volatile(Scalar(test)) and not (isinstance(test, Const) and not test.value):
-        raise catalogue.E121.error(span, count="any number of")
-    return WhileSpec(condition=test, span=span)
+    return WhileSpec(condition=arithmetic.truth(condition, span), span=span)
 
 
 def loop_break() -> None:

@@ -83,9 +83,8 @@ E120 = code(
     hint="use T.device_assert(condition, message) for run-time checks",
 )
 E121 = code(
-    "E121", "loop does not end while compiling",
-    "the condition of this loop is known while compiling and still holds after {count} iterations",
-    hint="loop with range(...), or make the condition a run-time value with T.alloc_var",
+    "E121", "loop that does not end", "{reason}",
+    hint="leave it by a break under a run-time condition, change in its body what its condition reads, or loop with range(...)",
 )
 E122 = code(
     "E122", "calls nest too deeply", "{what} nest more than {limit} deep",
