@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -227,6 +228,48 @@ def test_plain_helper_is_called_by_python(run: Run) -> None:
     b = np.zeros(4, np.int32)
     run(kernel, b)
     assert b.tolist() == [0, 2, 4, 0] and calls == [1, 2]
+
+
+def test_nonlocal_names_a_variable_of_the_kernel(run: Run) -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            count = T.alloc_var("int32", init=1)
+            last = T.alloc_var("int32")
+
+            def add(amount):
+                nonlocal count, last
+                last = amount
+                count += amount
+
+            for i in T.serial(4):
+                if B[i] > 0:
+                    add(B[i])
+            B[0] = count
+            B[1] = last
+
+    b = np.array([3, 0, 5, -1], np.int32)
+    run(kernel, b)
+    assert b.tolist() == [9, 5, 5, -1]
+
+
+@pytest.mark.parametrize("begin", ["count = 0", "count = B[0]", "count = T.alloc_var('int32')"])
+def test_nonlocal_names_of_other_things(begin: str) -> None:
+    source = f"""
+@T.prim_func
+def kernel(B: T.Tensor((4,), "int32")):
+    with T.Kernel(1):
+        {begin}
+        def add():
+            nonlocal count
+            count = B
+        add()
+"""
+    file = f"<nonlocal {begin}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    with pytest.raises(CompileError) as caught:
+        exec(compile(source, file, "exec"), {"T": T})
+    assert caught.value.code == "E130" and "count = T.alloc_var(dtype, init=...)" in str(caught.value.hint)
 
 
 def test_error_in_a_macro_names_the_calls() -> None:

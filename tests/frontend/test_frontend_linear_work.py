@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import zellige as zl
 import zellige.language as T
+from zellige.frontend import apart
 
 STATEMENTS = {
     "stores": "        B[{at}] = A[{at}] * {i} + bx\n",
@@ -50,6 +52,24 @@ def test_work_per_statement_is_constant(kind: str) -> None:
     calls(kind, 2)  # whatever happens only once
     short, long = calls(kind, 30), calls(kind, 300)
     assert long / 300 < 1.3 * short / 30
+
+
+def test_the_parts_of_a_nested_choice_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = ast.parse("0 if a else " * 200 + "(n := 1)", mode="eval").body
+    looked_at = 0
+
+    def counted(node: ast.AST) -> list[ast.AST]:
+        nonlocal looked_at
+        looked_at += 1
+        return below(node)
+
+    below = apart._below
+    monkeypatch.setattr(apart, "_below", counted)
+    level = outer
+    while isinstance(level, ast.IfExp):
+        assert apart.names_given(level.body, level.orelse) == ["n"]
+        level = level.orelse
+    assert looked_at < 5 * len(list(ast.walk(outer)))
 
 
 def doubled(value: Any, count: int) -> Any:

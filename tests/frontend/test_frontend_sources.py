@@ -132,6 +132,9 @@ def test_console_of_pythons_code_module(name: str, monkeypatch: pytest.MonkeyPat
     enter("@zl.jit", "def make(n):", "    @T.prim_func", *kernel[:2], kernel[2].format("n"), "    return kernel")
     enter("made = make.get_tir(5)")  # runs the text of an earlier statement
     assert "= 5" in console.locals["made"].script(), capsys.readouterr().err
+    enter("def plain(n):", "    @T.prim_func", *kernel[:2], kernel[2].format("n"), "    return kernel")
+    enter("plain(5)")  # nothing of ours ran while its text was there
+    assert "hint: a console of Python's code module keeps no text of the statements before" in capsys.readouterr().err
     enter("if True:", "    @T.prim_func", *kernel[:2], kernel[2].format("q"), "", "kernel.script()")
     assert f"--> <{name.strip('<>')} " in capsys.readouterr().err
 
@@ -258,6 +261,15 @@ def test_a_file_written_meanwhile_that_holds_what_was_loaded(tmp_path: Path) -> 
     path.write_text("def f(a):\n    return a in {8, 0, 16}\n")
     namespace: dict[str, Any] = {}
     exec(marshal.loads(marshal.dumps(compile(path.read_text(), str(path), "exec"))), namespace)
+    assert function_source(namespace["f"]).node.lineno == 1
+
+
+@pytest.mark.parametrize("optimize", [0, 1, 2])
+def test_a_file_written_meanwhile_whose_assertions_were_left_out(tmp_path: Path, optimize: int) -> None:
+    path = tmp_path / "same.py"
+    path.write_text('def f(a):\n    "What it gives."\n    assert a\n    return a\n')
+    namespace: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec", optimize=optimize), namespace)
     assert function_source(namespace["f"]).node.lineno == 1
 
 

@@ -12,7 +12,6 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zellige.frontend.flow import nodes_of_interest
 from zellige.frontend.joins import held, joined, make_variable, put, restore
 from zellige.frontend.scopes import Frame
 from zellige.ir.stmt import Stmt
@@ -20,13 +19,26 @@ from zellige.ir.stmt import Stmt
 
 def names_given(*nodes: ast.AST) -> list[str]:
     """The names that assignment expressions under the nodes bind in the scope around them."""
-    found: dict[str, None] = {}
-    pending = list(nodes)
-    while pending:
-        for node in nodes_of_interest(pending.pop(), enters_functions=False):
-            if isinstance(node, ast.NamedExpr):
-                found[node.target.id] = None
-    return list(found)
+    return list(dict.fromkeys(name for node in nodes for name in _given(node)))
+
+
+def _given(node: ast.AST) -> tuple[str, ...]:
+    """As :func:`names_given`, of one node. Noted on it and all below it: the parts of a nested choice are asked for at each level."""
+    known: tuple[str, ...] | None = getattr(node, "zellige_given", None)
+    if known is not None:
+        return known
+    parts = [node]
+    for part in parts:  # parents before what is below them
+        parts.extend(_below(part))
+    for part in reversed(parts):
+        own = (part.target.id,) if isinstance(part, ast.NamedExpr) else ()
+        names = [name for below in _below(part) for name in below.zellige_given]  # type: ignore[attr-defined]
+        part.zellige_given = tuple(dict.fromkeys((*own, *names))) if own or names else ()  # type: ignore[attr-defined]
+    return node.zellige_given  # type: ignore[attr-defined, no-any-return]
+
+
+def _below(node: ast.AST) -> list[ast.AST]:
+    return [] if isinstance(node, (ast.Lambda, ast.expr_context)) else list(ast.iter_child_nodes(node))
 
 
 def aside(frame: Frame, make: Callable[[], Any]) -> tuple[Any, list[Stmt]]:

@@ -71,7 +71,9 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
     match target:
         case ast.Name():
             if target.id in frame.flow.outer_names and frame.kind != "comprehension":
-                raise catalogue.E130.error(frame.here(target), name=target.id)
+                frame.here(target)
+                _assign_outer(frame, target.id, value)
+                return
             assign_name(frame, target.id, value, source)
         case ast.Subscript():
             mark = frame.builder.mark()
@@ -91,6 +93,20 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
             _unpack(frame, target, value)
         case _:
             raise catalogue.E111.error(frame.here(target), what=type(target).__name__, instead="assign to a name or an element")
+
+
+def _assign_outer(frame: Frame, name: str, value: Any) -> None:
+    """A name of ``nonlocal`` or ``global``: a variable that the kernel around allocated takes the value. E130: any other name."""
+    around = frame.enclosing
+    while around is not None and name not in around.locals:
+        around = around.enclosing
+    if around is None or name not in frame.flow.nonlocal_names:
+        raise catalogue.E130.error(frame.builder.span, name=name)
+    held = around.locals[name]
+    if not isinstance(held, Variable) or held.is_implied or not is_number(value):
+        hint = f"make it a variable of the kernel, {name} = T.alloc_var(dtype, init=...), which functions inside can give another number"
+        raise catalogue.E130.error(frame.builder.span, name=name, hint=hint)
+    held.assign(value)
 
 
 def _check_owner(frame: Frame, owner: Any, target: ast.Attribute) -> None:
@@ -231,9 +247,11 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
             value = _operand(frame, node)
             before = kept(frame, current, mark)
             refuse_in_place(frame.trace, current, node.op, frame.builder.span)
+            result = apply_binary(node.op, before, value, in_place=True)
             if target.id in frame.flow.outer_names:
-                raise catalogue.E130.error(frame.builder.span, name=target.id)
-            assign_name(frame, target.id, apply_binary(node.op, before, value, in_place=True), node.value)
+                _assign_outer(frame, target.id, result)
+            else:
+                assign_name(frame, target.id, result, node.value)
         case ast.Subscript():
             owner = evaluate(frame, target.value)
             position = index_value(frame, target.slice)

@@ -49,6 +49,7 @@ class Flow:
     def __init__(self, function: ast.FunctionDef | ast.Lambda) -> None:
         self.captured: set[str] = set()
         self.outer_names: set[str] = set()
+        self.nonlocal_names: set[str] = set()
         self._where: dict[int, tuple[Block, int]] = {}
         self._summaries: dict[int, Summary] = {}
         self._heads: dict[int, set[str]] = {}
@@ -193,6 +194,8 @@ class Flow:
                 return Summary(set(), names, set(names))
             case ast.Global() | ast.Nonlocal():
                 self.outer_names |= set(node.names)
+                if isinstance(node, ast.Nonlocal):
+                    self.nonlocal_names |= set(node.names)
                 return Summary()
             case ast.Delete():
                 return Summary(set(), set(), {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)})

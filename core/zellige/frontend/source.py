@@ -33,6 +33,10 @@ _COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.Fo
 _TIMED_CELL: Final = "<timed exec>"
 _TIMING_MODULE: Final = "IPython.core.magics.execution"
 _MAGIC_HINT: Final = "a magic such as %%timeit puts the cell's text into another one: define the kernel in a cell without it"
+_CONSOLE_HINT: Final = (
+    "a console of Python's code module keeps no text of the statements before: decorate the function that makes the kernel with @zl.jit in "
+    "its own statement, or define it in a file"
+)
 _PIPED_HINT: Final = "run the program without -i, or define the kernel in a file that the session imports"
 
 
@@ -44,7 +48,7 @@ class SourceText:
     lines: list[str]
     tree: ast.Module
     functions: dict[str, list[ast.FunctionDef]] = field(default_factory=dict)
-    _compiled: dict[int, list[types.CodeType]] = field(default_factory=dict)
+    _compiled: dict[tuple[int, int], list[types.CodeType]] = field(default_factory=dict)
 
     def span(self, node: ast.AST) -> Span:
         """Where ``node`` stands; computed once a node."""
@@ -88,11 +92,14 @@ class SourceText:
             after = self._line(last)
         return before.rstrip().endswith("(") and after.lstrip().startswith(")")
 
-    def compiled(self, flags: int) -> list[types.CodeType]:
-        """The code of everything that is defined in the text, with these flags of ``__future__`` beside those it sets itself."""
-        if flags not in self._compiled:
-            self._compiled[flags] = list(codes_in(compile("".join(self.lines), self.file, "exec", flags, dont_inherit=True)))
-        return self._compiled[flags]
+    def compiled(self, flags: int, optimize: int = -1) -> list[types.CodeType]:
+        """The code of everything that is defined in the text, with these flags of ``__future__`` beside those it sets itself, with or
+        without its assertions and docstrings (``compile``'s levels of ``optimize``)."""
+        key = (flags, optimize)
+        if key not in self._compiled:
+            code = compile("".join(self.lines), self.file, "exec", flags, dont_inherit=True, optimize=optimize)
+            self._compiled[key] = list(codes_in(code))
+        return self._compiled[key]
 
     def named(self, name: str) -> list[ast.FunctionDef]:
         """Every function definition of that name, in order."""
@@ -147,7 +154,9 @@ def function_source(function: types.FunctionType) -> FunctionSource:
             _around.update((Same(inner), text) for inner in codes_in(code) if inner is not code)
             return found
         reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
-    hint = _MAGIC_HINT if code.co_filename.startswith(("<magic", _TIMED_CELL)) else None
+    hint = _CONSOLE_HINT if _console_texts.get(code.co_filename) else None
+    if code.co_filename.startswith(("<magic", _TIMED_CELL)):
+        hint = _MAGIC_HINT
     if _is_piped_session(code):
         reason = "an interactive session that reads its statements from a file or pipe counts the lines of each from 1 and keeps no text"
         hint = _PIPED_HINT
@@ -378,10 +387,11 @@ def _definition(text: SourceText, code: types.CodeType, offset: int | None) -> a
     exact = [node for node in text.named(code.co_name) if first_line(node) == first and _has_parameters_of(node, code)]
     if len(exact) == 1 and text.file == code.co_filename and not text.file.startswith("<") and not _may_have_changed(text, code):
         return exact[0]
-    compiled = text.compiled(code.co_flags & _FUTURE)
-    for node in exact:
-        if any(_same_code(code, other) for other in compiled if other.co_firstlineno == first_line(node)):
-            return node
+    for optimize in (-1, 0, 1, 2) if exact else ():  # whoever compiled it may have left out assertions or docstrings
+        compiled = text.compiled(code.co_flags & _FUTURE, optimize)
+        for node in exact:
+            if any(_same_code(code, other) for other in compiled if other.co_firstlineno == first_line(node)):
+                return node
     return None
 
 
