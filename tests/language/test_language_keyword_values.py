@@ -5,6 +5,7 @@ Values that programs written for TileLang pass are taken, and so is None where a
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,6 +71,7 @@ WRONG = {
     "E202": [lambda k: T.likely("a"), lambda k: layout.make_linear_layout("a")],
     "E205": [
         lambda k: T.PersistentTileScheduler(4, 2.5),
+        lambda k: T.get_warp_group_idx(32, 2.5),
         lambda k: layout.Layout(2.5, lambda i: i),
         lambda k: zl.next_power_of_2(2.5),
         lambda k: zl.cdiv("a", 2),
@@ -77,7 +79,7 @@ WRONG = {
     "E105": [lambda k: zl.next_power_of_2(k.n)],
     "E222": [lambda k: layout.make_swizzled_layout(3), lambda k: layout.make_half_bank_swizzled_layout((4, 4))],
     "E233": [lambda k: T.alloc_reducer((4,), "float32", op=["sum"])],
-    "E245": [lambda k: T.get_lane_idx(-1), lambda k: T.get_warp_group_idx(32, 2.5)],
+    "E245": [lambda k: T.get_lane_idx(-1)],
     "E257": [lambda k: T.reduce(k.c, k.v, ["sum"], 1, True)],
     "E243": [lambda k: T.match_any_sync(k.n, 2.5)],
     "E218": [lambda k: T.Tensor((4,), "float32", scope=1)],
@@ -112,6 +114,19 @@ def test_values_that_a_keyword_cannot_mean(code):
             traced(act)
         assert caught.value.code == code, f"line {act.__code__.co_firstlineno}: {caught.value}"
         assert caught.value.span is None or caught.value.span.file == __file__
+
+
+def test_what_is_wanted_of_a_count():
+    for act, words in (
+        (lambda k: zl.SplitSums(parts=1), "a Python int from 2 to 64 is needed here, not 1 as parts of a sum"),
+        (lambda k: T.shuffle_elect(-1), "a Python int from 0 on is needed here, not int -1 as thread_extent"),
+        (lambda k: T.Persistent((4,), 0, k.n), "a positive Python int is needed here, not 0 as wave_size of T.Persistent"),
+        (lambda k: T.Persistent((4,), 2, k.n, group_size=-1), "a Python int from 0 on is needed here, not -1 as group_size"),
+        (lambda k: T.gemm(k.a, k.a, k.c, k_pack=3), "1 or 2 is needed here, not int 3 as k_pack"),
+        (lambda k: T.Pipelined(4, order=[0, 0], stage=[0, 1]), "order cannot be [0, 0]: two statements would have one place"),
+    ):
+        with pytest.raises(zl.ZelligeError, match=re.escape(words)):
+            traced(act)
 
 
 RIGHT = [

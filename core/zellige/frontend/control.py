@@ -168,13 +168,13 @@ def _run_time_while(frame: Frame, node: ast.While, jump: RunTimeJump | None = No
 
 def _refuse_endless(condition: Expr, body: Sequence[Stmt], span: Span) -> None:
     """E121 for a loop that never ends once it is entered: its condition cannot change, and nothing in its body leaves it."""
-    always = isinstance(condition, Const)
-    if is_volatile(Scalar(condition)) or (always and not condition.value):
+    if is_volatile(Scalar(condition)) or (isinstance(condition, Const) and not condition.value):
         return
     own = walk_into(body, lambda node: () if isinstance(node, (For, While)) else children(node))
     if any(isinstance(node, Break) for node in own) or any(isinstance(n, (Return, Assert)) for s in body for n in walk(s)):
         return
-    reason = f"nothing ends this loop: its condition {'always holds' if always else 'cannot change'}, and no break leaves it"
+    never = "always holds" if isinstance(condition, Const) else "cannot change"
+    reason = f"nothing ends this loop: its condition {never}, and no break leaves it"
     raise catalogue.E121.error(span, reason=reason)
 
 

@@ -22,6 +22,7 @@ from zellige.frontend.annotations import read_text, without_quotes
 from zellige.frontend.builder import Builder, Settings, tracing
 from zellige.frontend.evaluator import evaluate, execute, located
 from zellige.frontend.functions import Closure, defining_names, node_flow
+from zellige.frontend.joins import MISSING
 from zellige.frontend.parameters import DESCRIBING, PendingTensor, close_parameters, declare_parameter, without_parentheses
 from zellige.frontend.scopes import Frame, Trace
 from zellige.frontend.source import FunctionSource, body_of, called_name, function_source
@@ -82,11 +83,14 @@ class KernelFunction:
         """Names that the body annotates and gives no value, with what the annotations say."""
         assignments = body_of(self.source.node).assignments
         written = [(n.target.id, n.annotation) for n in assignments if n.value is None and isinstance(n.target, ast.Name)]
-        said = [(name, without_quotes(node, self._is_known)) for name, node in written]
+        said = [(name, without_quotes(node, lambda word: self._around(word) is not MISSING)) for name, node in written]
         return [(name, annotation) for name, annotation in said if annotation is not None]
 
-    def _is_known(self, name: str) -> bool:
-        return name in self.closure or name in self.function.__globals__ or hasattr(builtins, name)
+    def _around(self, name: str) -> Any:
+        """What a name means around the function; MISSING where it means nothing."""
+        if name in self.closure:
+            return self.closure[name]
+        return self.function.__globals__.get(name, getattr(builtins, name, MISSING))
 
     def _named(self, node: ast.expr) -> Any:
         """What a dotted name means around the function; None for other expressions and where it means nothing."""
@@ -97,9 +101,8 @@ class KernelFunction:
                 return None
         if not isinstance(node, ast.Name):
             return None
-        if node.id in self.closure:
-            return self.closure[node.id]
-        return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
+        found = self._around(node.id)
+        return None if found is MISSING else found
 
     @property
     def span(self) -> Span:

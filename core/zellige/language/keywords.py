@@ -16,6 +16,7 @@ from zellige.diagnostics import catalogue
 from zellige.diagnostics.suggest import closest, closest_argument
 from zellige.frontend import arithmetic
 from zellige.frontend.values import Element, Tile, here
+from zellige.ir.expr import Const, Expr
 from zellige.ir.stmt import Hints
 from zellige.language.tensors import any_type
 from zellige.layout import Layout
@@ -197,5 +198,17 @@ def count_of(value: Any, what: str, *, least: int = 1, hint: str | None = None) 
     """A number from ``least`` on that is decided while compiling. E245: anything else."""
     number = arithmetic.whole_number(value)
     if number is None or number < least:
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(value)} {what}", hint=hint)
+        raise catalogue.E245.error(here(), wanted=_int_from(least), given=f"{arithmetic.describe(value)} {what}", hint=hint)
     return number
+
+
+def size_of(value: Any, what: str, *, least: int = 1) -> Expr:
+    """An integer that a call may give; from ``least`` on where it is known while compiling. E205: no integer; E245: below ``least``."""
+    size = arithmetic.index(value, here())
+    if isinstance(size, Const) and size.value < least:
+        raise catalogue.E245.error(here(), wanted=_int_from(least), given=f"{size.value} {what}")
+    return size
+
+
+def _int_from(least: int) -> str:
+    return "a positive Python int" if least == 1 else f"a Python int from {least} on"

@@ -17,7 +17,7 @@ from zellige.frontend.values import Scalar, bind, from_expr, here
 from zellige.ir.expr import BOOL, INT32, Var, const
 from zellige.ir.stmt import LARGEST_WARP, Barrier, Scope, Shuffle, Vote
 from zellige.language import elementwise
-from zellige.language.keywords import count_of
+from zellige.language.keywords import count_of, size_of
 
 WHOLE_WARP: Final = 0
 """The width of a shuffle among all lanes of a warp, however many the target has."""
@@ -153,14 +153,7 @@ def warp_lanes() -> Var:
 
 def _width(warp_size: Any) -> Any:
     """The lanes of a warp: as many as given, else as the target has. E245, E205: no count."""
-    return Scalar(warp_lanes()) if warp_size is None else _count(warp_size, "warp_size")
-
-
-def _count(value: Any, name: str) -> Any:
-    """An integer that is positive where it is known here. E245, E205: anything else."""
-    if isinstance(value, Scalar) and value.constant is None:
-        return Scalar(arithmetic.index(value, here()))
-    return count_of(value, f"as {name}")
+    return Scalar(warp_lanes()) if warp_size is None else Scalar(size_of(warp_size, "as warp_size"))
 
 
 def get_lane_idx(warp_size: Any = None) -> Scalar:
@@ -178,7 +171,7 @@ get_warp_idx_sync = get_warp_idx
 
 def get_warp_group_idx(warp_size: Any = None, warps_per_group: Any = None) -> Scalar:
     """The number of the lane's group of warps in the block: groups of ``warps_per_group`` warps, 4 by default."""
-    group = _WARPS_OF_A_GROUP if warps_per_group is None else _count(warps_per_group, "warps_per_group")
+    group = _WARPS_OF_A_GROUP if warps_per_group is None else Scalar(size_of(warps_per_group, "as warps_per_group"))
     return Scalar(arithmetic.binary("floordiv", get_warp_idx(warp_size), group, here()))
 
 

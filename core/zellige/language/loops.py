@@ -18,7 +18,7 @@ from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, W
 from zellige.frontend.values import Scalar, here, taken
 from zellige.ir.expr import Const, Expr
 from zellige.ir.stmt import LoopKind, Pipelined as PipelinedKind, Serial as SerialKind, Unrolled, Vectorised
-from zellige.language.keywords import accept, check_hints, count_of, flag
+from zellige.language.keywords import accept, check_hints, count_of, flag, size_of
 
 _DEFAULT_GROUP: Final = 8
 
@@ -91,6 +91,10 @@ def Pipelined(
     entries = [_schedule(name, value) for name, value in (("order", order), ("stage", stage))]
     if all(entries) and len(entries[0]) != len(entries[1]):
         raise catalogue.E212.error(here(), what="the length of stage", given=f"{len(entries[1])} beside {len(entries[0])} entries of order")
+    places = [place for place in entries[0] if place >= 0]
+    if len(set(places)) < len(places):
+        hint = "each statement has a place of its own, such as order=[1, 0] for two; -1 is a producer's"
+        raise catalogue.E212.error(here(), what="order", given=f"{list(entries[0])}: two statements would have one place", hint=hint)
     made = _range(PipelinedKind(stages=stages, order=entries[0], stage=entries[1], hints=wishes), start, stop, None)
     made = replace(made, groups=_groups(group))
     first, last = made.start, made.stop
@@ -178,13 +182,10 @@ def Persistent(
     extents = tuple(domain) if isinstance(domain, (tuple, list)) else (domain,)
     if not extents:
         raise catalogue.E213.error(span, loop="T.Persistent")
-    group = arithmetic.index(_DEFAULT_GROUP if group_size is None else group_size, span)
+    group = size_of(_DEFAULT_GROUP if group_size is None else group_size, "as group_size of T.Persistent", least=0)
     if not isinstance(group, Const):
         raise catalogue.E105.error(span, given="group_size of T.Persistent")
-    blocks = arithmetic.index(wave_size, span)
-    for size, what, least in ((group, "group_size", 0), (blocks, "wave_size", 1)):
-        if isinstance(size, Const) and size.value < least:
-            raise catalogue.E245.error(span, given=f"{size.value} as {what} of T.Persistent")
+    blocks = size_of(wave_size, "as wave_size of T.Persistent")
     return PersistentSpec(
         domain=tuple(_now(arithmetic.index(e, span)) for e in extents),
         wave_size=_now(blocks),

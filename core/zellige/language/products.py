@@ -142,7 +142,7 @@ def gemm(
     pack = arithmetic.whole_number(k_pack)
     if pack not in (1, 2):
         hint = f"T.gemm k_pack must be an int equal to 1 or 2, got {k_pack!r}"
-        raise catalogue.E245.error(here(), given=f"{arithmetic.describe(k_pack)} as k_pack", hint=hint)
+        raise catalogue.E245.error(here(), wanted="1 or 2", given=f"{arithmetic.describe(k_pack)} as k_pack", hint=hint)
     _product("T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack=pack, hints=wishes)
 
 

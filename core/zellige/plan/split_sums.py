@@ -76,7 +76,7 @@ class SplitSums:
     def __post_init__(self) -> None:
         if not isinstance(self.parts, int) or isinstance(self.parts, bool) or not 2 <= self.parts <= MOST:
             hint = f"SplitSums takes a number of parts from 2 to {MOST}"
-            raise catalogue.E245.error(given=f"{self.parts!r} as parts of a sum", hint=hint)
+            raise catalogue.E245.error(wanted=f"a Python int from 2 to {MOST}", given=f"{self.parts!r} as parts of a sum", hint=hint)
 
     @property
     def name(self) -> str:

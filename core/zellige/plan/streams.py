@@ -192,7 +192,7 @@ def share(facts: LaunchFacts, view: RoleView, candidates: Mapping[Buffer, int]) 
         uses = [use for _, statement in facts.users(facts.launch.body, root) for use in view.uses(statement, root)]
         if len({role for role, _ in uses}) < 2 or not any(writes for _, writes in uses):
             continue
-        found = stream_of(facts, view, root) if root in candidates else f"{root.name} is no tile of the block"
+        found = stream_of(facts, view, root) if root in candidates else f"{root.label} is no tile of the block"
         if isinstance(found, Stream):
             streams.append(found)
         else:
@@ -207,7 +207,7 @@ def stream_of(facts: LaunchFacts, view: RoleView, root: Buffer) -> Stream | str:
     users = facts.users(body, root)
     writers = {role for _, s in users for role, writes in view.uses(s, root) if writes}
     if len(writers) != 1:
-        return f"{root.name} is written by {' and '.join(sorted(writers)) or 'no role'}"
+        return f"{root.label} is written by {' and '.join(sorted(writers)) or 'no role'}"
     (producer,) = writers
     phases: list[Phase] = []
     made: list[int] = []
@@ -227,27 +227,27 @@ def stream_of(facts: LaunchFacts, view: RoleView, root: Buffer) -> Stream | str:
                 phases.append(_phase(made, read))
                 made, read, was_emptied = [], {}, False
             if not made and not (was_emptied or facts.kills(statement, root) or (is_launch and not phases)):
-                return f"{root.name} keeps something of what it held before"
+                return f"{root.label} keeps something of what it held before"
             made.append(position)
             continue
         if not made:
-            return f"{root.name} is read before it is made: its content comes from an earlier iteration"
+            return f"{root.label} is read before it is made: its content comes from an earlier iteration"
         for role in roles:
             read.setdefault(role, []).append(position)
     if made and not read:
-        return f"{root.name} is read only by the role that makes it"
+        return f"{root.label} is read only by the role that makes it"
     phases.append(_phase(made, read))
     consumers = tuple(dict.fromkeys(role for phase in phases for role, _, _ in phase.read))
     if any({role for role, _, _ in phase.read} != set(consumers) for phase in phases):
-        return f"{root.name} goes to different roles at different times"
+        return f"{root.label} goes to different roles at different times"
     return Stream(buffer=root, place=place, loop=loop, producer=producer, consumers=consumers, phases=tuple(phases))
 
 
 def _within_statements(root: Buffer, loops: int) -> str:
     """The reason where one statement of the body both makes and reads ``root``; ``loops`` of the body's make it."""
     if loops > 1:
-        return f"{loops} loops fill and read {root.name}; copies can run ahead where each loop has a tile of its own"
-    return f"{root.name} is made and used up within one statement, a loop or branch of several roles"
+        return f"{loops} loops fill and read {root.label}; copies can run ahead where each loop has a tile of its own"
+    return f"{root.label} is made and used up within one statement, a loop or branch of several roles"
 
 
 def _phase(made: list[int], read: dict[str, list[int]]) -> Phase:

@@ -154,8 +154,7 @@ E243 = code(
 )
 E244 = code("E244", "unknown launch order", "{given} is not an order of T.use_swizzle{suggestion}", hint='"row" or "column"')
 E245 = code(
-    "E245", "count is not positive", "a positive Python int is needed here, not {given}",
-    hint="give a number such as 1, known while compiling",
+    "E245", "count out of range", "{wanted} is needed here, not {given}", hint="give a number that is known while compiling",
 )
 E246 = code(
     "E246", "not a layout", "T.annotate_layout takes T.Layout, T.Fragment, make_swizzled_layout(...) or a function, not {given}",

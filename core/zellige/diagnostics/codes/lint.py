@@ -16,7 +16,7 @@ E281 = code(
     hint="check the grid: one block for each tile, T.ceildiv({size}, {tile}) along dimension {axis}; or the order of the indices",
 )
 E282 = code(
-    "E282", "accumulator not cleared", "T.gemm adds to {name} in every iteration, and each iteration uses the sum",
+    "E282", "accumulator not cleared", "T.gemm adds to {name}, which no iteration of the loop clears, and the loop uses the sum on the way",
     hint="T.clear({name}) before the product, or clear_accum=True",
 )
 E283 = code(

@@ -54,7 +54,7 @@ def _tensor(context: Context, param: TensorParam) -> None:
     if buffer.space != "global":
         context.report(13, buffer.span, f"parameter {buffer.label} is in the space {buffer.space}, not global")
     if buffer.alias is not None:
-        context.report(13, buffer.span, f"parameter {buffer.label} is a view of {buffer.alias.name}")
+        context.report(13, buffer.span, f"parameter {buffer.label} is a view of {buffer.alias.label}")
     if param.role not in _ROLES:
         context.report(31, buffer.span, f"{param.role!r} is not a role of a parameter")
 
