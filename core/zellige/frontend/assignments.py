@@ -103,7 +103,7 @@ def _assign_outer(frame: Frame, name: str, value: Any) -> None:
     if around is None or name not in frame.flow.nonlocal_names:
         raise catalogue.E130.error(frame.builder.span, name=name)
     held = around.locals[name]
-    if not isinstance(held, Variable) or held.is_implied or not is_number(value):
+    if not is_variable(held) or held.is_implied or not can_vary(value):
         hint = f"make it a variable of the kernel, {name} = T.alloc_var(dtype, init=...), which functions inside can give another number"
         raise catalogue.E130.error(frame.builder.span, name=name, hint=hint)
     held.assign(value)
