@@ -128,6 +128,21 @@ def test_arguments_results_and_containers(run, pairs):
     np.testing.assert_array_equal(run(k, pairs.copy(), empty()), wanted)
 
 
+def test_slices_of_vectors_are_stored_together(run, pairs):
+    @T.prim_func
+    def k(A: T.Tensor((6,), PAIR), B: T.Tensor((6,), PAIR)):
+        with T.Kernel(1):
+            A[1:4] = A[0:3]
+            A[0] = A[0][::-1]
+            for i in T.Parallel(6):
+                B[i : i + 1] = A[i : i + 1]
+            B[5] = T.int32x2(A[4][-1], T.ceildiv(A[4], 2)[0])
+            T.atomic_addx2(B[4], A[4])
+
+    wanted = np.concatenate([pairs[:1, ::-1], pairs[:3], pairs[4:5] * 0 + 2 * pairs[4], [[pairs[4, 1], -(-pairs[4, 0] // 2)]]])
+    np.testing.assert_array_equal(run(k, pairs.copy(), empty()), wanted)
+
+
 def test_lanes_are_stored_together(run):
     @T.prim_func
     def k(B: T.Tensor((6,), PAIR), C: T.Tensor((6,), "int32")):
@@ -160,6 +175,10 @@ def test_tiles_are_filled_with_vectors(run, pairs):
 @pytest.mark.parametrize(
     ("code", "use"),
     [
+        ("E105", lambda a: a[T.extract_lane(a, 0)]),
+        ("E241", lambda a: a[2]),
+        ("E241", lambda a: a[2:]),
+        ("E111", lambda a: a.__setitem__(0, 5)),
         ("E203", lambda a: T.cast(a, "float32x4")),
         ("E203", lambda a: a.astype("float32x4")),
         ("E203", lambda a: a + T.int32x4(1)),

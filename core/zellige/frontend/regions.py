@@ -128,6 +128,14 @@ def store(place: Element | TileRegion, value: Any) -> None:
     builder.emit(Store(buffer=place.buffer, indices=place.indices, value=arithmetic.stored(value, place.dtype, span), span=span))
 
 
+def _store_vectors(place: TileRegion, values: list[Any], extents: tuple[int, ...]) -> None:
+    """One value into each element of a slice of vectors, all taken before the first is stored."""
+    values = [value.named("element") if isinstance(value, Vector) else bind("element", value) for value in values]
+    region = Region(buffer=place.buffer, offsets=_fixed(place.region.offsets), extents=place.region.extents, span=place.region.span)
+    for at, value in zip(positions(region, extents, here()), values):
+        store(Element(Load(buffer=place.buffer, indices=at, span=here())), value)
+
+
 def _fixed(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """Indices for several stores, none of which changes where the others go."""
     return tuple(bind("index", Scalar(index)).expr if is_volatile(Scalar(index)) else index for index in indices)
@@ -151,7 +159,11 @@ def store_region(place: TileRegion, value: Any) -> None:
         given = constant_extents(source)
         if given is None or math.prod(given) != math.prod(extents or ()):
             raise catalogue.E223.error(span, operation="an assignment", left=shape_text(source.extents), right=shape_text(target.extents))
-        value = Vector.of([Load(buffer=source.buffer, indices=at, span=span) for at in positions(source, given, span)])
+        loads = [Load(buffer=source.buffer, indices=at, span=span) for at in positions(source, given, span)]
+        if source.buffer.dtype.lanes > 1 or place.dtype.lanes > 1:
+            _store_vectors(place, [value_at(Address(Element(load))) for load in loads], extents or ())
+            return
+        value = Vector.of(loads)
     if place.dtype.lanes > 1:
         fill_vectors(place.region, value)
         return

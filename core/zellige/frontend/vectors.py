@@ -8,9 +8,10 @@ variables, arguments and results hold vectors as they hold numbers, one scalar o
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NoReturn, TypeGuard
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import DType
@@ -33,6 +34,9 @@ from zellige.frontend.values import (
 )
 from zellige.ir.expr import BOOL, INT32, Buffer, CompareOp, Const, Expr, Load, Var, const
 from zellige.ir.stmt import Stmt
+
+AS_SCALARS: Final = "T.view(A, shape, dtype) shows the numbers of a tile of vectors, their lanes as its last dimension"
+"""The hint where an operation takes no vectors."""
 
 _LANES: Final = 64  # the most lanes that a vector can have
 
@@ -70,8 +74,21 @@ class Vector(LaneWise):
     def __iter__(self) -> Iterator[Scalar]:
         return iter(self.lanes)
 
-    def __getitem__(self, lane: int) -> Scalar:
-        return self.lanes[lane]
+    def __getitem__(self, lane: Any) -> Any:
+        """One lane, or a vector of some of them. E105: known only at run time; E241: there is none."""
+        if isinstance(lane, slice):
+            found = self.lanes[lane]
+            if not found:
+                raise catalogue.E241.error(here(), what="lane", given=lane, count=len(self))
+            return Vector(found)
+        position = operator.index(lane)
+        if not -len(self) <= position < len(self):
+            raise catalogue.E241.error(here(), what="lane", given=position, count=len(self))
+        return self.lanes[position]
+
+    def __setitem__(self, lane: Any, value: Any) -> NoReturn:
+        instead = f"make the vector anew, as in v = T.{self.dtype}(...) of v[0], v[1] and so on"
+        raise catalogue.E111.error(here(), what=f"an assignment to a lane of {self.described}", instead=instead)
 
     def __repr__(self) -> str:
         return f"<{self.described}>"

@@ -11,7 +11,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import adjacent, constant_extents, paired_regions, place_of, positions, region_of
 from zellige.frontend.values import Element, Scalar, Tile, TileRegion, bind, here
-from zellige.frontend.vectors import Vector, is_vector, lanes_of
+from zellige.frontend.vectors import AS_SCALARS, Vector, is_vector, lane_places, lanes_of
 from zellige.ir.expr import Buffer, Expr, Load, Region, Var
 from zellige.ir.stmt import Atomic, AtomicOp, AtomicTile, Hints, Map, MemoryOrder
 from zellige.language.keywords import accept, flag
@@ -37,7 +37,9 @@ def order_of(value: Any, operation: str, known: tuple[str, ...] = tuple(_ORDERS)
 
 def _check_dtype(op: AtomicOp, dtype: DType) -> None:
     is_arithmetic = op in ("add", "max", "min")
-    if dtype.storage_bits < 8 or dtype.lanes != 1 or (dtype.is_bool and is_arithmetic) or (op == "or" and dtype.is_float):
+    if dtype.lanes != 1:
+        raise catalogue.E204.error(here(), operation=f"T.atomic_{op}", dtype=dtype, hint=AS_SCALARS)
+    if dtype.storage_bits < 8 or (dtype.is_bool and is_arithmetic) or (op == "or" and dtype.is_float):
         raise catalogue.E204.error(here(), operation=f"T.atomic_{op}", dtype=dtype)
 
 
@@ -143,6 +145,8 @@ def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
 def _run(place: Any, count: int, operation: str) -> list[Element]:
     """``count`` elements: adjacent ones from a start point on, a slice of that many, ``A[T.Ramp(...)]``. E258 for another number."""
     place = place_of(place)
+    if isinstance(place, Element) and place.dtype.lanes == count:
+        return [Element(lane) for lane in lane_places(place)]
     if isinstance(place, Vector) and len(place) == count:
         lanes = [place_of(lane) for lane in place]
         if all(isinstance(lane, Element) for lane in lanes):
@@ -164,8 +168,8 @@ def _vector(dst: Any, value: Any, count: int, return_prev: Any) -> Vector | None
     operation = f"T.atomic_addx{count}"
     wants_result = flag(return_prev, operation, "return_prev")
     places = _run(dst, count, operation)
-    source = place_of(value)
-    if isinstance(source, Element) and source.dtype.lanes == 1:
+    source = value if isinstance(value, Vector) else place_of(value)
+    if isinstance(source, Element):
         given: list[Any] = list(_run(source, count, operation))
     elif isinstance(source, Tile):
         given = list(_run(source, count, operation))

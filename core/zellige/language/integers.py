@@ -29,6 +29,8 @@ def ceildiv(lhs: Any, rhs: Any) -> Any:
     _nonzero(rhs)
     if is_number(lhs) and is_number(rhs):
         return -((-lhs) // rhs)
+    if is_vector(lhs) or is_vector(rhs):
+        return lane_by_lane(ceildiv, lhs, rhs)
     span = here()
     x, y = arithmetic.meet(lhs, rhs, span)
     if _is_positive(y) and _is_index(x):

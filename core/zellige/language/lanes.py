@@ -14,6 +14,7 @@ from zellige.dtypes import dtype as as_dtype
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder, current_launch
 from zellige.frontend.values import Scalar, bind, from_expr, here
+from zellige.frontend.vectors import apply as lane_by_lane, is_vector
 from zellige.ir.expr import BOOL, INT32, Var, const
 from zellige.ir.stmt import LARGEST_WARP, Barrier, Scope, Shuffle, Vote
 from zellige.language import elementwise
@@ -237,12 +238,15 @@ def check_mask(mask: Any) -> None:
         raise catalogue.E243.error(here(), given=f"{arithmetic.describe(mask)} as the mask")
 
 
-def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: Any, width: Any) -> Scalar:
-    """``value`` of another lane of the group of ``width`` lanes, None: of the warp. E243: a width that is not a power of two up to 128."""
+def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: Any, width: Any) -> Any:
+    """``value``, of a vector each of its scalars, of another lane of the group of ``width`` lanes, None: of the warp. E243: a width that is
+    not a power of two up to 128."""
     size = WHOLE_WARP if width is None else arithmetic.whole_number(width)
     if size is None or (width is not None and not (1 <= size <= LARGEST_WARP and not size & (size - 1))):
         raise catalogue.E243.error(here(), given=f"{arithmetic.describe(width)} as the width")
     current_launch("a shuffle").lanes()
+    if is_vector(value):
+        return lane_by_lane(lambda lane: shuffle(mode, lane, operand, width), value)
     builder = current_builder("a shuffle")
     expr = arithmetic.as_expr(value, builder.span)
     result = builder.var("shuffled", expr.dtype, "value")
@@ -251,25 +255,25 @@ def shuffle(mode: Literal["xor", "up", "down", "index"], value: Any, operand: An
     return Scalar(result)
 
 
-def shfl_xor(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
+def shfl_xor(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Any:
     """The value of lane ``lane ^ delta``. E243: width or mask."""
     check_mask(mask)
     return shuffle("xor", value, delta, width)
 
 
-def shfl_up(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
+def shfl_up(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Any:
     """The value of lane ``lane - delta``, the own value where there is none. E243: width or mask."""
     check_mask(mask)
     return shuffle("up", value, delta, width)
 
 
-def shfl_down(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Scalar:
+def shfl_down(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Any:
     """The value of lane ``lane + delta``, the own value where there is none. E243: width or mask."""
     check_mask(mask)
     return shuffle("down", value, delta, width)
 
 
-def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = None) -> Scalar:
+def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = None) -> Any:
     """The value of lane ``srcLane`` of the group. E243: width or mask."""
     check_mask(mask)
     return shuffle("index", value, srcLane, width)
@@ -336,8 +340,11 @@ _COMBINE: Final = {
 }
 
 
-def warp_reduce(op: Literal["sum", "max", "min", "bitand", "bitor"], value: Any) -> Scalar:
-    """The reduction of ``value`` over the warp, in every lane, as a butterfly of exchanges. E204: a bitwise one of floats."""
+def warp_reduce(op: Literal["sum", "max", "min", "bitand", "bitor"], value: Any) -> Any:
+    """The reduction of ``value``, of a vector each of its scalars, over the warp, in every lane, as a butterfly of exchanges. E204: a
+    bitwise one of floats."""
+    if is_vector(value):
+        return lane_by_lane(lambda lane: warp_reduce(op, lane), value)
     result = bind("partial", value)
     warp = Scalar(warp_lanes())
     lanes = [getattr(extent, "constant", extent) for extent in get_thread_extents()]
@@ -361,26 +368,26 @@ def warp_reduce(op: Literal["sum", "max", "min", "bitand", "bitor"], value: Any)
     return first if whole is None else bind("partial", Scalar(arithmetic.select(whole, result, first, here())))
 
 
-def warp_reduce_sum(value: Any) -> Scalar:
+def warp_reduce_sum(value: Any) -> Any:
     """The sum over the warp's lanes."""
     return warp_reduce("sum", value)
 
 
-def warp_reduce_max(value: Any) -> Scalar:
+def warp_reduce_max(value: Any) -> Any:
     """The maximum over the warp's lanes; NaN is ignored."""
     return warp_reduce("max", value)
 
 
-def warp_reduce_min(value: Any) -> Scalar:
+def warp_reduce_min(value: Any) -> Any:
     """The minimum over the warp's lanes; NaN is ignored."""
     return warp_reduce("min", value)
 
 
-def warp_reduce_bitand(value: Any) -> Scalar:
+def warp_reduce_bitand(value: Any) -> Any:
     """The bitwise and over the warp's lanes."""
     return warp_reduce("bitand", value)
 
 
-def warp_reduce_bitor(value: Any) -> Scalar:
+def warp_reduce_bitor(value: Any) -> Any:
     """The bitwise or over the warp's lanes."""
     return warp_reduce("bitor", value)

@@ -13,6 +13,7 @@ from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import agree, paired_regions, place_of, region_of, significant
 from zellige.frontend.slices import shape_text
 from zellige.frontend.values import Element, Scalar, Variable, here
+from zellige.frontend.vectors import AS_SCALARS
 from zellige.ir.expr import Const, Expr, Region
 from zellige.ir.stmt import Reduce, ReduceOp, Scan, ScanOp
 from zellige.language.folds import fold
@@ -32,7 +33,9 @@ def axis_of(dim: Any, rank: int, operation: str) -> int:
 
 def check_dtype(operation: str, op: str, dtype: DType) -> None:
     """E204 where ``op`` has no meaning for the dtype."""
-    if dtype.lanes != 1 or dtype.kind == "handle" or (op in _BITWISE and not (dtype.is_integer or dtype.is_bool)):
+    if dtype.lanes != 1:
+        raise catalogue.E204.error(here(), operation=operation, dtype=dtype, hint=AS_SCALARS)
+    if dtype.kind == "handle" or (op in _BITWISE and not (dtype.is_integer or dtype.is_bool)):
         raise catalogue.E204.error(here(), operation=operation, dtype=dtype)
     if dtype.is_bool and op not in (*_BITWISE, "any", "all"):
         raise catalogue.E204.error(
