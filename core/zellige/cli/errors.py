@@ -28,7 +28,7 @@ def explain_error(code: str) -> None:
     wanted = f"E{wanted}" if wanted.isdecimal() else wanted
     if wanted not in CODES:
         near = [f"{other.id}  {other.title}" for other in CODES.values() if other.id[:2] == wanted[:2]]
-        known = "Codes of that kind:\n  " + "\n  ".join(near) if near else f"Codes are {min(CODES)} to {max(CODES)}."
+        known = "Codes of that kind:\n  " + "\n  ".join(near) if near else "The first figure of a code is its stage, 1 to 7: E101, E2001."
         raise click.BadParameter(f"there is no code {code!r}. {known}", param_hint="CODE")
     text = page(wanted)
     if text is None:
