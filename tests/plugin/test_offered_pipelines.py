@@ -81,8 +81,10 @@ def test_without_an_answer_the_capabilities_offer(install: Install) -> None:
     install({"offers": BACKEND % "return None"})
     for decision in told("offers"):
         assert decision.chosen == "issued ahead by mover, waited for by ticks"
-        assert dict(decision.rejected) == {"mover with tocks": "fits as well; mover with ticks comes first",
-                                           "in its turn": "it is an emulation, mover with ticks is not"}  # fmt: skip
+        assert dict(decision.rejected) == {
+            "mover with tocks": "fits as well; mover with ticks comes first",
+            "in its turn": "an emulation comes behind what the target has, here mover with ticks",
+        }
     assert (len(told("offers")), depth("offers")) == (2, 3)
     run("offers")
 

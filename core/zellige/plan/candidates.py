@@ -127,7 +127,7 @@ def _by_reason(rejected: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ..
 
 def _why_not(other: Candidate, taken: Candidate) -> str:
     if other.is_native is not taken.is_native:
-        return f"it is an emulation, {taken.name} is not"
+        return f"an emulation comes behind what the target has, here {taken.name}"
     if other.priority != taken.priority:
         return f"fits, with a priority of {other.priority} below {taken.priority}"
     if other.cost != taken.cost:
