@@ -163,3 +163,25 @@ def test_a_promise_that_does_not_hold_is_seen(name: str) -> None:
     assert differs(wrong, 33, 20, out) or differs(wrong, 16, 16, out and 19)
     if not chosen(wrong).unread:  # who reads what lies beyond is seen only by running
         assert 15 in {problem.check for problem in check(wrong, level="static")}
+
+
+ISSUED = """
+def product(A: tensor((64, 64), float16), B: tensor((64, 64), float16), C: tensor((64, 64), float32)):
+    with launch(1) as (bx,):
+        a = alloc((64, 16), float16, "shared")
+        b = alloc((16, 64), float16, "shared")
+        c = alloc((64, 64), float32, "fragment")
+        fill(c[:, :], 0.0)
+        for k in pipelined(4, stages=2):
+            copy(A[0:+64, k * 16:+16], a[:, :])
+            copy(B[k * 16:+16, 0:+64], b[:, :])
+            gemm(a[:, :], b[:, :], c[:, :], clear=False)
+        copy(c[:, :], C[0:+64, 0:+64])
+"""
+
+
+@pytest.mark.parametrize("forge", [filled, stored, direct])
+def test_an_issued_product_does_nothing_of_fills_and_copies(forge: Callable[[PlannedKernel], PlannedKernel]) -> None:
+    plan_of_roles = plan(product(text=ISSUED), TEST_TARGETS["lanes_async"])
+    assert check(plan_of_roles, level="static") == ()
+    assert any("is issued" in problem.message for problem in check(forge(plan_of_roles), level="static"))

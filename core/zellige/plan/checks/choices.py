@@ -3,7 +3,8 @@
 In: a planned launch. Out: problems. Iterations are merged only where one product of them all adds the same terms to each element in the
 same order as their products in turn, unrounded between: fresh operands, no clearing, one place for the sum, a sum of 32 bits or more.
 An operand is packed from its tensor only where nobody else uses its tile and nobody writes the tensor; a product's steps do the work of a
-fill or a copy only where nothing uses the result between. (Whether results that are said to be unread are read is seen when the plan runs.)
+fill or a copy only where nothing uses the result between, and never where they are issued and waited for. (Whether results that are said
+to be unread are read is seen when the plan runs.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zellige.ir.stmt import Alloc, Copy, Fill, For, Gemm, Stmt, is_whole
 from zellige.ir.traverse import walk
 from zellige.plan.checks.problem import Problems
 from zellige.plan.facts import statements_in
-from zellige.plan.nodes import Choice, PlannedLaunch
+from zellige.plan.nodes import Choice, Issue, PlannedLaunch
 
 CHOICES = 15
 """The number in the list of :mod:`zellige.plan.check`."""
@@ -24,6 +25,7 @@ CHOICES = 15
 
 def check_choices(planned: PlannedLaunch, problems: Problems) -> None:
     """Merged iterations, and cells of the grid that one worker takes."""
+    issued = {id(s.operation) for role in planned.roles for statement in role.body for s in walk(statement) if isinstance(s, Issue)}
     for choice in planned.choices:
         if choice.merge < 1:
             problems.add(CHOICES, f"a choice merges {choice.merge} iterations")
@@ -33,6 +35,9 @@ def check_choices(planned: PlannedLaunch, problems: Problems) -> None:
                 problems.add(CHOICES, f"{choice.merge} iterations of a product are merged, and {reason}", span=choice.operation.span)
         if choice.fill is not None or choice.out is not None or any(at.is_direct for at in choice.layouts):
             for reason in _broken_promises(planned, choice):
+                problems.add(CHOICES, reason, span=choice.operation.span)
+            if id(choice.operation) in issued:
+                reason = "steps of a product that is issued, to be waited for, are said to do the work of a fill or of a copy"
                 problems.add(CHOICES, reason, span=choice.operation.span)
     _check_grid(planned, problems)
 
