@@ -42,7 +42,6 @@ IS_WAITING: Final = 384
 QUITS: Final = 448
 WORKERS: Final = 456
 SPINS: Final = 464
-YIELDS: Final = 472
 BLOCK_BYTES: Final = 512
 
 JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "whole", "part", "active", "scratch", "stride", "leaf", "states", "shared")
@@ -51,8 +50,6 @@ cells, cells of a first ticket, how many of these there are, cells of a later on
 distance to the next worker's, where the leaf's part begins, the states and the memory that all workers share."""
 
 FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98}
-YIELD_CALL: Final = {"x86_64": 24, "aarch64": 124}
-"""Numbers of the system calls futex and sched_yield on Linux."""
 
 _CHUNKS: Final = 16
 """Ranges a worker: enough that no thread waits long for the last one."""
@@ -61,12 +58,7 @@ _LAST: Final = 4
 """So many ranges a worker come last, in as many parts each: what the others wait for in the end is one of these parts."""
 
 _SPINS: Final = 2000
-"""Pauses for which a thread that waits keeps its core, some ten microseconds."""
-
-_YIELDS: Final = 1000
-"""Times that it then offers its core to others before it goes to sleep, some tenths of a millisecond where nobody takes it. That is as long
-as other threads are at work on their last cells, and as a program takes from launch to launch. Who sleeps is not only woken late: the
-system may put the thread behind another one on a core that is at work."""
+"""Pauses before a thread goes to sleep, some ten microseconds: waking one costs about as much."""
 
 _JOB: Final = struct.Struct(f"<{len(JOB_FIELDS)}q")
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -118,9 +110,8 @@ class NativePool:
         self._blocks = Blocks()
         self._starts = (ctypes.c_uint64 * (2 * threads))()
         self._handles: list[ctypes.c_ulong] = []
-        if threads <= host.cores:  # with more threads than cores, who waits keeps others from working
-            self._write(SPINS, ctypes.c_int64, _SPINS)
-            self._write(YIELDS, ctypes.c_int64, _YIELDS)
+        spins = _SPINS if threads <= host.cores else 0  # with more threads than cores, spinning keeps others from working
+        self._write(SPINS, ctypes.c_int64, spins)
         self._start(threads - 1)
 
     def _write(self, offset: int, kind: Any, value: int) -> None:

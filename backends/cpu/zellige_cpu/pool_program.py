@@ -30,8 +30,6 @@ from zellige_cpu.pool import (
     SPINS,
     TICKETS,
     WORKERS,
-    YIELD_CALL,
-    YIELDS,
     processor,
 )
 
@@ -148,29 +146,19 @@ entry:
   {_place("is_waiting", IS_WAITING)}
   {_place("quits", QUITS)}
   {_place("spins_at", SPINS)}
-  {_place("yields_at", YIELDS)}
   %spins = load i64, ptr %spins_at, align 8
-  %yields = load i64, ptr %yields_at, align 8
-  %most = add i64 %spins, %yields
   br label %idle
 idle:
   %seen = phi i32 [ 0, %entry ], [ %now, %acknowledge ], [ %now, %wake ]
   br label %look
 look:
-  %count = phi i64 [ 0, %idle ], [ %count_next, %spin ], [ %count_more, %yield ], [ %most, %sleep ]
+  %count = phi i64 [ 0, %idle ], [ %count_next, %spin ], [ %spins, %sleep ]
   %now = load atomic i32, ptr %control seq_cst, align 4
   %is_new = icmp ne i32 %now, %seen
   br i1 %is_new, label %go, label %patience
 patience:
   %may_spin = icmp slt i64 %count, %spins
-  br i1 %may_spin, label %spin, label %more
-more:
-  %may_yield = icmp slt i64 %count, %most
-  br i1 %may_yield, label %yield, label %sleep
-yield:
-  %yielded = call i64 (i64, ...) @syscall(i64 {YIELD_CALL[processor(host)]})
-  %count_more = add i64 %count, 1
-  br label %look
+  br i1 %may_spin, label %spin, label %sleep
 spin:
   call void @{pause}({operand})
   %count_next = add i64 %count, 1
@@ -220,10 +208,7 @@ entry:
   {_place("is_waiting", IS_WAITING)}
   {_place("workers_at", WORKERS)}
   {_place("spins_at", SPINS)}
-  {_place("yields_at", YIELDS)}
   %spins = load i64, ptr %spins_at, align 8
-  %yields = load i64, ptr %yields_at, align 8
-  %most = add i64 %spins, %yields
   %state = alloca [{STATE_WORDS} x i64], align 64
   store [{STATE_WORDS} x i64] zeroinitializer, ptr %state, align 64
   %words = load <{len(JOB_FIELDS)} x i64>, ptr %job, align 1
@@ -244,20 +229,13 @@ work:
   call void @drain(ptr %control, ptr %args, i64 0, ptr %state)
   br label %look
 look:
-  %count = phi i64 [ 0, %work ], [ %count_next, %spin ], [ %count_more, %yield ]
+  %count = phi i64 [ 0, %work ], [ %count_next, %spin ]
   %left = load atomic i32, ptr %remaining seq_cst, align 4
   %is_done = icmp eq i32 %left, 0
   br i1 %is_done, label %done, label %patience
 patience:
   %may_spin = icmp slt i64 %count, %spins
-  br i1 %may_spin, label %spin, label %more
-more:
-  %may_yield = icmp slt i64 %count, %most
-  br i1 %may_yield, label %yield, label %announce
-yield:
-  %yielded = call i64 (i64, ...) @syscall(i64 {YIELD_CALL[processor(host)]})
-  %count_more = add i64 %count, 1
-  br label %look
+  br i1 %may_spin, label %spin, label %announce
 spin:
   call void @{pause}({operand})
   %count_next = add i64 %count, 1
