@@ -155,12 +155,12 @@ def options_of(values: Mapping[str, Any], function: str) -> JITOptions:
 
 
 def _check_ignored(values: Mapping[str, Any]) -> None:
-    """E159 for a value that an option without effect, or force_compile, cannot have; E705 and the like for a host that is none."""
+    """E159 for a value that an option without effect, or a switch, cannot have; E705 and the like for a host that is none."""
     for option in ("execution_backend", "target_host"):
         value = values.get(option)
         if value is not None and not isinstance(value, (str, Target)):
             raise catalogue.E159.error(option=option, reason=f"expected a name, not {arithmetic.describe(value)}")
-    for option in ("force_compile", "cached"):
+    for option in ("force_compile", "cached", "verbose"):
         if not isinstance(values.get(option), (bool, int, type(None))):
             raise catalogue.E159.error(option=option, reason=f"expected True or False, not {arithmetic.describe(values[option])}")
     if values.get("target_host") is not None:

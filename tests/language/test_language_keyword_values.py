@@ -88,10 +88,12 @@ WRONG = {
         lambda k: zl.do_bench(print, rep="x"),
         lambda k: zl.do_bench(print, quantiles=0.5),
         lambda k: zl.do_bench(print, _n_repeat=1.5),
+        lambda k: zl.do_bench(print, early_stop_baseline="x"),
+        lambda k: zl.testing.assert_allclose(np.ones(2), np.ones(2), rtol="a"),
         lambda k: zl.autotune(warmup="long"),
         lambda k: zl.autotune(ref_prog=3),
     ],
-    "E159": [lambda k: zl.set_log_level(None)],
+    "E159": [lambda k: zl.set_log_level(None), lambda k: zl.jit(verbose="loud")],
 }
 
 

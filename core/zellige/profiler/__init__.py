@@ -29,6 +29,7 @@ from zellige.runtime.timing import (
     Timer,
     check_callable,
     check_choice,
+    check_number,
     check_request,
     host_timer,
     last_level_cache_bytes,
@@ -104,6 +105,11 @@ def _measured(
     cache_size: int | None,
     early_stop_baseline: float | None,
 ) -> Measurement:
+    check_callable("fn", fn)
+    if early_stop_baseline is not None:
+        check_number("early_stop_baseline", early_stop_baseline)
+    if cache_size is not None and not isinstance(cache_size, int):
+        raise catalogue.E637.error(what="cache_size", given=repr(cache_size), expected="a number of MiB", suggestion="")
     clock, owner = found
     check_choice("cache", cache or "cold", CACHE_STATES)
     state: CacheState = cache or ("warm" if timer == "wall" else "cold")
@@ -204,7 +210,6 @@ def do_bench(
     ``backend`` names the timer. ``fast_flush`` has no effect: the flush always goes through the caches at full width. :func:`measure`
     explains the other arguments and gives all the times. E637: an argument that is none.
     """
-    check_callable("fn", fn)
     check_request(warmup=warmup, rep=rep, counts=(_n_warmup, _n_repeat), quantiles=quantiles, return_mode=return_mode)
     measured = measure(
         fn,
@@ -313,7 +318,14 @@ class Profiler:
 
     def run_once(self, func: Callable[..., Any] | None = None) -> Any:
         """Call the kernel, or ``func``, once with fresh arguments."""
-        return (func or self.kernel)(*self.inputs())
+        return self._called(func)(*self.inputs())
+
+    def _called(self, func: Callable[..., Any] | None) -> Callable[..., Any]:
+        """What is called: the kernel, or ``func``. E637: it is no function."""
+        if func is None:
+            return self.kernel
+        check_callable("func", func)
+        return func
 
     def measure(
         self,
@@ -326,7 +338,7 @@ class Profiler:
         """All times of the kernel, or of ``func``, with the given or fresh arguments. ``request`` goes to :func:`measure`; by itself the
         timer is one of the kernel's target."""
         arguments = list(input_tensors) if input_tensors is not None else self.inputs(sizes)
-        run = partial(func or self.kernel, *arguments)
+        run = partial(self._called(func), *arguments)
         if request.get("device") is not None:
             return measure(run, **request)
         request.pop("device", None)
@@ -412,6 +424,7 @@ class Profiler:
                 assert_close(again, once, rtol=1e-5, atol=1e-8, max_mismatched_ratio=0, actual_name="again", expected_name="first")
 
     def _both(self, reference_program: Callable[..., Any], input_tensors: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
+        check_callable("reference_program", reference_program)
         arguments = list(input_tensors) if input_tensors is not None else self.inputs()
         expected = _listed(reference_program(*arguments))
         found = _listed(self.kernel(*arguments))

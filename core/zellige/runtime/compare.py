@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from zellige.runtime.arrays import ArrayView, as_numpy, view_of
+from zellige.runtime.timing import check_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,12 @@ def assert_close(
     actual_name: str = "actual",
     expected_name: str = "expected",
 ) -> Comparison:
-    """Raise AssertionError unless at most ``max_mismatched_ratio`` of the elements (rounded down to a count) differ."""
+    """Raise AssertionError unless at most ``max_mismatched_ratio`` of the elements (rounded down to a count) differ.
+
+    E637: a tolerance or share that is no number.
+    """
+    for name, value in (("rtol", rtol), ("atol", atol), ("max_mismatched_ratio", max_mismatched_ratio)):
+        check_number(name, value)
     found = compare(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan)
     allowed = int(found.total * max_mismatched_ratio)
     if found.mismatched > allowed:
