@@ -158,6 +158,44 @@ def test_lanes_are_stored_together(run):
     assert flat.tolist() == [3, 9, 0, 0, 0, 0]
 
 
+def test_lanes_outside_are_the_safe_value(run, pairs):
+    @T.prim_func
+    def k(A: T.Tensor((6,), PAIR), B: T.Tensor((6,), PAIR), n: T.int32):
+        with T.Kernel(1):
+            T.annotate_safe_value({A: -1})
+            for i in T.serial(6):
+                B[i] = A[i + n]
+
+    found = empty()
+    run(k, pairs.copy(), found, 2)
+    np.testing.assert_array_equal(found, np.concatenate([pairs[2:], np.full((2, 2), -1)]))
+
+
+@pytest.mark.parametrize("operation", [T.copy, T.transpose, lambda a, b: b.__setitem__(slice(0, 4), a)])
+def test_tiles_of_other_lanes_are_not_moved(refused, operation):
+    def kernel(A: T.Tensor((4, 4), PAIR), B: T.Tensor((4, 4), "int32")):
+        with T.Kernel(1):
+            operation(A, B)
+
+    assert "T.view(" in str(refused("E203", kernel))
+
+
+def test_a_tile_of_vectors_is_not_transposed_in_place(refused):
+    def kernel(A: T.Tensor((4, 4), PAIR)):
+        with T.Kernel(1):
+            T.transpose(A, A)
+
+    refused("E204", kernel)
+
+
+def test_a_number_has_no_lanes(refused):
+    def kernel(v: T.int32x2, A: T.Tensor((4,), PAIR)):
+        with T.Kernel(1):
+            A[0] = v
+
+    assert "int32x2 has 2 lanes" in str(refused("E125", kernel))
+
+
 def test_tiles_are_filled_with_vectors(run, pairs):
     @T.prim_func
     def k(A: T.Tensor((6,), PAIR), B: T.Tensor((6,), PAIR)):

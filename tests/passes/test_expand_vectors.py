@@ -25,6 +25,8 @@ CASES = {
     "variables": "v: float32x4 = A[1]\nm: mutable(float32x4) = v\nfor r in serial(3):\n    m = m + A[r]\nB[0] = m - v",
     "tiles": 'S = alloc((4,), float32x4, "shared")\ncopy(A[0:+4], S[0:+4])\nfill(B[1:+2], A[3])\ncopy(S[2:+1], B[0:+1])',
     "atomics": 'for i in serial(4):\n    o: float32x4 = atomic("add", B[1], A[i])\n    B[2] = o',
+    "transpose": 'S = alloc((2, 3), float32x4, "shared")\nfor i, j in parallel(2, 3):\n    S[i, j] = A[i + j]\n'
+    'R = alloc((3, 2), float32x4, "shared")\ntranspose(S[:, :], R[:, :])\nfor i in parallel(3):\n    B[i] = R[i, 1] - R[2, 0]',
     "outside": "safe_value(A, cast(-1.5, float32x4))\nB[0] = A[9]\nB[7] = A[0]",
 }
 

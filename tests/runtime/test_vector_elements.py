@@ -33,6 +33,29 @@ def test_tiles_of_vectors(target):
 
 
 @T.prim_func
+def outside(A: T.Tensor((4, 4), "int32x2"), B: T.Tensor((4, 4), "int32x2"), C: T.Tensor((8,), "int32")):
+    with T.Kernel(1):
+        T.annotate_safe_value({A: -1})
+        seen = T.view(A, (32,), "int32")
+        own, turned = T.alloc_shared((4, 4), "int32x2"), T.alloc_shared((4, 4), "int32x2")
+        for i, j in T.Parallel(4, 4):
+            own[i, j] = A[i + 2, j]
+        T.transpose(own, turned)
+        T.copy(turned, B)
+        for i in T.Parallel(8):
+            C[i] = seen[i + 28]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_lies_outside_of_vectors_and_of_views(target):
+    a = np.arange(1, 33, dtype=np.int32).reshape(4, 4, 2)
+    b, c = np.zeros_like(a), np.ones(8, np.int32)
+    zl.compile(outside, target=target)(a, b, c)
+    np.testing.assert_array_equal(b, np.concatenate([a[2:], np.full((2, 4, 2), -1)]).transpose(1, 0, 2))
+    assert c.tolist() == [29, 30, 31, 32, 0, 0, 0, 0], "a view has a safe value of its own"
+
+
+@T.prim_func
 def through_names(A: T.Tensor((n,), "int32x4"), B: T.Tensor((n,), "int32x4")):
     with T.Kernel(1):
         total = T.int32x4(0)

@@ -113,6 +113,9 @@ def declare_parameter(
     dtype = scalar_dtype(annotation)
     if dtype is None:
         raise catalogue.E125.error(span, name=name, what=f"type that a kernel knows ({arithmetic.describe(annotation)} is none)")
+    if dtype.lanes > 1:
+        hint = f'pass its lanes as numbers, or a tensor of one element: {name}: T.Tensor((1,), "{dtype}")'
+        raise catalogue.E125.error(span, name=name, what=f"type that a number can have ({dtype} has {dtype.lanes} lanes)", hint=hint)
     var = Var(name=builder.unique(name), source_name=name, dtype=dtype, kind="scalar", span=span)
     builder.params.append(ScalarParam(var=var))
     return Scalar(var)

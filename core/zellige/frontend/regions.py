@@ -15,7 +15,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.slices import shape_text
 from zellige.frontend.values import Address, Element, NamedElement, Scalar, Tile, TileRegion, bind, here, is_volatile
-from zellige.frontend.vectors import PlacedVector, Vector, VectorReference, lane_places, lanes_of, scalar_view
+from zellige.frontend.vectors import AS_SCALARS, PlacedVector, Vector, VectorReference, lane_places, lanes_of, scalar_view
 from zellige.ir.expr import INT32, Const, Expr, Load, Region, const
 from zellige.ir.stmt import Copy, Fill, Store, whole
 
@@ -74,7 +74,8 @@ def _grown(place: Element, extents: tuple[Expr, ...], operation: str) -> Region:
 
 
 def paired_regions(src: Any, dst: Any, operation: str) -> tuple[Region, Region]:
-    """The regions of a movement: a start point takes the other side's extents, then extents must match without their 1s (E223)."""
+    """The regions of a movement: a start point takes the other side's extents, then extents must match without their 1s (E223).
+    E203: elements of different numbers of lanes."""
     src, dst = place_of(src), place_of(dst)
     if isinstance(src, Element) and not isinstance(dst, Element):
         target = region_of(dst, operation)
@@ -84,9 +85,17 @@ def paired_regions(src: Any, dst: Any, operation: str) -> tuple[Region, Region]:
         target = _grown(dst, source.extents, operation)
     else:
         source, target = region_of(src, operation), region_of(dst, operation)
+    refuse_other_lanes(source, target)
     if not agree(significant(source.extents), significant(target.extents)):
         raise catalogue.E223.error(here(), operation=operation, left=shape_text(source.extents), right=shape_text(target.extents))
     return source, target
+
+
+def refuse_other_lanes(source: Region, target: Region) -> None:
+    """E203 where the elements of two regions have different numbers of lanes."""
+    left, right = source.buffer.dtype, target.buffer.dtype
+    if left.lanes != right.lanes:
+        raise catalogue.E203.error(here(), left=f"{left} elements", right=f"{right} ones", hint=AS_SCALARS)
 
 
 def adjacent(place: Element, count: int) -> Region:

@@ -44,6 +44,7 @@ Statements
      ones before have extent 1; m, n and k (twice a's with metadata) agree; blocks of a scale divide the extent.
  20. The dtypes suit the tile operation. Gemm: three float types or three integer types, scales float, metadata integer; reductions,
      scans and atomics: bitwise ones integers and bool, arithmetic ones integers and floats; atomics: elements of whole bytes; no handles.
+     Copy, Transpose, AtomicTile: as many lanes on both sides.
  21. 0 <= axis < rank for Reduce and Scan.
  22. Numbers are in range: as many Map variables as extents and at least one; extents of a Map not negative; a constant step not 0; stages
      not negative; factors, vector widths and k_pack at least 1; order and stage of one length, their numbers from 0,

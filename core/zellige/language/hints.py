@@ -12,6 +12,7 @@ from zellige.diagnostics.suggest import closest
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder, current_launch
 from zellige.frontend.values import Scalar, Tile, here
+from zellige.frontend.vectors import scalar_view
 from zellige.ir.expr import INT32, Buffer, Var
 from zellige.ir.stmt import LayoutHint, NamedHint, RasterHint, SafeValue
 from zellige.language.keywords import count_of, flag
@@ -131,6 +132,9 @@ def annotate_safe_value(safe_value_map: Mapping[Any, Any]) -> None:
     for tile, value in _map(safe_value_map, "T.annotate_safe_value", "{tensor: value}").items():
         buffer = _buffer(tile, "T.annotate_safe_value")
         launch.safe_values.append(SafeValue(buffer=buffer, value=arithmetic.stored(value, buffer.dtype, here())))
+        if buffer.dtype.lanes > 1 and buffer.strides is None:  # the lanes of an element are read as scalars
+            scalars = scalar_view(buffer)
+            launch.safe_values.append(SafeValue(buffer=scalars, value=arithmetic.stored(value, scalars.dtype, here())))
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:

@@ -7,10 +7,20 @@ from typing import Any
 from zellige.diagnostics import catalogue
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
-from zellige.frontend.regions import agree, fill_vectors, paired_regions, place_of, region_of, significant, store, value_at
+from zellige.frontend.regions import (
+    agree,
+    fill_vectors,
+    paired_regions,
+    place_of,
+    refuse_other_lanes,
+    region_of,
+    significant,
+    store,
+    value_at,
+)
 from zellige.frontend.slices import shape_text
 from zellige.frontend.values import Element, Scalar, Tile, Variable, here
-from zellige.frontend.vectors import VectorVariable
+from zellige.frontend.vectors import AS_SCALARS, VectorVariable
 from zellige.ir.expr import INT32, Region, Var, const
 from zellige.ir.stmt import Copy, Fill, For, Serial, Stmt, Transpose
 from zellige.language.keywords import accept, check_hints, count_of, refuse_hints
@@ -109,6 +119,9 @@ def transpose(src: Any, dst: Any, annotations: dict[str, Any] | None = None) -> 
     """``dst = src`` with its last two dimensions exchanged, cast to dst's dtype. Dimensions before them agree. E224 for other shapes."""
     check_hints("T.transpose", annotations=annotations)
     source, target = region_of(src, "T.transpose"), region_of(dst, "T.transpose")
+    refuse_other_lanes(source, target)
+    if target.buffer.dtype.lanes > 1 and source.buffer.root is target.buffer.root:
+        raise catalogue.E204.error(here(), operation="T.transpose of a tile to itself", dtype=target.buffer.dtype, hint=AS_SCALARS)
     left, right = source.extents, target.extents
     leading_left, leading_right = significant(left[:-2]), significant(right[:-2])
     is_matrix = min(len(left), len(right)) >= 2 and agree(leading_left, leading_right)

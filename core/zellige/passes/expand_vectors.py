@@ -51,6 +51,7 @@ from zellige.ir.stmt import (
     whole,
 )
 from zellige.ir.traverse import children, rebuilt, rewrite, walk
+from zellige.passes.tile_operations import copy_as_map
 from zellige.records import dataclass
 
 _WHOLE: Final = -1
@@ -171,9 +172,8 @@ class _Expansion:
             case Fill() if node.dst.buffer.dtype.lanes != 1:
                 lanes = range(node.dst.buffer.dtype.lanes)
                 return tuple(rebuilt(node, dst=self._region(node.dst, lane), value=self.lane(node.value, lane)) for lane in lanes)
-            case Transpose() if node.dst.buffer.dtype.lanes != 1:
-                lanes = range(node.dst.buffer.dtype.lanes)
-                return tuple(rebuilt(node, src=self._region(node.src, lane), dst=self._region(node.dst, lane)) for lane in lanes)
+            case Transpose() if node.dst.buffer.dtype.lanes != 1:  # a matrix is the last two dimensions, and the lanes come behind them
+                return rewrite(copy_as_map(node), self._visit)
             case Print(value=ExprNode() as value) if value.dtype.lanes != 1:
                 return self._print(node, value)
             case _:

@@ -109,8 +109,7 @@ def loaded(ctx: Context, load: Load) -> Expr:
     condition = place.condition
     if condition is None:
         return value
-    safe = ctx.safe_values.get(load.buffer) or ctx.safe_values.get(load.buffer.root)
-    return Select(condition=condition, then=value, otherwise=safe if safe is not None else zero(load.buffer.dtype))
+    return Select(condition=condition, then=value, otherwise=ctx.safe_values.get(load.buffer, zero(load.buffer.dtype)))
 
 
 def element_at(place: Place, dtype: DType) -> Expr:

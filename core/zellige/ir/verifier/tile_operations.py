@@ -68,9 +68,16 @@ def _same_extents(context: Context, s: Stmt, src: Region, dst: Region) -> None:
         context.report(19, s.span, f"{word(s)} between {shapes}")
 
 
+def _same_lanes(context: Context, s: Copy | Transpose | AtomicTile) -> None:
+    left, right = s.src.buffer.dtype, s.dst.buffer.dtype
+    if left.lanes != right.lanes:
+        context.report(20, s.span, f"{word(s)} of {left} elements into {right} ones")
+
+
 def _copy(context: Context, s: Copy) -> None:
     if _regions(context, s):
         _same_extents(context, s, s.src, s.dst)
+        _same_lanes(context, s)
     if s.vector_width is not None and s.vector_width < 1:
         context.report(22, s.span, f"vector width {s.vector_width}")
 
@@ -156,6 +163,7 @@ def _scan(context: Context, s: Scan) -> None:
 def _transpose(context: Context, s: Transpose) -> None:
     if not _regions(context, s):
         return
+    _same_lanes(context, s)
     src, dst = _matrix(context, s, s.src, "the source of transpose"), _matrix(context, s, s.dst, "the target of transpose")
     if src is not None and dst is not None and not _agree(src, dst[::-1]):
         context.report(19, s.span, f"transpose of {_shown(src)} of {s.src.buffer.label} into {_shown(dst)} of {s.dst.buffer.label}")
@@ -196,6 +204,7 @@ def _atomic_tile(context: Context, s: AtomicTile) -> None:
         context.report(20, s.span, f"an element of {s.dst.buffer.label} ({s.dst.buffer.dtype}) cannot be changed indivisibly")
     if _regions(context, s):
         _same_extents(context, s, s.src, s.dst)
+        _same_lanes(context, s)
 
 
 RULES: Final[dict[type, Callable[[Context, Any], None]]] = {
