@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zellige.cache import memo, program_key
 from zellige.cache.bundle import write_bundle
-from zellige.cache.keys import text_key
+from zellige.cache.keys import UNTOLD, passes_text, text_key
 from zellige.cache.recall import build, entries_of, recall, recalled_together
 from zellige.diagnostics import InternalError, Note, ZelligeError, catalogue
 from zellige.diagnostics.error import says_something
@@ -85,6 +85,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
     chosen = options or CompileOptions()
     if chosen.debug_root is None:
         chosen = replace(chosen, debug_root=process_options().debug_root)
+    chosen = _with_passes_told(chosen)
     resolved = registry().resolve(target)
     handle = registry().backend(resolved)
     with internal_errors(kernel, resolved):
@@ -97,7 +98,7 @@ def compile_kernel(kernel: Kernel, target: str | Target, options: CompileOptions
         return found
     begin = perf_counter()
     say = told().info if chosen.is_verbose else debug
-    is_kept = memo.is_enabled and handle.works_in_steps and not resolved.is_simulated
+    is_kept = memo.is_enabled and handle.works_in_steps and not resolved.is_simulated and not chosen.of_passes.startswith(UNTOLD)
     if is_kept and is_found:
         with internal_errors(kernel, resolved):
             found = recall(handle, kernel, text, ctx)
@@ -134,7 +135,7 @@ def export_kernel(kernel: Kernel, target: str | Target, options: CompileOptions,
     handle = registry().backend(resolved)
     with internal_errors(kernel, resolved):
         text = _printed(kernel)
-        ctx = handle.context(resolved, options)
+        ctx = handle.context(resolved, _with_passes_told(options))
         kernel = _begun(kernel, handle, ctx)
     fitted = fitted_for(legal_for(kernel, handle, ctx), ctx)
     with internal_errors(kernel, resolved):
@@ -165,6 +166,12 @@ def compiled_earlier(
                 say = told().info if options.is_verbose else debug
                 say("found %s for %s in %.1f ms, without tracing it", outline.name, target, (perf_counter() - begin) * 1e3)
     return found
+
+
+def _with_passes_told(options: CompileOptions) -> CompileOptions:
+    """The options with what stands for a user's passes in keys, as they are before the first of them runs."""
+    told_of = passes_text(options)
+    return replace(options, of_passes=told_of) if told_of else options
 
 
 def _printed(kernel: Kernel) -> str:

@@ -34,6 +34,7 @@ class CompileOptions:
     pass-config keys that core does not know, as written by the user: the backend uses those it knows and warns of the others.
     ``passes`` are passes of the user's, or changes to those that are there (Insert, Replace, Veto of the contract, which stands above this
     module), each with its stage; who takes one looks which it is. ``schedule`` is one of the stage "pipeline", or the name of a backend's.
+    ``of_passes`` stands for both as they were when compiling began, for keys: what a pass keeps may change while it runs.
     ``is_verbose``, ``is_forced`` (nothing compiled before is taken) and ``debug_root`` (where every stage is written) do not change the
     result.
     """
@@ -46,6 +47,7 @@ class CompileOptions:
     backend_configs: tuple[tuple[str, bool | int | float | str | None], ...] = ()
     passes: tuple[tuple[str, object], ...] = ()
     schedule: str | Callable[[Any], Any] | None = None
+    of_passes: str = field(default="", compare=False)
     is_verbose: bool = field(default=False, compare=False)
     is_forced: bool = field(default=False, compare=False)
     debug_root: Path | None = field(default=None, compare=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import zellige as zl
 import zellige.language as T
 from zellige import driver
 from zellige.cache import memo
-from zellige.cache.identity import identity_of
 from zellige.diagnostics import CompileError, Unsupported, ZelligeError
 from zellige.dtypes import dtype
 from zellige.explain import explain
@@ -205,22 +203,6 @@ def test_a_users_passes_change_the_kernel_and_belong_to_the_cache_key(site: Path
     assert result(lambda kernel: FillWith(value)(kernel)) == 7.0
     value = 8.0
     assert result(lambda kernel: FillWith(value)(kernel)) == 8.0
-
-
-def test_the_identity_of_a_pass_is_its_code_and_its_values() -> None:
-    assert identity_of(FillWith(2.0)) == identity_of(FillWith(2.0))
-    assert identity_of(FillWith(2.0)) != identity_of(FillWith(3.0))
-    holder = [object()]
-    assert identity_of(lambda kernel: holder and kernel) != identity_of(lambda kernel: holder and kernel)
-    two = [lambda kernel: FillWith(2.0)(kernel), lambda kernel: FillWith(3.0)(kernel)]  # of one name, and with no values
-    assert identity_of(two[0]) != identity_of(two[1])
-    assert identity_of(partial(FillWith, 2.0)) == identity_of(partial(FillWith, 2.0)) != identity_of(partial(FillWith, 3.0))
-
-    def made(factor: float) -> Any:
-        return lambda kernel: FillWith(factor)(kernel)
-
-    assert identity_of(made(1.0)) == identity_of(made(1.0))
-    assert identity_of(made(1.0)) != identity_of(made(2.0))
 
 
 def drops_params(kernel: Kernel) -> Kernel:

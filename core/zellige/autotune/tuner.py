@@ -25,10 +25,10 @@ from zellige.autotune.progress import Progress
 from zellige.autotune.results import AutotuneResult, Outcome, Trial
 from zellige.autotune.space import planned_text, propose
 from zellige.cache import memo, program_key
+from zellige.cache.identity import identity_of
 from zellige.diagnostics import CompileError, InternalError, ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest_argument
 from zellige.frontend import arithmetic
-from zellige.frontend.dependencies import plain_function
 from zellige.ir.stmt import Kernel, ScalarParam
 from zellige.jit import JITFunction
 from zellige.jit_options import JITOptions, TargetLike
@@ -95,15 +95,11 @@ class ProfileArgs:
 
     @property
     def text(self) -> str:
-        """What trials depend on, for the journal. Functions count by their code."""
+        """What trials depend on, for the journal. Functions count by what they do."""
         numbers = (self.warmup, self.rep, self.backend, self.supply_type.name)
-        checks = (self.rtol, self.atol, self.max_mismatched_ratio, _code(self.ref_prog), _code(self.manual_check_prog))
-        return repr((numbers, _code(self.supply_prog), checks if self.is_checked else None))
-
-
-def _code(function: Callable[..., Any] | None) -> str:
-    plain = plain_function(function)
-    return "" if plain is None else repr((plain.__qualname__, plain.__code__.co_code, plain.__code__.co_names, plain.__code__.co_consts))
+        judges = (self.ref_prog, self.manual_check_prog) if self.is_checked else ()
+        tolerances = (self.rtol, self.atol, self.max_mismatched_ratio) if self.is_checked else ()
+        return repr((numbers, tolerances, identity_of((self.supply_prog, judges))))
 
 
 @dataclass(eq=False)

@@ -1,100 +1,197 @@
-"""What identifies a pass that a user hands over, so that kernels made with it are found again and never with another.
+"""What identifies passes and other functions that a user hands over, so that what was made with them is found again and never with others.
 
-In: a function or an object that can be called. Out: text that is the same in another process exactly where the pass is the same code with
-the same values: its module, name, code, the digest of its source file, the values that it holds, and plain values of its module and class
-that it may read. A pass whose values or source cannot be told gets text of its own in this process, so that nothing made with it is found
-by another.
+In: any value, such as the passes of a compilation. Out: text that is equal in another process only where the value is the same: the code
+of its functions and classes, what they hold, and what that reads by name, through helper functions and other modules
+(:class:`~zellige.frontend.dependencies.Look`). What cannot be told from outside, such as an open file or a function of an unknown
+library, gets text of its own in this process, so that nothing made with it is found by another. Text that differs without need costs a
+compilation; text that is equal without reason would give a wrong kernel.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
 import secrets
-from functools import partial
-from pathlib import Path
-from types import CodeType
+import sys
+import types
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from zellige.plugin.choices import Insert, Replace, Veto
-from zellige.version import LOADED_NS, changed_ns
+import numpy as np
+import numpy.random  # which NumPy loads when it is asked for; until then nothing shows what a function takes from it
 
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
-_PLAIN: Final = (bool, int, float, complex, str, bytes)
+from zellige.cache.keys import UNTOLD
+from zellige.diagnostics.ownership import is_core
+from zellige.frontend.contents import add_attributes, home_of_builtin, object_of
+from zellige.frontend.dependencies import ATOMS, LIBRARIES, Look, Same, Unclear, plain_function
+from zellige.frontend.holdings import HEAP_TYPE
+
+_ADDRESS: Final = re.compile(r"\bat 0x[0-9a-fA-F]+")
+_LONG: Final = 256
+"""Bytes from which on a digest stands for them."""
+
 _own: Final[dict[int, tuple[object, str]]] = {}
-"""Passes that cannot be told from outside, kept alive so that their identity is not given to another object."""
+"""What cannot be told from outside, kept alive so that its text is not given to another object."""
 
 
-def identity_of(step: Any) -> str:
-    """The text that stands for ``step`` in keys of the cache."""
-    function = getattr(step, "function", step)  # a named pass around a function
-    if isinstance(function, partial):
-        given = repr((function.args, function.keywords))
-        if not _ADDRESS.search(given):
-            return f"{identity_of(function.func)} with {given} {getattr(step, 'name', '')}"
-    code = function if inspect.isroutine(function) else type(function)
-    values = _values(function) if inspect.isroutine(function) else repr(vars(function)) if hasattr(function, "__dict__") else repr(function)
-    source = _source(code)
-    if source is None or _ADDRESS.search(values) or isinstance(function, partial):
-        kept = _own.setdefault(id(step), (step, secrets.token_hex(16)))
-        return f"of this process {kept[1]}"
-    written = _code(function) if inspect.isroutine(function) else f"{_code(type(function).__call__)} {_of_class(type(function))}"
-    return f"{code.__module__}.{code.__qualname__} {written} {source} {values} {getattr(step, 'name', '')}"
-
-
-def identity_of_change(change: Any) -> str:
-    """The same of a pass or of a change to the passes of a stage: what it does to which, and the pass that it brings."""
-    if isinstance(change, Insert):
-        return f"insert {identity_of(change.step)} before {change.before} after {change.after}"
-    if isinstance(change, Replace):
-        return f"replace {change.name!r} by {identity_of(change.step)}"
-    return f"leave out {change.name!r}" if isinstance(change, Veto) else identity_of(change)
-
-
-def _code(function: Any) -> str:
-    """Which code of its file a function is: several may have one name, as all lambdas of a scope have."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if code is None:
-        return ""
-    read = getattr(function, "__globals__", {})
-    plain = [(name, read[name]) for name in _names(code) if isinstance(read.get(name), _PLAIN)]
-    return f"{hashlib.sha256(repr(_parts(code)).encode()).hexdigest()} {plain}"
-
-
-def _names(code: CodeType) -> list[str]:
-    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
-    return [*code.co_names, *inner]
-
-
-def _of_class(kind: type) -> list[tuple[str, object]]:
-    """The plain values of a class and of those above it."""
-    held = [(name, value) for one in kind.__mro__ for name, value in vars(one).items()]
-    return [(name, value) for name, value in held if not name.startswith("__") and isinstance(value, _PLAIN)]
-
-
-def _parts(code: CodeType) -> tuple[object, ...]:
-    constants = [_parts(one) if isinstance(one, CodeType) else _in_order(one) for one in code.co_consts]
-    return code.co_firstlineno, code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
-
-
-def _in_order(constant: object) -> object:
-    return sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant
-
-
-def _values(function: Any) -> str:
-    """The defaults of a function and what it holds of the scopes around it."""
-    inner = getattr(function, "__func__", function)
-    cells = [cell.cell_contents for cell in inner.__closure__ or ()] if hasattr(inner, "__closure__") else []
-    return repr((getattr(inner, "__defaults__", None), getattr(inner, "__kwdefaults__", None), cells, getattr(function, "__self__", None)))
-
-
-def _source(code: Any) -> str | None:
-    """A digest of the file that holds ``code``; None where there is none, or it changed since this process began."""
+def identity_of(value: object) -> str:
+    """The text that stands for ``value`` in keys of the cache."""
+    look = _Telling()
+    look.pending.append(value)
     try:
-        file = inspect.getsourcefile(code)
-        if file is None or changed_ns(Path(file).stat()) >= LOADED_NS:
-            return None
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except (TypeError, OSError):
-        return None
+        texts = [_text(part) for part in look.follow()]
+    except Unclear:
+        texts = [f"{UNTOLD}{secrets.token_hex(16)}"]  # there is too much to look at
+    found = hashlib.sha256("\n".join((sys.version, *texts)).encode(errors="surrogatepass")).hexdigest()
+    return f"{UNTOLD}{found}" if any(UNTOLD in text for text in texts) else found
+
+
+class _Untold:
+    """Stands among parts for an object that cannot be told from outside."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Telling(Look):
+    """A look whose parts mean the same in another process. What is unclear counts by being itself, and the rest is looked at."""
+
+    most_parts = 500_000
+    most_bytes = sys.maxsize
+
+    def itself(self, value: Any) -> Any:
+        return Same(type(value))  # where it lies says nothing in another process; what it holds and how it is shared are parts as well
+
+    def value(self, value: Any) -> None:
+        kind = type(value)
+        try:
+            if (kind is set or kind is frozenset) and all(type(one) in ATOMS for one in value):
+                self.add(kind, *sorted(map(_atom, value)))  # in an order that another process has too
+            elif is_core(kind.__module__) and not isinstance(value, (type, types.ModuleType)) and plain_function(value) is None:
+                self._object_of_core(value, kind)
+            else:
+                super().value(value)
+        except Unclear:
+            self.parts.append(_Untold(value))
+            if not isinstance(value, (type, types.FunctionType)):
+                add_attributes(self, value)
+
+    def _object_of_core(self, value: Any, kind: type) -> None:
+        """One of core's: a dataclass by what it was made from, beside which it may keep what it found, such as its hash."""
+        if is_dataclass(value):
+            held = [field.name for field in fields(value) if field.init]
+            self.add(kind, *held)
+            self.pending += [getattr(value, name) for name in held]
+        else:
+            object_of(self, value, kind)
+
+    def function(self, function: types.FunctionType) -> None:
+        self.add(function.__module__, function.__qualname__, function.__name__)
+        super().function(function)
+
+    def imported(self, function: types.FunctionType, name: str) -> None:
+        if name not in sys.modules and not is_core(name) and name.partition(".")[0] not in LIBRARIES:
+            self.parts.append(_Untold(function))  # what it will import when it runs, or a module beside its own, has not been seen
+        super().imported(function, name)
+
+
+# ---- parts as text
+
+
+def _text(part: Any) -> str:
+    kind = type(part)
+    if kind in ATOMS:
+        return _atom(part)
+    if kind is tuple:
+        return f"({', '.join(map(_text, part))})"
+    if kind is Same:
+        return _named(part.value)
+    return _of_this_process(part.value) if kind is _Untold else _named(part)
+
+
+def _atom(value: Any) -> str:
+    if type(value) is int:
+        return hex(value)
+    if type(value) is bytes and len(value) > _LONG:
+        return f"{len(value)} bytes {hashlib.sha256(value).hexdigest()}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def _named(value: Any) -> str:
+    """An object of which a look says only that it is the same: as other processes call it, else as this one does."""
+    kind = type(value)
+    if kind is types.CodeType:
+        return _code(value)
+    if isinstance(value, type):
+        return _class(value)
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__}" if sys.modules.get(value.__name__) is value else _of_this_process(value)
+    if isinstance(value, _DESCRIPTORS):
+        return f"{kind.__name__} {_class(value.__objclass__)} {value.__name__}"
+    if kind is re.Pattern:
+        return f"pattern {value.pattern!r} {value.flags}"
+    if kind.__module__ == "logging":
+        return f"{kind.__name__} {value.name}"  # it is told something, and asked for its level alone
+    if isinstance(value, np.dtype) or kind.__module__ in _WRITTEN:
+        written = repr(value)
+        return _of_this_process(value) if _ADDRESS.search(written) else f"{kind.__name__} {written}"
+    if value is sys.stdout or value is sys.stderr:
+        return "standard output"
+    home = "numpy" if isinstance(value, np.ufunc) else home_of_builtin(value) if kind in _FUNCTIONS else None
+    name = getattr(value, "__name__", None)
+    return f"{home}.{name}" if _stands_in(home, name, value) else _of_this_process(value)
+
+
+_WRITTEN: Final = ("torch", "typing", "types", "datetime", "_collections")
+"""Modules of which those objects that never change say as text all that they are."""
+
+_FUNCTIONS: Final = (types.BuiltinFunctionType, type(np.sum))
+
+_DESCRIPTORS: Final = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+)  # fmt: skip
+
+
+def _class(value: type) -> str:
+    """A class by its name; one of core or of a library, into which nobody looks, only where it stands under that name."""
+    home, name = str(value.__module__), value.__qualname__
+    is_seen = not is_core(home) and home.partition(".")[0] not in LIBRARIES
+    is_told = is_seen or not value.__flags__ & HEAP_TYPE
+    return f"class {home}.{name}" if is_told or _stands_in(home, name, value) else _of_this_process(value)
+
+
+def _stands_in(home: object, name: object, value: object) -> bool:
+    """Whether a module that is loaded has ``value`` under a name, which may be that of a part of a part."""
+    found: Any = sys.modules.get(str(home))
+    for word in str(name).split("."):
+        found = vars(found).get(word) if isinstance(found, (type, types.ModuleType)) else None
+    return found is value
+
+
+def _code(code: types.CodeType) -> str:
+    """A digest of all of a code that decides what it does: not of where it stands."""
+    parts = (
+        code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_code, code.co_names, code.co_varnames,
+        code.co_freevars, code.co_cellvars, code.co_name, getattr(code, "co_exceptiontable", b""),
+    )  # fmt: skip
+    return hashlib.sha256(repr((parts, [_constant(one) for one in code.co_consts])).encode(errors="surrogatepass")).hexdigest()
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, types.CodeType):
+        return _code(value)
+    if isinstance(value, (tuple, frozenset)):
+        parts = [_constant(one) for one in value]
+        return f"{type(value).__name__} {sorted(parts) if isinstance(value, frozenset) else parts}"
+    return hex(value) if type(value) is int else f"{type(value).__name__} {value!r}"
+
+
+def _of_this_process(value: object) -> str:
+    """Text that no other object and no other process has. A function that looks at files, the clock or chance may give something else each
+    time, and has text that is never found again."""
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
+        return f"{UNTOLD}{secrets.token_hex(16)}"
+    return f"{UNTOLD}{_own.setdefault(id(value), (value, secrets.token_hex(16)))[1]}"

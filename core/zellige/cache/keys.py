@@ -15,7 +15,6 @@ from dataclasses import fields
 from typing import Final
 
 from zellige.cache.disk import DiskStore
-from zellige.cache.identity import identity_of, identity_of_change
 from zellige.cache.sources import CORE, source_digest
 from zellige.ir.printer import print_kernel
 from zellige.ir.stmt import Assert, Kernel
@@ -30,7 +29,10 @@ _HERE: Final = __file__
 _START: Final = "start 6"
 """With the number of the form in which starts are kept."""
 
-_OF_PASSES: Final = ("passes", "schedule")
+UNTOLD: Final = "of this process "
+"""How the text begins that stands for passes which no other process can have; nothing made with them is kept on disk."""
+
+_OF_PASSES: Final = ("passes", "schedule", "of_passes")
 _PLAIN: Final = tuple(field.name for field in fields(CompileOptions) if field.compare and field.name not in _OF_PASSES)
 
 
@@ -63,10 +65,16 @@ def start_key(question: str, requested: Target, options: CompileOptions) -> str:
 
 def options_text(options: CompileOptions) -> str:
     """The options that change the result."""
-    plain = [(name, getattr(options, name)) for name in _PLAIN]
-    passes = [(stage, identity_of_change(step)) for stage, step in options.passes]
-    schedule = options.schedule if options.schedule is None or isinstance(options.schedule, str) else identity_of(options.schedule)
-    return repr([*plain, ("passes", passes), ("schedule", schedule)])
+    return repr([*((name, getattr(options, name)) for name in _PLAIN), ("passes", options.of_passes or passes_text(options))])
+
+
+def passes_text(options: CompileOptions) -> str:
+    """What stands for the passes and the schedule that a user hands over; empty where there are none."""
+    if not options.passes and options.schedule is None:
+        return ""
+    from zellige.cache.identity import identity_of  # few kernels have any
+
+    return identity_of((options.passes, options.schedule))
 
 
 def artifact_key(text: str, conditions: str, options: CompileOptions) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import array
 import functools
 import gc
+import operator
 import os
 import sys
 import types
@@ -24,9 +25,6 @@ import numpy as np
 from zellige.diagnostics.ownership import is_core
 from zellige.frontend.dependencies import MISSING, Look, Same, Unclear, is_followed
 from zellige.frontend.holdings import CONTAINERS, attributes_of, slots_of
-
-_MOST_BYTES: Final = 1 << 20
-"""The longest array that is compared by its bytes: hashing these takes about a millisecond, and a trace some."""
 
 _POINTER_BYTES: Final = 8
 
@@ -68,7 +66,7 @@ def look_at(look: Look, value: Any) -> None:
     elif _is_tensor(value):
         _tensor(look, value)
     else:
-        _object(look, value, kind)
+        object_of(look, value, kind)
 
 
 # ---- what never changes, functions and classes of libraries
@@ -79,6 +77,7 @@ _UNCHANGING: Final = (
 )  # fmt: skip
 _UNCHANGING_OF: Final = frozenset(
     (("torch", "dtype"), ("torch", "device"), ("torch", "layout"), ("torch", "memory_format"), ("re", "Pattern"), ("datetime", "timedelta"))
+    + (("_collections", "_tuplegetter"),)
 )
 _DISPATCHER: Final = "_ArrayFunctionDispatcher"
 """The class of most of NumPy's functions since 1.25."""
@@ -100,7 +99,7 @@ def _log(look: Look, value: Any) -> None:
     look.add(Same(value), value.level)
     if hasattr(value, "isEnabledFor"):
         look.add(value.disabled, value.propagate, value.manager.disable)
-        look.add(*((Same(handler), handler.level) for handler in value.handlers), *map(Same, value.filters))
+        look.add(*((look.itself(handler), handler.level) for handler in value.handlers), *map(look.itself, value.filters))
         look.pending.append(value.parent)
 
 
@@ -111,11 +110,18 @@ def _builtin(look: Look, value: Any) -> None:
         look.add(type(value), value.__name__)
         look.pending.append(owner)
         return
-    home = value.__module__ or getattr(owner, "__module__", None) or getattr(owner, "__name__", "")
-    if is_followed(str(home), value.__name__):
+    home = home_of_builtin(value)
+    if is_followed(home, value.__name__):
         raise Unclear  # of a library that nobody knows
-    look.settings(str(home))
+    look.settings(home)
     look.parts.append(Same(value) if owner is None or isinstance(owner, types.ModuleType) else (value.__name__, Same(owner)))
+
+
+def home_of_builtin(value: Any) -> str:
+    """The module of a function written in C; many of torch's say nothing of it."""
+    owner = getattr(value, "__self__", None)
+    home = value.__module__ or getattr(owner, "__module__", None) or getattr(owner, "__name__", "")
+    return str(home) or ("torch" if getattr(sys.modules.get("torch"), value.__name__, None) is value else "")
 
 
 def _class(look: Look, value: type, kind: type) -> None:
@@ -144,11 +150,11 @@ def _array(look: Look, value: np.ndarray[Any, Any]) -> None:
     look.add(type(value), value.shape, value.strides, str(value.dtype), value.flags.writeable)
     if value.dtype == object:
         look.pending += value.ravel().tolist()
-    elif value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+    elif value.dtype.hasobject or value.nbytes > look.most_bytes:
         raise Unclear
     else:
         look.parts.append(value.tobytes())
-    _attributes(look, value)
+    add_attributes(look, value)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -159,14 +165,14 @@ def _is_tensor(value: Any) -> bool:
 def _tensor(look: Look, value: Any) -> None:
     torch = sys.modules["torch"]
     look.settings("torch")
-    if value.layout is not torch.strided or value.device.type == "meta" or value.numel() * value.element_size() > _MOST_BYTES:
+    if value.layout is not torch.strided or value.device.type == "meta" or value.numel() * value.element_size() > look.most_bytes:
         raise Unclear
     elements = tensor_bytes(value)
     if elements is None:
         raise Unclear
     look.add(type(value), tuple(value.shape), value.stride(), value.dtype, str(value.device), value.requires_grad)
     look.parts.append(elements.tobytes())
-    _attributes(look, value)
+    add_attributes(look, value)
 
 
 def tensor_bytes(value: Any) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
@@ -199,6 +205,8 @@ _PARTS: Final[dict[type, Callable[[Any], list[Any]]]] = {
     type({}.keys()): lambda value: [value.mapping],
     type({}.values()): lambda value: [value.mapping],
     type({}.items()): lambda value: [value.mapping],
+    operator.attrgetter: lambda value: list(value.__reduce__()[1]),
+    operator.itemgetter: lambda value: list(value.__reduce__()[1]),
     functools._lru_cache_wrapper: lambda value: [value.__wrapped__],
 }
 """What objects of these very classes hold."""
@@ -218,16 +226,16 @@ _BASES: Final[tuple[tuple[type, Callable[[Any], list[Any]]], ...]] = (
 """What objects of classes made from these hold beside their attributes."""
 
 
-def _object(look: Look, value: Any, kind: type) -> None:
+def object_of(look: Look, value: Any, kind: type) -> None:
     """An object by its class, its attributes and slots, and what a class of Python's that it was made from holds. Objects that are hashed
     by identity are told apart by it."""
-    look.parts.append(Same(value) if _is_hashed_by_identity(kind) else Same(kind))
+    look.parts.append(look.itself(value) if _is_hashed_by_identity(kind) else Same(kind))
     _check_memory(kind)
     for base, parts in _BASES:
         if isinstance(value, base):
             look.pending += parts(value)
             break
-    _attributes(look, value)
+    add_attributes(look, value)
     look.pending.append(kind)
 
 
@@ -235,7 +243,7 @@ def _is_hashed_by_identity(kind: Any) -> bool:
     return kind.__hash__ is object.__hash__
 
 
-def _attributes(look: Look, value: Any) -> None:
+def add_attributes(look: Look, value: Any) -> None:
     """The attributes and slots of an object."""
     held = attributes_of(value)
     if held:

@@ -21,9 +21,6 @@ from zellige.diagnostics.ownership import is_core
 from zellige.frontend.loads import Load, loads_in
 
 ATOMS: Final = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
-_MOST_PARTS: Final = 20_000
-"""How much is looked at before a function counts as one that is traced each time, which takes no longer by then."""
-
 MISSING: Final = object()
 """What a name, an attribute, a slot or a cell of a closure holds that holds nothing."""
 
@@ -62,16 +59,16 @@ def plain_function(value: Any) -> types.FunctionType | None:
 class Same:
     """Equal only to another of the very same object; keeps it alive, so that its address is not used again."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self._value = value
+        self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other._value is self._value
+        return isinstance(other, Same) and other.value is self.value
 
     def __hash__(self) -> int:
-        return id(self._value)
+        return id(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ def _add_loads(code: types.CodeType, names: set[str], words: set[str], pairs: se
             imports.add(name)
 
 
-_LIBRARIES: Final = frozenset(("numpy", "torch", "ml_dtypes")) | sys.stdlib_module_names
+LIBRARIES: Final = frozenset(("numpy", "torch", "ml_dtypes")) | sys.stdlib_module_names
 _WITH_SETTINGS: Final = ("numpy", "torch")
 
 
@@ -137,7 +134,7 @@ def is_followed(home: str, name: str) -> bool:
     its arguments. Raises Unclear where that is not so."""
     if is_core(home):
         return False
-    if home.partition(".")[0] not in _LIBRARIES:
+    if home.partition(".")[0] not in LIBRARIES:
         return True
     from zellige.frontend.libraries import check_follows_from_arguments
 
@@ -153,7 +150,13 @@ class Look:
     """One look at everything that can be reached from some values.
 
     ``parts`` are compared; ``is_settled`` says that they cannot change while the ``places`` hold the very objects that they hold.
+    :class:`~zellige.cache.identity.Telling` is one whose parts mean the same in another process.
     """
+
+    most_parts = 20_000
+    """How much is looked at before a function counts as one that is traced each time, which takes no longer by then."""
+    most_bytes = 1 << 20
+    """The longest array that is compared by its bytes: hashing these takes about a millisecond, and a trace some."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
@@ -173,16 +176,20 @@ class Look:
         """The parts of what is pending and of all that it leads to. Raises Unclear."""
         while True:
             while self.pending:
-                if len(self.parts) > _MOST_PARTS:
+                if len(self.parts) > self.most_parts:
                     raise Unclear
-                self._value(self.pending.pop())
+                self.value(self.pending.pop())
             if not self._ask_modules():
                 return tuple(self.parts)
 
     def add(self, *parts: Any) -> None:
         self.parts.append(parts)
 
-    def _value(self, value: Any) -> None:
+    def itself(self, value: Any) -> Any:
+        """What stands for an object that is told from others by being itself, beside what it holds."""
+        return Same(value)
+
+    def value(self, value: Any) -> None:
         kind = type(value)
         if kind in ATOMS:
             self.parts.append((kind, repr(value) if kind is float or kind is complex else value))
@@ -194,7 +201,7 @@ class Look:
         self._seen[id(value)] = len(self._seen)
         self._kept.append(value)  # so that no other gets its address meanwhile
         if kind is types.FunctionType:
-            self._function(value)
+            self.function(value)
         elif isinstance(value, types.ModuleType):
             self._module(value)
         elif kind is tuple:
@@ -218,7 +225,7 @@ class Look:
         self.parts.append(name if value is not MISSING else None)
         self.pending += [] if value is MISSING else [value]
 
-    def _function(self, function: types.FunctionType) -> None:
+    def function(self, function: types.FunctionType) -> None:
         """A function by its code, defaults, attributes and closure, and by what its names mean; that of a library, which may stand around
         one of the user's, not by names."""
         self.parts.append(Same(function.__code__))
@@ -257,7 +264,7 @@ class Look:
         if reads.imports:
             self.is_settled = False
             for name in reads.imports:
-                self._imported(function, name)
+                self.imported(function, name)
 
     def settings(self, home: str) -> None:
         """The settings of the library ``home`` on which results of its functions depend beside their arguments."""
@@ -270,7 +277,7 @@ class Look:
         self.is_settled = False
         self.parts.append(settings_of(root))
 
-    def _imported(self, function: types.FunctionType, name: str) -> None:
+    def imported(self, function: types.FunctionType, name: str) -> None:
         """A module that a function imports while it runs, and those above it; a relative one counts where it can be found."""
         above = str(function.__globals__.get("__package__") or "").split(".")
         found = [f"{'.'.join(above[:end])}.{name}".strip(".") for end in range(len(above) + 1)]
@@ -285,7 +292,7 @@ class Look:
         self.parts.append(Same(module))
         if not is_core(module.__name__):
             self.modules[module.__name__] = module
-            if type(module) is not types.ModuleType and module.__name__.partition(".")[0] not in _LIBRARIES:
+            if type(module) is not types.ModuleType and module.__name__.partition(".")[0] not in LIBRARIES:
                 self.pending.append(type(module))
 
     def _ask_modules(self) -> bool:
@@ -294,7 +301,7 @@ class Look:
         by_text = not _BY_TEXT.isdisjoint(self._words) or not _BY_TEXT.isdisjoint(name for _, name in self.places)
         for name, module in list(self.modules.items()):
             held = vars(module)
-            if name.partition(".")[0] in _LIBRARIES:
+            if name.partition(".")[0] in LIBRARIES:
                 mentioned = sorted(self._words & held.keys())
             else:  # one of the user's may get what it lacks later, or give it by a function
                 mentioned = sorted({*self._words, "__getattr__", *(word for word in held if by_text and not word.startswith("__"))})

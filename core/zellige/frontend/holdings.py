@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from zellige.frontend.dependencies import MISSING
 
-_HEAP_TYPE: Final = 1 << 9
+HEAP_TYPE: Final = 1 << 9
 """Py_TPFLAGS_HEAPTYPE of CPython's object.h: classes made while the program runs."""
 
 
@@ -60,8 +60,8 @@ def slots_of(value: Any) -> Iterator[tuple[type, str, Any]]:
     """The slots of an object, those with private names too: the class that has the slot, its name, and what it holds, MISSING where that is
     nothing."""
     for owner in type(value).__mro__:
-        for name, slot in vars(owner).items() if owner.__flags__ & _HEAP_TYPE else ():
-            if isinstance(slot, types.MemberDescriptorType):
+        for name, slot in vars(owner).items() if owner.__flags__ & HEAP_TYPE else ():
+            if isinstance(slot, types.MemberDescriptorType) and not name.endswith("offset__"):  # where C keeps something of its own
                 try:
                     yield owner, name, slot.__get__(value, type(value))
                 except AttributeError:
