@@ -17,7 +17,7 @@ import zellige as zl
 import zellige.language as T
 from zellige.claims import asked_apart
 from zellige.diagnostics import CompileError, Span, ZelligeError
-from zellige.ir.expr import const
+from zellige.ir.expr import Const, Unary, Var, const
 from zellige.ir.printer import print_kernel
 from zellige.ir.traverse import rewrite
 from zellige.passes.kept import changed_parameters, is_changed
@@ -51,6 +51,11 @@ def of_parts(part: str, **changes: Any) -> Callable[[Any], Any]:
     return change
 
 
+def of_integers(node: Any) -> Any:
+    """A number, with an operator that its type does not have."""
+    return Unary(op="invert", value=node) if isinstance(node, Const) and node.dtype.is_float else node
+
+
 UNREADABLE = "it cannot be read, since a field holds what does not belong there"
 
 
@@ -61,6 +66,10 @@ UNREADABLE = "it cannot be read, since a field holds what does not belong there"
         ("legalise", lambda kernel: replace(kernel, launches=None), UNREADABLE),
         ("legalise", of_launches(grid=None), UNREADABLE),
         ("legalise", of_launches(body=None), "body of a Launch is a NoneType, not a tuple"),
+        ("legalise", of_launches(body=[]), "body of a Launch is a list, not a tuple"),
+        ("legalise", of_launches(grid_vars=(Var(name="i", dtype="int32", kind="grid"),)), "dtype of variable i is 'int32', not an"),
+        ("lower", lambda planned: rewrite(planned, of_integers), "invert is not defined for float32 (invariant 6)"),
+        ("sync", lambda planned: replace(planned, kernel=replace(planned.kernel, name="a\0b")), "is no name of a kernel"),
         ("lower", of_launches(roles=None), "roles of a launch is a NoneType, not a tuple"),
         ("lower", of_launches(placements=None), "placements of a launch is a NoneType, not a tuple"),
         ("lower", of_launches(roles=(None,)), UNREADABLE),
@@ -80,6 +89,21 @@ def test_a_pass_that_breaks_a_program_is_named(stage: str, function: Callable[[A
     a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     zl.compile(through_tile, target="template", passes=[(stage, lambda value: value)])(a, b)
     assert np.array_equal(b, a * 2)
+
+
+def test_a_pass_that_takes_a_layout_from_a_product_is_named() -> None:
+    @T.prim_func
+    def product(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32"), C: T.Tensor((8, 8), "float32")):
+        with T.Kernel(1):
+            a, b, c = T.alloc_shared((8, 8), "float32"), T.alloc_shared((8, 8), "float32"), T.alloc_fragment((8, 8), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(c, C)
+
+    with pytest.raises(CompileError, match="E713") as caught:
+        zl.compile(product, target="cpu", passes=[("lower", of_parts("choices", layouts=()))])
+    assert "still takes the operand a, whose layout is gone" in str(caught.value)
 
 
 ODD_PLACES: list[tuple[object, str]] = [

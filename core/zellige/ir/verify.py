@@ -65,8 +65,8 @@ Structure
  30. Between ReducerInit and ReducerFinalize only ReducerUpdate of the same operator touches the buffer or its views, and
      ReducerUpdate stands only there; both ends stand in one body, or the second in a branch of an If that stands there.
  31. Every word is one of those that its field's type lists (operators, roundings, scopes, orders, modes, roles), every node of the
-     sort that its place asks for, several of them in a tuple, every number a whole one (not True, not 2.0), every flag True or
-     False; load has a result and no value, store no result; attributes are named once.
+     sort that its place asks for, several of them in a tuple, every dtype an element type (not its name), every number a whole one
+     (not True, not 2.0), every flag True or False; load has a result and no value, store no result; attributes are named once.
 """
 
 from __future__ import annotations

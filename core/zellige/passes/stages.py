@@ -233,8 +233,14 @@ def _check_plan(before: PlannedKernel, after: PlannedKernel, verify_plan: Callab
 
     Looked at is what stands in the plan: no statement of a role's body is followed into what it does.
     """
+    from zellige.plan.checks.statements import statement_problems
+
     verify_plan(after)
-    problems = [
+    problems = statement_problems(after)
+    if problems:
+        known = statement_problems(before)
+        problems = [problem for problem in problems if problem not in known]
+    problems += [
         f"launch {at}: {problem}"
         for at, (old, new) in enumerate(zip(before.launches, after.launches, strict=True))
         for problem in _lost(old, new)
@@ -264,6 +270,12 @@ def _lost(old: PlannedLaunch, new: PlannedLaunch) -> Iterator[str]:
     for placement in old.placements:
         if placement.buffer.root not in placed and placement.buffer.root in reads | writes:
             yield f"{placement.buffer.name} is used and has no placement"
+    chosen = {id(choice.operation): choice for choice in new.choices}
+    for choice in old.choices:
+        other = chosen.get(id(choice.operation))
+        if other is not None and (other.executor, other.unit) == (choice.executor, choice.unit):
+            for operand in sorted({layout.operand for layout in choice.layouts} - {layout.operand for layout in other.layouts}):
+                yield f"the unit {choice.unit or choice.executor} still takes the operand {operand}, whose layout is gone"
 
 
 def run_on_text(steps: Sequence[Step], emitted: Emitted) -> Emitted:

@@ -80,6 +80,9 @@ def check(context: Context, *roots: Expr) -> None:
         if rule is None:
             context.report(31, None, f"{type(node).__name__} is not an expression")
             continue
+        if not isinstance(node.dtype, DType):
+            context.report(31, place(node), f"dtype of {type(node).__name__.lower()} is {node.dtype!r}, not an element type")
+            continue
         rule(context, node)
         for name in node.CHILDREN:
             child = getattr(node, name)

@@ -1,9 +1,9 @@
-"""Invariant 31, the part about what is no node: whole numbers, tuples, and yes or no, where a field says so.
+"""Invariant 31, the part about what is no node: whole numbers, tuples, element types, and yes or no, where a field says so.
 
 In: a node, or the kind of a loop, and the :class:`Context`. Out: whether all such fields of it hold what they say, and a diagnostic for
 each that does not. The text form, keys of the cache and the planner take these fields for what they are said to be: True and 2.0 are no
 whole numbers, and one of NumPy's is none, since it is written otherwise. A list is no tuple: what walks over a program would take it for
-a node, and it can be changed later.
+a node, and it can be changed later. The name of an element type is equal to it, and has nothing else that it has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from zellige.diagnostics import Span
+from zellige.dtypes import DType
 from zellige.ir.verifier.context import Context
 
 
@@ -29,6 +30,7 @@ _SORTS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "int": (is_whole_number, "a whole number"),
     "tuple[int, ...]": (_are_whole_numbers, "a tuple of whole numbers"),
     "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "DType": (lambda value: isinstance(value, DType), "an element type"),
 }
 """By a field's type whether a value belongs there, and what does."""
 

@@ -75,6 +75,8 @@ def _are(context: Context, nodes: tuple[Any, ...], sort: type, what: str) -> Non
     for node in nodes:
         if not isinstance(node, sort):
             context.report(31, None, f"{what} is not {_WORDS[sort]} but {type(node).__name__}")
+        elif isinstance(node, Var):
+            has_right_values(context, node, f"variable {node.label}", node.span)
 
 
 def has_right_nodes(context: Context, statement: Stmt) -> bool:
@@ -92,12 +94,14 @@ def has_right_nodes(context: Context, statement: Stmt) -> bool:
         is_right = False
     for field, sort in _PLACES.get(type(statement), ()):
         value: Any = getattr(statement, field)
-        if isinstance(value, sort) or (value is None and field in _OPTIONAL):
+        if value is None and field in _OPTIONAL:
             continue
-        if isinstance(value, tuple) and all(isinstance(entry, sort) for entry in value):
-            continue
-        context.report(31, statement.span, f"{field} of {type(statement).__name__.lower()} is not {_WORDS[sort]}")
-        is_right = False
+        entries = value if isinstance(value, tuple) else (value,)
+        if not all(isinstance(entry, sort) for entry in entries):
+            context.report(31, statement.span, f"{field} of {type(statement).__name__.lower()} is not {_WORDS[sort]}")
+            is_right = False
+        elif sort is Var:
+            is_right &= all(has_right_values(context, entry, f"variable {entry.label}", statement.span) for entry in entries)
     word = type(statement).__name__.lower()
     is_right &= has_right_values(context, statement, word, statement.span)
     if isinstance(statement, For):
