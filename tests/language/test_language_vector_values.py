@@ -188,6 +188,14 @@ def test_a_tile_of_vectors_is_not_transposed_in_place(refused):
     refused("E204", kernel)
 
 
+def test_a_reducer_has_no_lanes(refused):
+    def kernel(A: T.Tensor((4,), PAIR)):
+        with T.Kernel(1):
+            T.alloc_reducer((4,), PAIR)
+
+    assert 'elements of "int32"' in str(refused("E290", kernel))
+
+
 def test_a_number_has_no_lanes(refused):
     def kernel(v: T.int32x2, A: T.Tensor((4,), PAIR)):
         with T.Kernel(1):
@@ -269,6 +277,8 @@ ADDRESS_USES = {
     "cast": lambda A, p: T.cast(p, "int64"),
     "value": lambda A, p: p,
     "index": lambda A, p: A[p],
+    "indexed": lambda A, p: p[0],
+    "stored to": lambda A, p: p.__setitem__(0, 1),
     "print": lambda A, p: T.print(p),
 }
 

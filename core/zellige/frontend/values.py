@@ -485,6 +485,12 @@ class Address(Operators):
 
     __lt__ = __le__ = __gt__ = __ge__ = _ordered
 
+    def __getitem__(self, position: Any) -> NoReturn:
+        self._refuse("an index")
+
+    def __setitem__(self, position: Any, value: Any) -> NoReturn:
+        self._refuse("an index")
+
     def __repr__(self) -> str:
         return f"<{self.described}>"
 

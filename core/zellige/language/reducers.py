@@ -33,6 +33,9 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
         raise catalogue.E258.error(here(), operation="T.alloc_reducer", wanted='"all" or "none" as replication', given=given)
     tile = allocate(shape, dtype, "fragment", "reducer")
     builder = current_builder("T.alloc_reducer")
+    if tile.dtype.lanes > 1:
+        hint = f'give it one more dimension for the lanes, of {tile.dtype.lanes} elements of "{tile.dtype.scalar}"'
+        raise catalogue.E290.error(builder.span, op=op, dtype=tile.dtype, wanted="a dtype of one lane", hint=hint)
     if tile.dtype.is_bool or (op in _BITWISE and not tile.dtype.is_integer):
         wanted = "an integer dtype" if op in _BITWISE else "a dtype of integers or floats"
         raise catalogue.E290.error(builder.span, op=op, dtype=tile.dtype, wanted=wanted)
