@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
@@ -138,6 +139,22 @@ def variable(name: str) -> str:
 def options() -> Options:
     """The settings of this process, read from the environment at the first call. ``options.cache_clear()`` reads again."""
     return Options.from_environment(os.environ)
+
+
+@contextmanager
+def probes_isolated() -> Iterator[None]:
+    """Backends of other packages are asked in processes of their own meanwhile, unless the environment says whether they are."""
+    name = variable("isolate_probes")
+    if os.environ.get(name):
+        yield
+        return
+    os.environ[name] = "1"
+    options.cache_clear()
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        options.cache_clear()
 
 
 def _path(text: str) -> Path:

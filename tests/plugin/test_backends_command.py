@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from zellige.cli.main import group, main
 from zellige.diagnostics import CompileError
 from zellige.diagnostics.printable import visible
+from zellige.options import options
 from zellige.plugin.registry import Registry, registry
 from zellige_cpu.host import running_host
 from zellige_cpu.leaf.units import units
@@ -76,6 +77,14 @@ def test_doctor_survives_a_crash_and_says_what_is_wrong_with_each(install: Insta
     assert "was ended by SIGSEGV" in found["dies"]["unavailable"]["reason"]
     assert "no hook descibe; did you mean describe?" in found["wrong"]["unavailable"]["reason"]
     assert "claims the target cpu of zellige" in found["thief"]["unavailable"]["reason"]
+
+
+def test_list_survives_a_crash(install: Install) -> None:
+    install({"dies": DIES})
+    code, text = run("list", "--json")
+    (dies,) = (row for row in json.loads(text) if row["name"] == "dies")
+    assert (code, dies["unavailable"]["code"]) == (0, "probe-crashed")
+    assert not options().isolate_probes
 
 
 def test_doctor_tells_two_distributions_of_one_entry_point_apart(install: Install, site: Path, announce: Callable[..., Path]) -> None:
@@ -235,9 +244,9 @@ def test_an_entry_point_that_nobody_asks_for_or_that_names_nothing_is_said(insta
     (_, broken) = found.quarantined
     assert "failed to load: ValueError: its entry point is 'plug_fine:backend()', expected module:attribute" in str(broken.error)
     points = site / "plug_fine-1.0.dist-info" / "entry_points.txt"
-    points.write_text("[zellige.backend]\nfine = plug_fine:backend\n", encoding="utf-8")
-    words = "; plug-fine has fine in the group 'zellige.backend' of entry points, expected 'zellige.backends'"
-    for ask in (lambda: run("doctor", "fine"), lambda: works("fine")):
+    for written, ask in (("zellige.backend", lambda: run("doctor", "fine")), ("ZELLIGE.BACKENDS", lambda: works("fine"))):
+        points.write_text(f"[{written}]\nfine = plug_fine:backend\n", encoding="utf-8")
+        words = f"; plug-fine has fine in the group '{written}' of entry points, expected 'zellige.backends'"
         registry.cache_clear()
         with pytest.raises(CompileError, match="E705: no backend has a target 'fine'") as caught:
             ask()

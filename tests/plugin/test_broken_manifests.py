@@ -79,6 +79,7 @@ AT_LOADING: dict[str, tuple[str, str, str]] = {
     "class_method_alone": (
         backend("@classmethod\ndef candidates(cls, operation, ctx): ..."), "E703", "its method candidates has the name of a hook",
     ),
+    "property_alone": (backend("@property\ndef tools(self): ..."), "E703", "its property tools has the name of a hook, which is a method"),
     "manifest_later": (backend("@hookimpl\ndef manifest(self): yield 1"), "E703", "manifest answered generator, expected Manifest"),
     "alias_of_itself": (manifest("aliases=((self.name, self.name),)"), "E703", "the alias 'alias_of_itself' is one of its targets"),
     "alias_of_nobody": (manifest("aliases=(('mine', 'nobody'),)"), "E703", "the alias 'mine' stands for 'nobody', which is none of its"),

@@ -40,6 +40,9 @@ DISTURBANCES = {
 
 SETTINGS = {
     "import gc; gc.disable()": "whether garbage is collected",
+    "import gc; gc.set_threshold(7, 7, 7)": "when garbage is collected",
+    "import sys; sys.settrace(lambda *_: None)": "the function that traces (sys.settrace)",
+    "import sys; sys.setprofile(lambda *_: None)": "the function that profiles (sys.setprofile)",
     "import sys; sys.setrecursionlimit(sys.getrecursionlimit() - 1)": "the limit of recursion",
     "import sys; sys.setswitchinterval(1)": "how often threads take turns",
     "import logging; logging.disable(logging.CRITICAL)": "which levels of logging are off",
@@ -72,7 +75,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple
 
 def of_python() -> tuple[object, ...]:
     context = decimal.getcontext()
-    return (*(one.read() for one in python_settings.SETTINGS), context.prec, context.rounding)
+    settings = (*python_settings.OF_A_THREAD, *python_settings.SETTINGS)
+    return (*(one.read() for one in settings), context.prec, context.rounding)
 
 
 @pytest.mark.parametrize("does", DISTURBANCES)
@@ -109,6 +113,23 @@ def test_settings_of_python_are_as_they_were(does: str, state: Callable[[], tupl
         assert state() != before
     assert replaced == [SETTINGS[does]]
     assert state() == before
+
+
+def test_a_debugger_that_was_begun_meanwhile_goes_on(state: Callable[[], tuple[object, ...]]) -> None:
+    import bdb
+
+    debugger = bdb.Bdb()
+    debugger.reset()
+    with process_kept() as replaced:
+        sys.settrace(debugger.trace_dispatch)
+    sys.settrace(None)
+    assert replaced == []
+
+
+def test_a_module_that_was_taken_apart_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with process_kept() as replaced:
+        monkeypatch.delattr(decimal, "getcontext")
+    assert replaced == []
 
 
 @pytest.mark.parametrize(

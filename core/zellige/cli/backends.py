@@ -35,11 +35,16 @@ def backends() -> None:
 @click.option("--verbose", "-v", is_flag=True, help="Show where each backend comes from and the tracebacks of broken ones.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def list_backends(verbose: bool, as_json: bool) -> None:
-    """List every backend: its targets, kind, state and devices."""
+    """List every backend: its targets, kind, state and devices.
+
+    Those of other packages are first loaded, and look for their devices, in processes of their own: one that ends its process or hangs is
+    listed like any other.
+    """
     from zellige.cli.console import told_apart, wide_console
+    from zellige.options import probes_isolated
     from zellige.plugin.registry import registry
 
-    with told_apart():
+    with told_apart(), probes_isolated():
         reports = registry().reports()
     if as_json:
         click.echo(json.dumps([_report_json(report) for report in reports], indent=1))

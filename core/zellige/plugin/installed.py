@@ -76,7 +76,7 @@ def misspelt_group(group: str, name: str) -> str:
 
     for made in importlib.metadata.distributions():
         for point in _entry_points_of(made):
-            if point.name == name and point.group != group and get_close_matches(point.group, (group,), cutoff=0.8):
+            if point.name == name and point.group != group and get_close_matches(point.group.lower(), (group,), cutoff=0.8):
                 return f"; {made.name} has {name} in the group {point.group!r} of entry points, expected {group!r}"
     return ""
 

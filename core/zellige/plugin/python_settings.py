@@ -20,6 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zellige.collector import callers_threshold
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
@@ -86,6 +88,9 @@ SETTINGS: Final = (
         name="whether garbage is collected", read=gc.isenabled, write=lambda is_on: gc.enable() if is_on else gc.disable()
     ),
     _Setting(
+        name="when garbage is collected", read=callers_threshold, write=lambda counts: gc.set_threshold(*counts)
+    ),
+    _Setting(
         name="the limit of recursion", read=sys.getrecursionlimit, write=sys.setrecursionlimit,
         may_stay=lambda before, now: bool(now > before),
     ),
@@ -102,13 +107,32 @@ SETTINGS: Final = (
 )  # fmt: skip
 
 
+def _may_stay_traced(before: Any, now: Any) -> bool:
+    """Whether somebody looks on who did before, or a debugger that was begun meanwhile, such as at a breakpoint in a hook."""
+    debugger = getattr(sys.modules.get("bdb"), "Bdb", ())
+    return (before is not None and now is not None) or isinstance(getattr(now, "__self__", None), debugger)
+
+
+OF_A_THREAD: Final = (
+    _Setting(
+        name="the function that traces (sys.settrace)", read=sys.gettrace, write=sys.settrace, is_same=operator.is_,
+        may_stay=_may_stay_traced,
+    ),
+    _Setting(
+        name="the function that profiles (sys.setprofile)", read=sys.getprofile, write=sys.setprofile, is_same=operator.is_,
+        may_stay=_may_stay_traced,
+    ),
+)  # fmt: skip
+"""Those that each thread has for itself, beside how it computes with decimal numbers."""
+
+
 class SettingsKept:
     """The settings as they are now. ``is_alone``: no other thread can change those of the whole process meanwhile; else only those are
     looked at that each thread has for itself."""
 
     def __init__(self, *, is_alone: bool) -> None:
         self._held: list[tuple[_Setting, Any]] = []
-        for one in SETTINGS if is_alone else ():
+        for one in (*OF_A_THREAD, *(SETTINGS if is_alone else ())):
             with suppress(Exception):  # what is not there now is not looked at
                 self._held.append((one, one.read()))
         self._decimal = _decimal()
@@ -125,14 +149,17 @@ class SettingsKept:
             return
         before = self._decimal or sys.modules["decimal"].DefaultContext.copy()  # what a thread begins with
         if _rules(now) != _rules(before):
-            sys.modules["decimal"].setcontext(before)
+            with suppress(Exception):  # as above
+                sys.modules["decimal"].setcontext(before)
             yield "how decimal numbers are rounded"
 
 
 def _decimal() -> Any:
-    """How this thread computes with decimal numbers, as a copy; None where nobody has loaded the module."""
-    module = sys.modules.get("decimal")
-    return None if module is None else module.getcontext().copy()
+    """How this thread computes with decimal numbers, as a copy; None where nobody has loaded the module, or somebody took it apart."""
+    try:
+        return sys.modules["decimal"].getcontext().copy()
+    except Exception:  # noqa: BLE001 - a module in which a stranger has replaced or removed what is asked for
+        return None
 
 
 def _rules(context: Any) -> tuple[object, ...]:

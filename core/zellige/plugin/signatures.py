@@ -79,12 +79,14 @@ def _problems(plugin: object) -> Iterator[str]:
         yield from _argument_problems(name, getattr(plugin, name), hooks[name])
     for name in REQUIRED:
         if name not in marked:
-            unmarked = " (a method of that name is there, but is not marked with @hookimpl)" if hasattr(plugin, name) else ""
+            unmarked = " (a method of that name is there, but is not marked with @hookimpl)" if as_written(plugin, name) else ""
             yield f"it lacks the hook {name}{unmarked}"
     for name in hooks:
         member = as_written(plugin, name)
         if name not in marked and name not in REQUIRED and (callable(member) or isinstance(member, _METHODS)):
             yield f"its method {name} has the name of a hook, but is not marked with @hookimpl"
+        elif name not in marked and isinstance(member, (property, cached_property)):
+            yield f"its {type(member).__name__} {name} has the name of a hook, which is a method marked with @hookimpl"
 
 
 def _getter(member: property | cached_property[Any]) -> object:
