@@ -97,6 +97,23 @@ def test_vectors_are_carried(run, pairs):
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_expressions_of_names_stay_small(run, pairs):
+    @T.prim_func
+    def k(A: T.Tensor((6,), PAIR)):
+        with T.Kernel(1):
+            v = A[0]
+            for _ in range(60):
+                v = v + v if A[1][0] > 0 else v
+            A[0] = v
+            w = T.int32x2(1)
+            for _ in range(60):
+                w = w * w + w
+            A[1] = w
+
+    assert str(k.kernel).count("+") < 300
+    assert run(k, pairs.copy())[0].tolist() == [0, 0]
+
+
 def test_arguments_results_and_containers(run, pairs):
     @T.macro
     def both(x, y):

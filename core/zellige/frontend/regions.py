@@ -199,9 +199,10 @@ def fill_vectors(target: Region, value: Any) -> None:
     builder = current_builder("a fill")
     span, dtype = builder.span, target.buffer.dtype
     lanes = Vector.of([arithmetic.stored(lane, dtype.scalar, span) for lane in lanes_of(value, dtype.lanes)])
+    target = Region(buffer=target.buffer, offsets=_fixed(target.offsets), extents=_fixed(target.extents), span=span)
     extents = constant_extents(target)
     if builder.point_depths and extents is not None and math.prod(extents) <= _POINTWISE:
-        for at in positions(Region(buffer=target.buffer, offsets=_fixed(target.offsets), extents=target.extents), extents, span):
+        for at in positions(target, extents, span):
             store(Element(Load(buffer=target.buffer, indices=at, span=span)), lanes)
         return
     scalars, one = scalar_view(target.buffer), const(1, INT32)

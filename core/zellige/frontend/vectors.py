@@ -130,8 +130,9 @@ class Vector(LaneWise):
         return Vector(taken(lane, mark) for lane in self) if self._is_volatile else self
 
     def named(self, name: str) -> Vector:
-        """What it is now under a name, one of the kernel's a lane."""
-        return Vector(bind(f"{name}_{at}", lane, label=name) for at, lane in enumerate(self)) if self._is_volatile else self
+        """What it is now under a name, one of the kernel's a lane, so that expressions stay small."""
+        lanes = [bind(f"{name}_{at}", lane, label=name) for at, lane in enumerate(self)]
+        return self if all(new is lane for new, lane in zip(lanes, self)) else Vector(lanes)
 
     @property
     def _is_volatile(self) -> bool:
