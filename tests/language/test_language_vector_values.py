@@ -213,6 +213,15 @@ def test_a_reducer_has_no_lanes(refused):
     assert 'elements of "int32"' in str(refused("E290", kernel))
 
 
+@pytest.mark.parametrize("operation", [T.any_of, T.all_of, T.sum, T.max, lambda a: T.cumsum(a, a), lambda a: T.atomic_add(a[0], a[1])])
+def test_operations_of_elements_of_one_lane(refused, operation):
+    def kernel(A: T.Tensor((4,), PAIR)):
+        with T.Kernel(1):
+            operation(A)
+
+    assert "T.view(" in str(refused("E204", kernel))
+
+
 def test_a_number_has_no_lanes(refused):
     def kernel(v: T.int32x2, A: T.Tensor((4,), PAIR)):
         with T.Kernel(1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from zellige.diagnostics import catalogue
 from zellige.dtypes import dtype as as_dtype
@@ -10,7 +10,7 @@ from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
 from zellige.frontend.regions import region_of
 from zellige.frontend.values import Scalar, Tile, TileRegion, here
-from zellige.ir.expr import INT32
+from zellige.ir.expr import INT32, Region
 from zellige.ir.stmt import Map
 from zellige.language import elementwise
 from zellige.language.folds import fold
@@ -26,13 +26,18 @@ def sum(value: Any) -> Scalar:
 
 
 def any_of(buffer: Any) -> Scalar:
-    """Whether any element of a tile or slice is not zero. E222 for anything else."""
-    return fold(region_of(buffer, "T.any_of"), "any", as_dtype("bool"))
+    """Whether any element of a tile or slice is not zero. E222 for anything else, E204 for elements of several lanes."""
+    return _truth_of(region_of(buffer, "T.any_of"), "any")
 
 
 def all_of(buffer: Any) -> Scalar:
-    """Whether every element of a tile or slice is not zero. E222 for anything else."""
-    return fold(region_of(buffer, "T.all_of"), "all", as_dtype("bool"))
+    """Whether every element of a tile or slice is not zero. E222 for anything else, E204 for elements of several lanes."""
+    return _truth_of(region_of(buffer, "T.all_of"), "all")
+
+
+def _truth_of(region: Region, op: Literal["any", "all"]) -> Scalar:
+    check_dtype(f"T.{op}_of", op, region.buffer.dtype)
+    return fold(region, op, as_dtype("bool"))
 
 
 @without("dtype", "span")
