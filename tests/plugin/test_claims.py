@@ -23,6 +23,7 @@ from zellige.claims import PROBES, Finding, _said, _tried, examined, examined_ap
 from zellige.claims.machine import Subject
 from zellige.cli.main import group
 from zellige.diagnostics import InternalError
+from zellige.plugin.contract import MatmulUnit
 from zellige.plugin.registry import Registry, registry
 
 Install = Callable[[dict[str, str]], Registry]
@@ -56,6 +57,14 @@ def test_the_claims_of_many_units_hold() -> None:
 
 
 NARROW = ("as_dtype(total).is_integer else as_dtype(total).numpy", "as_dtype(total).is_integer else np.dtype(np.float16)")
+FIRST = ("_Processor(pointers,", "_Processor(self.__dict__.setdefault('first', pointers),")
+HALVED = (
+    "frame.registers[name] = execute(it.suffixes, [frame[operand] for operand in operands])",
+    """found = np.asarray(execute(it.suffixes, [frame[operand] for operand in operands]))
+        is_wide = found.dtype.kind in "iuf" and found.dtype.itemsize > 2
+        narrow = np.dtype(f"{found.dtype.kind}{found.dtype.itemsize // 2}") if is_wide else found.dtype
+        frame.registers[name] = found.astype(narrow).astype(found.dtype)""",
+)
 OF_MACHINES: dict[str, tuple[tuple[str, str], str, str, str]] = {
     "sums of a narrower float": (NARROW, "products", "matmul", "the product has"),
     "sums of int16": (("np.dtype(np.int64) if as", "np.dtype(np.int16) if as"), "products", "matmul", "the product has"),
@@ -72,6 +81,12 @@ OF_MACHINES: dict[str, tuple[tuple[str, str], str, str, str]] = {
     "ones outside": (("frame[operands[begin + 1]])", "np.float32(1))"), "copies", "copies", "its row outside of the tensor has 1.0"),
     "half of the memory": (("np.full(LOCAL_BYTES,", "np.full(LOCAL_BYTES // 2,"), "spaces", "spaces", "ValueError"),
     "axes of the grid exchanged": (("np.array(cell[::-1])", "np.array(cell)"), "sizes", "dynamic_shapes", "blocks are numbered with has"),
+    "arrays of an earlier launch": (FIRST, "sizes", "dynamic_shapes", "33 elements has 0.0"),
+    "sums of narrower types": (HALVED, "arithmetic", "compute_dtypes", "the sum has"),
+    "numbers without a sign": (
+        ("json.dumps(self._numbers[kind][int(index)])", "json.dumps(abs(self._numbers[kind][int(index)]))"),
+        "arithmetic", "compute_dtypes", "with the numbers has",
+    ),
     "numbers exchanged": (('"scalar": scalars,', '"scalar": scalars[::-1],'), "arithmetic", "compute_dtypes", "with the numbers has"),
 }
 """What is replaced in the machine of the template by what, the probe that sees it, the field of the claim, words of the reason."""
@@ -93,6 +108,16 @@ def test_a_machine_that_does_something_else_is_shown(name: str, monkeypatch: pyt
     wrong = [one for one in found if one.verdict == "does not hold"]
     assert wrong and all(one.field.startswith(field) for one in wrong), found
     assert any(words in one.reason for one in wrong), wrong
+
+
+def test_why_a_unit_is_not_taken_is_told() -> None:
+    target = registry().resolve("template")
+    subject = Subject.of(registry().backend(target), target)
+    unit = MatmulUnit(name="short sums", engine="vector", a="bfloat16", b="bfloat16", c="bfloat16", m=16, n=16, k=16)
+    few = replace(subject, capabilities=replace(subject.capabilities, matmul=(unit,)))
+    (found,) = (_tried("products", claim) for claim in PROBES["products"](few))
+    assert found.verdict == "does not hold"
+    assert "an emulation is (accumulates in bfloat16, the product in float32)" in found.reason
 
 
 LIAR = """

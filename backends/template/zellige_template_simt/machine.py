@@ -15,7 +15,7 @@ from zellige.simt.ir import ProductForm
 from zellige.simt.machine import LaneMachine
 
 LANES: Final = 32
-"""Lanes of a warp. The layouts below want a number that m and n of PRODUCT divide, and that divides m * k, k * n and m * n."""
+"""Lanes of a warp, a power of two. The layouts below want one that m and n of PRODUCT divide, and that divides m * k, k * n and m * n."""
 
 PRODUCT: Final = (16, 16, 16)
 """m, n and k of the product that a warp executes. Change it, and ``zellige explain`` shows it."""

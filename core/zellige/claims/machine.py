@@ -19,7 +19,7 @@ from zellige.ir.stmt import Kernel
 from zellige.ir.traverse import deep_nesting
 from zellige.ir.verify import check
 from zellige.options import CompileOptions
-from zellige.plugin.contract import Capabilities, CompileContext, FittedKernel
+from zellige.plugin.contract import Capabilities, CompileContext, CompiledKernel, FittedKernel
 from zellige.plugin.handle import BackendHandle
 from zellige.target import Target
 
@@ -78,12 +78,20 @@ class Subject:
 
     def run_as(self, planned: Fitted, kernel: Kernel, arrays: Sequence[Array], scalars: Sequence[int | float] = ()) -> list[Array]:
         """The same of a kernel whose plan is there."""
+        return self.launched(self.loaded(planned, kernel), kernel, arrays, scalars)
+
+    def loaded(self, planned: Fitted, kernel: Kernel) -> CompiledKernel:
+        """What can be launched."""
         fitted, ctx = planned
         with deep_nesting():
             if self.handle.works_in_steps:
-                compiled = self.handle.finish(driver.emitted_for(fitted, self.handle, ctx), kernel, ctx)
-            else:
-                compiled = self.handle.compile_kernel(fitted, ctx)
+                return self.handle.finish(driver.emitted_for(fitted, self.handle, ctx), kernel, ctx)
+            return self.handle.compile_kernel(fitted, ctx)
+
+    def launched(
+        self, compiled: CompiledKernel, kernel: Kernel, arrays: Sequence[Array], scalars: Sequence[int | float] = ()
+    ) -> list[Array]:
+        """The arrays after a launch of what was loaded."""
         system = SizeSystem.of(kernel)
         sizes, _ = system.solve({at: list(array.shape) for at, array in enumerate(arrays)}, {}, {})
         memory = _OwnMemory(arrays) if not self.array_device else _DeviceMemory(arrays, self.array_device)

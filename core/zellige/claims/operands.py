@@ -1,8 +1,8 @@
-"""Operands of products that tell a target which computes otherwise than it says from one that does not.
+"""Operands of products and sums that tell a target which computes otherwise than it says from one that does not.
 
-In: the element types of a product, its extents. Out: arrays (:func:`product_operands`) whose exact product the result type holds, whatever
-the order of the sums. They have as many digits as that allows: sums kept in a narrower type, operands that lose their fractions or their
-last digits, and saturated halves all give another result.
+In: the element types of a product, its extents; the type of a sum. Out: arrays (:func:`product_operands`, :func:`summands`) whose exact
+product or sum the result type holds, whatever the order of the sums. They have as many digits as that allows: sums kept in a narrower
+type, operands that lose their fractions or their last digits, and saturated halves all give another result.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ _MOST_OF_SHORT: Final = 13
 _MOST: Final = 16
 """Digits of an operand."""
 
+_MOST_OF_SUMS: Final = 62
+"""Digits of a number of which the sum of two is counted in int64 here."""
+
 
 def product_operands(a: DType, b: DType, c: DType, m: int, n: int, k: int) -> tuple[Array, Array]:
     """Operands (m, k) and (k, n), as float64. In one half of the steps those of a have many digits and those of b few, in the other half
@@ -36,6 +39,20 @@ def product_operands(a: DType, b: DType, c: DType, m: int, n: int, k: int) -> tu
         halves.append((_drawn(generator, a, of_a, (m, steps)), _drawn(generator, b, of_b, (steps, n))))
     (first_a, first_b), (second_a, second_b) = halves
     return np.concatenate([first_a, second_a], axis=1), np.concatenate([first_b, second_b], axis=0)
+
+
+def summands(t: DType, count: int) -> tuple[Array, Array]:
+    """Two arrays whose sums the type holds: int64 for integers, else float64, half of the digits behind the point."""
+    generator = np.random.default_rng(2)
+    if t.is_float and t.mantissa == 0:  # powers of two alone
+        ones = np.ones(count)
+        return ones, ones
+    digits = min(_digits(t) - 1, _MOST_OF_SUMS)
+    most = (1 << digits) - 1
+    least = -most if t.is_float or t.is_signed else 0
+    first, second = (generator.integers(least, most, count, endpoint=True) for _ in range(2))
+    scale = 1 << digits // 2
+    return (first / scale, second / scale) if t.is_float else (first, second)
 
 
 def _digits(t: DType) -> int:
