@@ -205,6 +205,14 @@ def test_a_tile_of_vectors_is_not_transposed_in_place(refused):
     refused("E204", kernel)
 
 
+def test_a_tile_is_no_vector(refused):
+    def kernel(A: T.Tensor((4,), PAIR), B: T.Tensor((4,), PAIR)):
+        with T.Kernel(1):
+            B[0] = A
+
+    assert "extract_lane" not in str(refused("E202", kernel))
+
+
 def test_a_reducer_has_no_lanes(refused):
     def kernel(A: T.Tensor((4,), PAIR)):
         with T.Kernel(1):

@@ -193,7 +193,7 @@ def as_expr(value: Any, span: Span | None = None, hint: DType | None = None) -> 
 def _lane_count(value: Any) -> int:
     """How many lanes a value has, one where it is no vector."""
     given = getattr(value, "dtype", None)
-    return given.lanes if isinstance(given, DType) and not hasattr(value, "expr") else 1
+    return given.lanes if isinstance(given, DType) and hasattr(type(value), "lanes") else 1
 
 
 def python_number(value: Any) -> bool | int | float | None:
