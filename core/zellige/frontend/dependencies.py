@@ -150,7 +150,7 @@ class Look:
     """One look at everything that can be reached from some values.
 
     ``parts`` are compared; ``is_settled`` says that they cannot change while the ``places`` hold the very objects that they hold.
-    :class:`~zellige.cache.identity.Telling` is one whose parts mean the same in another process.
+    :class:`~zellige.cache.identity._Telling` is one whose parts mean the same in another process.
     """
 
     most_parts = 20_000
