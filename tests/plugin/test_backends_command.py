@@ -110,6 +110,15 @@ def test_doctor_says_which_hooks_answer_and_which_are_left(install: Install) -> 
     assert "fine: not asked: compile, runtime: runs the vendor's tools or a program, as --probe does" in text
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_doctor_asks_for_what_a_manifest_announces(install: Install) -> None:
+    install({"liar": backend("@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), timers=('tick',))")})
+    code, text = run("doctor", "liar", "--json")
+    (wrong,) = (one for one in json.loads(text)[0]["hooks"] if one["verdict"] == "does not hold")
+    assert (code, wrong["field"]) == (1, "timers")
+    assert "its manifest announces the timers tick, for which its hook timers has no function" in wrong["reason"]
+
+
 FAILING = {
     "describe": ("@hookimpl\ndef describe(self, target):\n    table = {}\n    return table[target.arch]", "describe", "KeyError: ''", 4),
     "emit": ("@hookimpl\ndef emit(self, planned, ctx):\n    from math import sqrt\n    return sqrt(-1)", "emit", "ValueError", 4),

@@ -39,17 +39,21 @@ LEFT: Final[Mapping[str, str]] = {
 _BEFORE: Final = ("manifest", "probe")
 """What was asked when the backend was loaded and looked for its devices."""
 
+_ANNOUNCED: Final = ("inspections", "timers")
+"""The hooks with the functions behind the names that the field of the manifest of the same name has."""
+
 _ON_THE_WAY: Final = ("begin", "passes", "candidates", "fit", "emit")
 """What one small kernel asks, in that order."""
 
 
 def questions(handle: BackendHandle, target: Target) -> Iterator[Claim]:
-    """What is asked, and what is left: each hook that the backend has is in one of the claims."""
+    """What is asked, and what is left: each hook that the backend has, or needs for what its manifest announces, is in a claim."""
     asking = _Asking(handle, target)
     on_the_way = [hook for hook in _ON_THE_WAY if handle.has(hook)]
     ask = asking.by_hook()
     for hook in hook_parameters():
-        if not handle.has(hook) or hook in _BEFORE or hook in on_the_way:
+        is_announced = hook in _ANNOUNCED and bool(getattr(handle.manifest, hook))
+        if not (handle.has(hook) or is_announced) or hook in _BEFORE or hook in on_the_way:
             continue
         yield Claim(field=hook, text="answers", check=ask[hook] if hook in ask else partial(_left, hook))
     if on_the_way:
