@@ -1,4 +1,4 @@
-"""Invariant 31, the part about what is no node: whole numbers, tuples, element types, and yes or no, where a field says so.
+"""Invariant 31, the part about what is no node: whole numbers, texts, tuples, element types, and yes or no.
 
 In: a node, or the kind of a loop, and the :class:`Context`. Out: whether all such fields of it hold what they say, and a diagnostic for
 each that does not. The text form, keys of the cache and the planner take these fields for what they are said to be: True and 2.0 are no
@@ -30,6 +30,7 @@ _SORTS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "int": (is_whole_number, "a whole number"),
     "tuple[int, ...]": (_are_whole_numbers, "a tuple of whole numbers"),
     "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "str": (lambda value: isinstance(value, str), "a text"),
     "DType": (lambda value: isinstance(value, DType), "an element type"),
 }
 """By a field's type whether a value belongs there, and what does."""
