@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import random
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -31,8 +32,8 @@ class Program:
         self.lines += [f"B[{i}] = {name}" for i, name in enumerate(NAMES)]
         self.lines += [f"B[{4 + i}] = 1 if {flag} else 0" for i, flag in enumerate(FLAGS)]
 
-    def text(self, indent: int) -> str:
-        return "\n".join(" " * indent + line for line in self.lines) + "\n"
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
 
     def add(self, level: int, line: str) -> None:
         self.lines.append("    " * level + line)
@@ -133,20 +134,47 @@ class Program:
 
 def define(text: str, name: str, file: str) -> Any:
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    namespace: dict[str, Any] = {"T": T}
+    namespace: dict[str, Any] = {"T": T, "SIX": 6}
     exec(compile(text, file, "exec"), namespace)
     return namespace[name]
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_random_program(seed: int, run: Callable[..., Any]) -> None:
-    program = Program(seed)
-    plain = define("def plain(A, B, n):\n" + program.text(4), "plain", f"<plain {seed}>")
+def compare(body: str, label: object, run: Callable[..., Any]) -> None:
+    """Runs the statements as a kernel and in Python, for three arrays and sizes."""
+    plain = define("def plain(A, B, n):\n" + textwrap.indent(body, " " * 4), "plain", f"<plain {label}>")
     head = "@T.prim_func\ndef kernel(A: T.Tensor((8,), 'int32'), B: T.Tensor((12,), 'int32'), n: T.int32):\n    with T.Kernel(1):\n"
-    kernel = define(head + program.text(8), "kernel", f"<kernel {seed}>")
+    kernel = define(head + textwrap.indent(body, " " * 8), "kernel", f"<kernel {label}>")
     for n, values in ((3, [1, -2, 5, 7, 2, 0, 3, -1]), (0, [0] * 8), (5, [9, 4, -7, 1, 3, 8, -3, 2])):
         want = [0] * 12
         plain(values, want, n)
         got = np.zeros(12, np.int32)
         run(kernel, np.array(values, np.int32), got, n)
-        assert got.tolist() == [int(w) for w in want], program.text(0)
+        assert got.tolist() == [int(w) for w in want], body
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_program(seed: int, run: Callable[..., Any]) -> None:
+    compare(Program(seed).text(), seed, run)
+
+
+# names that a definition binds or reads where it stands (its defaults and decorators), and names of scopes inside it
+NAMES_OF_DEFINITIONS = {
+    "default": "w = 0\nif n > 3:\n    def f(a, b=(w := A[5])):\n        return a + b\n    B[0] = f(1)\nB[1] = w\n",
+    "keyword default": "w = 1\nfor i in range(n):\n    def f(a, *, b=(w := w + i)):\n        return a + b\n    B[0] += f(1)\nB[1] = w\n",
+    "decorator": "w = 0\nif n > 3:\n    @(lambda q: lambda g: g)(w := 3)\n    def f(a):\n        return a\n    B[0] = f(1)\nB[1] = w\n",
+    "two definitions": "for x in (1, 2):\n    if n > x:\n        B[0] += 1\n    elif A[0] == 0:\n"
+    "        def f(b=(3 if A[2] > 2 else (w := A[5]) + w)):\n            return b\n        B[x] = f()\n",
+    "lambda in a choice": "w = 1\nB[0] = (lambda b=(w := A[1]): b)() if n > 3 else 3\nB[1] = w\n",
+    "lambda behind and": "w = 1\nB[0] = 1 if n > 3 and (lambda b=(w := 4): b)() > 2 else 0\nB[1] = w\n",
+    "function inside": "x = 1\ndef f():\n    def g():\n        x = 10\n        return x\n    return x + g()\n"
+    "if n > 3:\n    x = 5\nB[0] = f()\n",
+    "comprehension inside": "x = 1\ndef f():\n    return x + sum([x for x in (10, 20)])\nif n > 3:\n    x = 5\nB[0] = f()\n",
+    "parameter inside": "x = 1\nf = lambda: x + (lambda x: x)(10)\nif n > 3:\n    x = 5\nB[0] = f()\n",
+    "name of a lambda": "f = lambda: (SIX := 3)\nB[0] = f() + SIX\n",
+    "place chosen": "w = 1\nif n > 3:\n    w = 5\nB[3 if A[1] > 0 else (w := 4)] = 2\nB[0] = w\n",
+}
+
+
+@pytest.mark.parametrize("label", NAMES_OF_DEFINITIONS)
+def test_names_of_definitions(label: str, run: Callable[..., Any]) -> None:
+    compare(NAMES_OF_DEFINITIONS[label], label, run)

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zellige.frontend.flow import defining_parts
 from zellige.frontend.joins import held, joined, make_variable, put, restore
 from zellige.frontend.scopes import Frame
 from zellige.ir.stmt import Stmt
@@ -38,7 +39,9 @@ def _given(node: ast.AST) -> tuple[str, ...]:
 
 
 def _below(node: ast.AST) -> list[ast.AST]:
-    return [] if isinstance(node, (ast.Lambda, ast.expr_context)) else list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.expr_context):
+        return []
+    return list(defining_parts(node) if isinstance(node, ast.Lambda) else ast.iter_child_nodes(node))
 
 
 def aside(frame: Frame, make: Callable[[], Any]) -> tuple[Any, list[Stmt]]:

@@ -15,6 +15,7 @@ import ast
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 Loop = (ast.For, ast.While, ast.AsyncFor)
 
@@ -186,9 +187,10 @@ class Flow:
             case ast.Match():
                 return self._match(node, block, index)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                head = self._expressions(defining_parts(node))
                 names = free_names(node)
                 self.captured |= names
-                return Summary(names, {node.name}, {node.name})
+                return Summary(head.uses | names, {node.name}, {node.name} | head.assigned)
             case ast.Import() | ast.ImportFrom():
                 names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
                 return Summary(set(), names, set(names))
@@ -240,33 +242,46 @@ class Flow:
         return _any_of(parts)
 
     def _assignment(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> Summary:
-        result = self._expressions(values)
-        for target in targets:
-            for node in nodes_of_interest(target):
-                if isinstance(node, ast.Name):
-                    if isinstance(node.ctx, ast.Store):
-                        result.kills.add(node.id)
-                        result.assigned.add(node.id)
-                    else:
-                        result.uses.add(node.id)
+        result = self._expressions([*values, *targets])
+        names = _bound_by(targets)
+        result.kills |= names
+        result.assigned |= names
         return result
 
     def _expressions(self, nodes: Sequence[ast.AST]) -> Summary:
         result = Summary()
         for root in nodes:
-            for node in nodes_of_interest(root):
+            for node in _nodes_of_interest(root):
                 if isinstance(node, ast.Name):
                     if isinstance(node.ctx, ast.Load):
                         result.uses.add(node.id)
                 elif isinstance(node, ast.NamedExpr):
                     result.assigned.add(node.target.id)
                 elif isinstance(node, ast.Lambda):
-                    self.captured |= free_names(node)
+                    names = free_names(node)
+                    self.captured |= names
+                    result.uses |= names
         return result
 
 
-def nodes_of_interest(root: ast.AST, *, enters_functions: bool = True) -> list[ast.AST]:
-    """The names, assignment expressions and lambdas under ``root`` (itself included): what says which names are read and bound."""
+def _bound_by(targets: Sequence[ast.expr]) -> set[str]:
+    """The names that an assignment to the targets certainly binds."""
+    names: set[str] = set()
+    pending = list(targets)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            pending += node.elts
+        elif isinstance(node, ast.Starred):
+            pending.append(node.value)
+    return names
+
+
+def _nodes_of_interest(root: ast.AST) -> list[ast.AST]:
+    """The names, assignment expressions and lambdas under ``root`` (itself included): what says which names are read and bound. What
+    stands in a lambda is not under it but for the defaults, since its names are its own."""
     found: list[ast.AST] = []
     pending: list[ast.AST] = [root]
     while pending:
@@ -279,7 +294,8 @@ def nodes_of_interest(root: ast.AST, *, enters_functions: bool = True) -> list[a
             continue
         if kind is ast.NamedExpr or kind is ast.Lambda:
             found.append(node)
-        if kind is ast.Lambda and not enters_functions:
+        if isinstance(node, ast.Lambda):
+            pending += defining_parts(node)
             continue
         for name in kind._fields:
             value = getattr(node, name, None)
@@ -290,18 +306,58 @@ def nodes_of_interest(root: ast.AST, *, enters_functions: bool = True) -> list[a
     return found
 
 
-def free_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda) -> set[str]:
-    """The names that a nested function takes from the scopes around it (too many rather than too few)."""
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def defining_parts(definition: Definition) -> list[ast.expr]:
+    """What the scope around a definition evaluates when it comes to it: the decorators and the defaults, in Python's order."""
+    parts: list[ast.expr] = list(getattr(definition, "decorator_list", ()))
+    if isinstance(definition, ast.ClassDef):
+        return parts
+    return parts + [d for d in (*definition.args.defaults, *definition.args.kw_defaults) if d is not None]
+
+
+def free_names(function: Definition) -> set[str]:
+    """The names that a nested function takes from the scopes around it when it is called (too many rather than too few)."""
+    body = function.body if isinstance(function.body, list) else [function.body]
+    loads, own, outer = _names_of_scope(body)
+    if isinstance(function, ast.ClassDef):
+        return loads
+    # an annotation belongs to the scope around, though a macro evaluates it when it is called
+    arguments = [n for n in ast.walk(function.args) if isinstance(n, ast.arg)]
+    annotations = {n.id for a in arguments if a.annotation is not None for n in ast.walk(a.annotation) if isinstance(n, ast.Name)}
+    return (loads - ((own | {a.arg for a in arguments}) - outer)) | annotations
+
+
+def _names_of_scope(body: Sequence[ast.AST]) -> tuple[set[str], set[str], set[str]]:
+    """The names that one scope reads, those that it binds, and those that it declares to be of a scope around it. A function or a
+    comprehension inside has a scope of its own, whose names are no names of this one: of it count the names it takes from around it."""
     loads: set[str] = set()
     own: set[str] = set()
-    for node in ast.walk(function):
+    outer: set[str] = set()
+    pending = list(body)
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.Name):
             (loads if isinstance(node.ctx, ast.Load) else own).add(node.id)
-        elif isinstance(node, ast.arg):
-            own.add(node.arg)
         elif isinstance(node, (ast.Nonlocal, ast.Global)):
-            own -= set(node.names)
-    return loads - own
+            outer.update(node.names)
+        elif isinstance(node, Definition):
+            loads |= free_names(node)
+            pending += defining_parts(node)
+            if not isinstance(node, ast.Lambda):
+                own.add(node.name)
+        elif isinstance(node, _COMPREHENSIONS):
+            targets = _names_of_scope([g.target for g in node.generators])
+            inside = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.comprehension)]
+            read, given, _ = _names_of_scope([*inside, *(test for g in node.generators for test in g.ifs)])
+            loads |= targets[0] | (read - targets[1])
+            own |= given  # by an assignment expression, which binds in the scope around
+            pending += [g.iter for g in node.generators]
+        else:
+            pending.extend(ast.iter_child_nodes(node))
+    return loads, own, outer
 
 
 def _loop(head: Summary, body: Summary) -> Summary:
