@@ -240,9 +240,11 @@ def test_damage_is_refused_however_a_bundle_is_packed(exported: Path, tmp_path: 
     with zipfile.ZipFile(exported) as old, zipfile.ZipFile(file, "w", method) as new:
         for name in old.namelist():
             new.writestr(name, old.read(name))
+        packed = [(info.header_offset + 30 + len(info.filename.encode()), info.compress_size) for info in new.infolist()]
     data = file.read_bytes()
-    for place in range(60, len(data), len(data) // 20):
-        file.write_bytes(data[:place] + bytes(8) + data[place + 8 :])
+    for begin, size in packed[:20]:
+        place = begin + size // 2
+        file.write_bytes(data[:place] + bytes(byte ^ 0xFF for byte in data[place : place + 8]) + data[place + 8 :])
         with pytest.raises(zl.CompileError, match="E745: "):
             bundle.import_bundle(DiskStore(tmp_path / "new"), file)
 

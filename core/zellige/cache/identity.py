@@ -88,7 +88,10 @@ class _Telling(Look):
             object_of(self, value, kind)
 
     def function(self, function: types.FunctionType) -> None:
-        self.add(function.__module__, function.__qualname__, function.__name__)
+        home = function.__module__
+        self.add(home, function.__qualname__, function.__name__)
+        if str(home).partition(".")[0] in LIBRARIES and _stands_in(home, function.__qualname__, function):
+            return  # another library may have marked it, as torch marks one of enum's, which says nothing of what it does
         super().function(function)
 
     def imported(self, function: types.FunctionType, name: str) -> None:
@@ -168,7 +171,7 @@ def _stands_in(home: object, name: object, value: object) -> bool:
     found: Any = sys.modules.get(str(home))
     for word in str(name).split("."):
         found = vars(found).get(word) if isinstance(found, (type, types.ModuleType)) else None
-    return found is value
+    return (found.__func__ if isinstance(found, staticmethod) else found) is value
 
 
 def _code(code: types.CodeType) -> str:
