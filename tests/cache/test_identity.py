@@ -208,6 +208,10 @@ def reads_by_text(kernel: Any) -> Any:
     return kernel, getattr(other, "FAC" + "TOR")
 
 
+def reads_the_environment(kernel: Any) -> Any:
+    return kernel, os.getenv("A_NAME_OF_PASSES")
+
+
 def reads_all_names(kernel: Any) -> Any:
     return kernel, globals()["SETTING"]
 
@@ -233,6 +237,7 @@ class Reading:
 PLACES: dict[str, tuple[Any, Callable[[pytest.MonkeyPatch], None]]] = {
     "a name of a helper": (reads_by_a_helper, lambda m: m.setitem(globals(), "SETTING", 3.0)),
     "a name of a method's helper": (Reading(), lambda m: m.setitem(globals(), "SETTING", 3.0)),
+    "the environment": (reads_the_environment, lambda m: m.setenv("A_NAME_OF_PASSES", "3")),
     "a tuple": (reads_a_tuple, lambda m: m.setitem(globals(), "IN_TUPLE", (3.0,))),
     "a module": (reads_a_module, lambda m: m.setattr(other, "FACTOR", 3.0)),
     "a module by text": (reads_by_text, lambda m: m.setattr(other, "FACTOR", 3.0)),

@@ -88,11 +88,14 @@ class _Telling(Look):
             object_of(self, value, kind)
 
     def function(self, function: types.FunctionType) -> None:
-        home = function.__module__
-        self.add(home, function.__qualname__, function.__name__)
-        if str(home).partition(".")[0] in LIBRARIES and _stands_in(home, function.__qualname__, function):
-            return  # another library may have marked it, as torch marks one of enum's, which says nothing of what it does
+        self.add(function.__module__, function.__qualname__, function.__name__)
         super().function(function)
+
+    def attributes(self, function: types.FunctionType) -> dict[str, Any]:
+        """None of a library's own function: another library may have marked it, as torch marks one of enum's, and it does the same."""
+        home = str(function.__module__)
+        is_library_s = home.partition(".")[0] in LIBRARIES and _stands_in(home, function.__qualname__, function)
+        return {} if is_library_s else super().attributes(function)
 
     def imported(self, function: types.FunctionType, name: str) -> None:
         if name not in sys.modules and not is_core(name) and name.partition(".")[0] not in LIBRARIES:

@@ -234,7 +234,7 @@ class Look:
             return
         self.functions.append(function)
         self.pending += [function.__defaults__, function.__kwdefaults__]
-        attributes = vars(function)
+        attributes = self.attributes(function)
         if attributes:
             self.pending.append(attributes)
         for cell in function.__closure__ or ():
@@ -265,6 +265,10 @@ class Look:
             self.is_settled = False
             for name in reads.imports:
                 self.imported(function, name)
+
+    def attributes(self, function: types.FunctionType) -> dict[str, Any]:
+        """The attributes of a function that count."""
+        return vars(function)
 
     def settings(self, home: str) -> None:
         """The settings of the library ``home`` on which results of its functions depend beside their arguments."""
