@@ -438,28 +438,27 @@ def report(outcomes: Sequence[Outcome], parts: Sequence[str]) -> bool:
 
 
 def put_down(outcomes: Sequence[Outcome], parts: Sequence[str]) -> None:
-    """The outcome as a page of results, and as data."""
+    """The outcome as a page of results, and as data. Parts that did not run now stay as they were, with where they ran."""
     import torch
 
     import zellige as zl
 
     where = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
     where["zellige"] = zl.__version__
-    found = {part: {o.job.name: o.is_right for o in sorted(outcomes, key=lambda o: o.job.name) if o.job.part == part} for part in parts}
-    lines = [
-        "# The check of a CUDA device",
-        "",
-        ", ".join(f"{k} {v}" for k, v in where.items()),
-        "",
-        "| part | right | of |",
-        "| --- | ---: | ---: |",
-    ]
-    lines += [f"| {part} | {sum(own.values())} | {len(own)} |" for part, own in found.items()]
+    data, page = (ROOT / "benchmarks" / "results" / f"device_check.{kind}" for kind in ("json", "md"))
+    found = json.loads(data.read_text(encoding="utf-8"))["parts"] if data.exists() else {}
+    for part in parts:
+        own = {o.job.name: o.is_right for o in sorted(outcomes, key=lambda o: o.job.name) if o.job.part == part}
+        found[part] = {"environment": where, "jobs": own}
+    found = {part: found[part] for part in PARTS if part in found}
+    lines = ["# The check of a CUDA device", "", "| part | right | of | where |", "| --- | ---: | ---: | --- |"]
+    for part, ran in found.items():
+        jobs, place = ran["jobs"], ", ".join(f"{k} {v}" for k, v in ran["environment"].items())
+        lines.append(f"| {part} | {sum(jobs.values())} | {len(jobs)} | {place} |")
     lines += ["", "Every tool of compute-sanitizer has one job more than examples: a planted fault, which it must find."]
-    folder = ROOT / "benchmarks" / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "device_check.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "device_check.json").write_text(json.dumps({"environment": where, "figures": found}, indent=1) + "\n", encoding="utf-8")
+    data.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data.write_text(json.dumps({"parts": found}, indent=1) + "\n", encoding="utf-8")
 
 
 @click.command()
