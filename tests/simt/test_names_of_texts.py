@@ -31,13 +31,17 @@ def k({name}: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
 """
 
 
-def kernel_of(path: Path, name: str):
-    path.write_text(TEXT.format(name=name), encoding="utf-8")
+def module_of(path: Path):
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.k
+    return module
+
+
+def kernel_of(path: Path, name: str):
+    path.write_text(TEXT.format(name=name), encoding="utf-8")
+    return module_of(path).k
 
 
 def kernel(tmp_path: Path, name: str):
@@ -101,3 +105,10 @@ def test_paths_of_files(tmp_path, name) -> None:
 def test_nvrtc_takes_the_names(tmp_path) -> None:
     for name in ("namespace", "NULL", "__LINE__", "float_min32", "wide4"):
         zellige.compile(kernel_of(tmp_path / f"{name}.py", name), target="cuda:sm_80")
+
+
+def test_nvrtc_takes_kernels_called_as_what_it_declares(tmp_path) -> None:
+    for name in ("norm", "dim3"):
+        path = tmp_path / f"kernel_{name}.py"
+        path.write_text(TEXT.format(name="A").replace("def k(", f"def {name}("), encoding="utf-8")
+        assert f"{name}_kernel(" in zellige.compile(getattr(module_of(path), name), target="cuda:sm_80").get_kernel_source()

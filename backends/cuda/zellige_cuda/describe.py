@@ -125,7 +125,7 @@ def role_capabilities(arch: Architecture, caps: Capabilities) -> Capabilities | 
 
 def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
     """The same for lowering."""
-    from zellige_cuda.spelling import RESERVED  # the printer is loaded where something is printed
+    from zellige_cuda.spelling import DECLARED, RESERVED  # the printer is loaded where something is printed
 
     return LaneMachine(
         capabilities=caps,
@@ -137,5 +137,5 @@ def lane_machine(arch: Architecture, caps: Capabilities) -> LaneMachine:
         block_registers=arch.processor_registers,
         hoists=True,
         meets_by_name=True,
-        reserved=RESERVED,
+        reserved=RESERVED | DECLARED,
     )

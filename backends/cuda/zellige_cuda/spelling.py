@@ -54,6 +54,22 @@ RESERVED = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"
 RESERVED |= {HIDING, SHOWING}
 """Names that no variable or kernel has: the language's own, and those of the text around kernels."""
 
+_MATH = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc erfcinv erfcx "
+    "erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma llrint llround "
+    "log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter norm norm3d norm4d normcdf normcdfinv pow rcbrt remainder "
+    "remquo rhypot rint rnorm rnorm3d rnorm4d round rsqrt scalbln scalbn sin sincos sincospi sinh sinpi sqrt tan tanh tgamma trunc y0 "
+    "y1 yn"
+)
+
+_TAKEN = (
+    "abs labs llabs umax umin llmax llmin ullmax ullmin clock clock64 malloc free printf std dim3 clock_t size_t ptrdiff_t va_list "
+    "wchar_t CUuuid libraryPropertyType MAJOR_VERSION MINOR_VERSION PATCH_LEVEL CUDART_VERSION NV_IF_TARGET"
+)
+
+DECLARED = frozenset(f"{name}{end}" for name in _MATH.split() for end in ("", "f")) | frozenset(_TAKEN.split())
+"""Names that compilers declare before a program's first line: no kernel has them, a variable may."""
+
 ALL = "0xffffffffu"
 """The mask of a whole warp."""
 
