@@ -45,6 +45,31 @@ def hints_of(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, localns=names)
 
 
+@lru_cache(maxsize=64)
+def _asked_of(kind: type) -> tuple[tuple[str, Any, type | None, frozenset[Any]], ...]:
+    """The fields of a dataclass, each with its name, its type, the class of its values where that is text, a number or a truth value, and
+    single values that it may have: None in an optional field, the choices of a literal."""
+    found = []
+    for field in dataclasses.fields(kind):
+        hint = hints_of(kind)[field.name]
+        parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        classes = [part for part in parts if part is not types.NoneType]
+        plain = classes[0] if len(classes) == 1 and classes[0] in (str, int, float, bool) else None
+        choices = get_args(hint) if get_origin(hint) is Literal else (None,) * (len(classes) < len(parts))
+        found.append((field.name, hint, plain, frozenset(choices)))
+    return tuple(found)
+
+
+def _is_at_once(value: Any, plain: type | None, choices: frozenset[Any]) -> bool:
+    """Whether a value of a field is seen to be of its type without a closer look. Nearly all are; every compilation looks at hundreds."""
+    kind = type(value)
+    if kind is types.NoneType or (kind is str and plain is None):
+        return value in choices
+    if kind is not plain:
+        return False
+    return value.isascii() if kind is str else bool(kind is bool or abs(value) < LARGEST)
+
+
 def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
     """What is wrong with ``value``, which stands at ``where`` and should be of the type ``kind``."""
     if dataclasses.is_dataclass(kind):
@@ -54,12 +79,12 @@ def type_problems(kind: Any, value: Any, where: str) -> Iterator[str]:
         elif kind is Span:
             yield from _place_problems(value, where)
         else:
-            for field in dataclasses.fields(kind):
-                held = getattr(value, field.name, _MISSING)
+            for name, hint, plain, choices in _asked_of(kind):
+                held = getattr(value, name, _MISSING)
                 if held is _MISSING:  # an object that was made without the class's own way
-                    yield f"{where}.{field.name} is missing"
-                else:
-                    yield from type_problems(hints_of(kind)[field.name], held, f"{where}.{field.name}")
+                    yield f"{where}.{name} is missing"
+                elif not _is_at_once(held, plain, choices):
+                    yield from type_problems(hint, held, f"{where}.{name}")
         return
     origin = get_origin(kind)
     if origin is Literal:
@@ -142,22 +167,26 @@ def _tuple_problems(parts: tuple[Any, ...], value: Any, where: str) -> Iterator[
         yield f"{where} has {len(items)} items, expected {len(kinds)}"
         return
     for at, (one, item) in enumerate(zip(kinds, items)):
-        yield from type_problems(one, item, f"{where}[{at}]")
+        if one is not str or type(item) is not str or not item.isascii():
+            yield from type_problems(one, item, f"{where}[{at}]")
 
 
 def limit_problems(value: Any, where: str, metadata: Mapping[str, Any] | None = None) -> Iterator[str]:
     """What of ``value``, which stands at ``where``, breaks a limit. ``metadata`` is that of the field that holds it."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from limit_problems(getattr(value, field.name), f"{where}.{field.name}" if where else field.name, field.metadata)
+    if isinstance(value, (str, int, float)):
+        if metadata is not None:
+            kind = bool if isinstance(value, bool) else str if isinstance(value, str) else int
+            yield from _broken(value, where, keywords(metadata, kind))
     elif isinstance(value, tuple):
         wrong = tuple(too_many(value, where, metadata or {}))
         yield from wrong
         for at, item in enumerate(() if wrong else items_of(value)):
             yield from limit_problems(item, f"{where}[{at}]", metadata)
-    elif isinstance(value, (str, int, float)) and metadata is not None:
-        kind = bool if isinstance(value, bool) else str if isinstance(value, str) else int
-        yield from _broken(value, where, keywords(metadata, kind))
+    elif value is not None and dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            held = getattr(value, field.name)
+            if held is not None and type(held) is not bool:
+                yield from limit_problems(held, f"{where}.{field.name}" if where else field.name, field.metadata)
 
 
 def too_many(value: object, where: str, metadata: Mapping[str, Any]) -> Iterator[str]:

@@ -6,14 +6,18 @@ map. What is no sum of digits along single dimensions (an exchange of bits, a di
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from zellige.layouts import Layout
 from zellige.layouts.digits import loosened
 from zellige.simt.distribution import SOURCES, Digit, Distribution
 
 
+@lru_cache(maxsize=256)
 def distribution_of(layout: Layout, dimensions: tuple[str, str]) -> Distribution:
     """The distribution of ``layout`` over the indices named, in that order. ValueError where it has none: a family of
-    intrinsics states one that lanes cannot hold, which is a fault of the backend that brings it."""
+    intrinsics states one that lanes cannot hold, which is a fault of the backend that brings it. Kept, since every compilation asks for the
+    layouts of all units of its target, and units share them."""
     outputs = [dimension.name for dimension in layout.outputs]
     sizes = layout.output_sizes
     found: list[Digit] = []
