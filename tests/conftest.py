@@ -39,6 +39,13 @@ for _name in ("COLORTERM", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORC
 os.environ["ZELLIGE_CACHE_DIR"] = tempfile.mkdtemp(prefix="zellige-tests-")
 atexit.register(shutil.rmtree, os.environ["ZELLIGE_CACHE_DIR"], ignore_errors=True)
 
+# Processes that tests start find byte code as a user's do. Where nobody wants it in the tree it lies in a folder of the run's, the same for
+# all its workers: without any, such a process would spend more than half of its time on compiling the package.
+BYTECODE = "BYTECODE_OF_THESE_TESTS"
+if "PYTHONDONTWRITEBYTECODE" in os.environ and BYTECODE not in os.environ:
+    os.environ[BYTECODE] = tempfile.mkdtemp(prefix="zellige-bytecode-")
+    atexit.register(shutil.rmtree, os.environ[BYTECODE], ignore_errors=True)
+
 
 def _own_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("ZELLIGE_")}
@@ -58,14 +65,11 @@ def settings_end_with_the_test() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def bytecode_of_what_tests_start() -> Iterator[None]:
-    """Processes that tests start find byte code as a user's do. Where nobody wants it in the tree it lies in a folder of this session's:
-    without any, such a process would spend more than half of its time on compiling the package."""
-    if "PYTHONDONTWRITEBYTECODE" not in os.environ:
-        yield
-        return
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="zellige-bytecode-") as folder:
-        patch.delenv("PYTHONDONTWRITEBYTECODE")
-        patch.setenv("PYTHONPYCACHEPREFIX", folder)
+    """What tests start writes its byte code into the folder of the run, also where this process writes none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTHONDONTWRITEBYTECODE" in os.environ:
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", os.environ[BYTECODE])
         yield
 
 
