@@ -33,7 +33,10 @@ def call_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
                 return None
             key.append((value.shape, value.strides, dtype.num))
         elif kind is tensor:
-            key.append((value.shape, value.stride(), value.dtype, value.device))
+            try:
+                key.append((value.shape, value.stride(), value.dtype, value.device))
+            except RuntimeError:  # it has no shape or no strides: a nested or a sparse one
+                return None
         elif kind is int or kind is bool or kind is str:
             key.append((kind, value))
         else:
@@ -43,6 +46,22 @@ def call_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 def given_tensor(value: Any) -> GivenTensor | None:
     """The shape, strides and element type of a tensor or of ``T.Tensor(shape, dtype)`` in its place; None for anything else."""
+    try:
+        return _tensor_in(value)
+    except UnusableArray:
+        return None
+
+
+def tensor_of(name: str, value: Any) -> GivenTensor | None:
+    """As :func:`given_tensor`, of the argument in a place that takes tensors. E616 for an array that no kernel can use: it is no constant
+    either, since it may hold something else at the next call."""
+    try:
+        return _tensor_in(value)
+    except UnusableArray as error:
+        raise catalogue.E616.error(name=name, reason=str(error), hint=error.hint) from error
+
+
+def _tensor_in(value: Any) -> GivenTensor | None:
     if value is None or isinstance(value, (bool, int, float, str, DType, type, PointerSpec)):
         return None
     if isinstance(value, TensorSpec):
@@ -51,24 +70,15 @@ def given_tensor(value: Any) -> GivenTensor | None:
         shape = tuple(int(s) for s in value.shape)
         strides = _dense(shape) if value.strides is None else tuple(int(s) for s in value.strides)
         return GivenTensor(shape=shape, dtype=as_dtype(value.dtype.name), strides=strides)
-    try:
-        view = view_of(value)
-    except UnusableArray:
-        return None
+    view = view_of(value)
     if view is None:
         return None
     return GivenTensor(shape=tuple(view.shape), dtype=view.dtype, strides=tuple(view.strides), packing=view.packing)
 
 
-def check_tensor(name: str, value: Any) -> None:
-    """E603, E616 for what stands in a tensor's place and is none; None and specifications stand for tensors that are not there."""
-    if value is None or value is inspect.Parameter.empty or isinstance(value, (TensorSpec, PointerSpec)):
-        return
-    try:
-        view = view_of(value)
-    except UnusableArray as error:
-        raise catalogue.E616.error(name=name, reason=str(error), hint=error.hint) from error
-    if view is None:
+def check_absence(name: str, value: Any) -> None:
+    """E603 for what stands in a tensor's place and is none; None and specifications stand for tensors that are not there."""
+    if value is not None and value is not inspect.Parameter.empty and not isinstance(value, (TensorSpec, PointerSpec)):
         raise catalogue.E603.error(name=name, expected="here", given=arithmetic.describe(value), hint=hint_for_traced(value))
 
 

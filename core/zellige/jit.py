@@ -21,7 +21,7 @@ from operator import is_
 from typing import Any, Final
 
 from zellige.cache.sources import see_loaded
-from zellige.call_keys import call_key, check_number, check_tensor, freeze, given_tensor
+from zellige.call_keys import call_key, check_absence, check_number, freeze, given_tensor, tensor_of
 from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, catalogue
 from zellige.diagnostics.suggest import closest_argument
@@ -371,9 +371,9 @@ class JITFunction:
             if name in self._output_names:
                 given[name] = None
                 continue
-            tensor = given_tensor(value)
+            tensor = tensor_of(name, value) if kind in ("tensor", "open") else given_tensor(value)
             if kind == "tensor" and tensor is None:
-                check_tensor(name, value)
+                check_absence(name, value)
             if kind == "open" and tensor is not None:
                 check_number(name, eager.annotations[name], value)
             if kind == "tensor" or (kind == "open" and tensor is not None):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import zellige as zl
 import zellige.language as T
@@ -39,6 +40,38 @@ def stores(A: T.Tensor((8,), "float32")):
 def test_array_that_a_kernel_cannot_take(target: str, array: Any, code: str, hint: str) -> None:
     text = told(lambda: zl.compile(stores, target=target)(array))
     assert code in text and hint in text and "StridedTensor" not in text
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.ones(8, ">f4"), np.ones(8, object), np.ones(8, complex), np.ma.ones(8, "float32"), torch.ones(8, dtype=torch.cfloat)],
+    ids=["byte order", "objects", "complex", "masked", "torch"],
+)
+def test_such_an_array_is_no_constant(array: Any) -> None:
+    @zl.jit(target="interp")
+    def first(A, B):  # type: ignore[no-untyped-def]
+        with T.Kernel(1):
+            B[0] = A[0]
+
+    kept = np.zeros(8, "float32")
+    assert "E616: argument A" in told(lambda: first(array, kept)) and "E616: argument B" in told(lambda: first(kept, array))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: torch.ones(8, 8).to_sparse_csr(), lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])],
+    ids=["sparse", "nested"],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_torch_tensor_without_strides_is_told_of_at_every_call(make: Callable[[], Any]) -> None:
+    @zl.jit(target="interp")
+    def first(A: T.Tensor((8, 8), "float32")):
+        with T.Kernel(1):
+            A[0, 0] = 1
+
+    for _ in range(3):  # from the third call on what came of such arguments is remembered
+        assert "E616" in told(lambda: first(make()))
+        first(np.zeros((8, 8), "float32"))
 
 
 def test_hints_of_arrays_help() -> None:
