@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from operator import attrgetter, is_
+from itertools import chain
+from operator import attrgetter, is_, methodcaller
 from typing import Any, Final
 
 from zellige.plugin.guard import process_kept
@@ -42,6 +43,7 @@ _INSIDE: Final = {
 
 _OF_FUNCTION: Final = ("__code__", "__defaults__", "__kwdefaults__")
 _PARTS: Final = tuple(attrgetter(name) for name in _OF_FUNCTION)
+_VALUES: Final = methodcaller("values")
 _WAYS: Final = ("path", "meta_path", "path_hooks")
 
 
@@ -74,10 +76,6 @@ class OwnNamesKept:
 @contextmanager
 def _names_kept(ours: frozenset[str]) -> Iterator[list[str]]:
     seen = _Seen(ours)
-    for name, module in list(sys.modules.items()):
-        if seen.is_ours(name) and isinstance(module, types.ModuleType):
-            seen.add(name, module)
-    seen.before = frozenset(seen.modules)
     modules, ways = sys.modules, [(name, getattr(sys, name), list(getattr(sys, name))) for name in _WAYS]
     watch = _WatchedFinder(seen)
     sys.meta_path.insert(0, watch)
@@ -105,18 +103,18 @@ def _names_kept(ours: frozenset[str]) -> Iterator[list[str]]:
 class _Namespace:
     """What a module or a class holds: all its names, and the values of those that are watched."""
 
-    __slots__ = ("_keys", "_values", "held", "names", "owner")
+    __slots__ = ("held", "keys", "names", "owner", "values")
 
     def __init__(self, owner: Any, held: dict[str, Any]) -> None:
         self.owner, self.held = owner, held
         self.names = frozenset(vars(owner))
-        self._keys, self._values = tuple(vars(owner)), tuple(vars(owner).values())
+        self.keys, self.values = tuple(vars(owner)), tuple(vars(owner).values())
 
     @property
     def is_as_it_was(self) -> bool:
         """Whether every name holds the same object, which is seen without looking at one by one."""
         now = vars(self.owner)
-        return len(now) == len(self._values) and all(map(is_, now.values(), self._values)) and tuple(now) == self._keys
+        return len(now) == len(self.values) and all(map(is_, now.values(), self.values)) and tuple(now) == self.keys
 
 
 class _Module:
@@ -144,9 +142,39 @@ class _Module:
         return all(space.is_as_it_was for space in self.namespaces)
 
 
+class _Modules:
+    """What belongs to several modules. Whether all of it is as it was is seen at once, since that is asked of hundreds of modules before
+    and after each stranger."""
+
+    __slots__ = ("_keys", "_now", "_values", "functions", "modules", "namespaces", "objects")
+
+    def __init__(self, modules: dict[str, types.ModuleType], parts: Sequence[_Module]) -> None:
+        self.modules = modules
+        self.namespaces = [space for part in parts for space in part.namespaces]
+        self.functions = [function for part in parts for function in part.functions]
+        self.objects = [one for part in parts for one in part.objects]
+        self._now = [vars(space.owner) for space in self.namespaces]
+        self._keys = [key for space in self.namespaces for key in space.keys]
+        self._values = [value for space in self.namespaces for value in space.values]
+
+    def are(self, modules: dict[str, types.ModuleType]) -> bool:
+        return list(modules) == list(self.modules) and all(map(is_, modules.values(), self.modules.values()))
+
+    @property
+    def is_as_it_was(self) -> bool:
+        return (
+            sum(map(len, self._now)) == len(self._keys)
+            and all(map(is_, chain.from_iterable(map(_VALUES, self._now)), self._values))
+            and list(chain.from_iterable(self._now)) == self._keys
+        )
+
+
 _KNOWN: Final[dict[tuple[frozenset[str], str], _Module]] = {}
 """By the packages that are zellige's own and the name of a module, what was found when that was looked at: where it holds the same objects
 still, that need not be found again. A process with many strangers looks at everything before each of them."""
+
+_KNOWN_TOGETHER: Final[dict[frozenset[str], _Modules]] = {}
+"""The same of all modules that were there before the latest stranger."""
 
 
 class _Seen:
@@ -155,33 +183,48 @@ class _Seen:
     def __init__(self, ours: frozenset[str]) -> None:
         self._ours = ours
         self.modules: dict[str, types.ModuleType] = {}
-        self.before: frozenset[str] = frozenset()
-        """The modules that were there at the beginning."""
-        self._names: list[_Namespace] = []
-        self._functions: list[tuple[Sequence[types.FunctionType], Sequence[Sequence[Any]]]] = []
-        """Functions of a module, and what each of :data:`_OF_FUNCTION` was of all of them."""
+        self._seen: list[_Modules] = []
+        self._parts: list[list[list[Any]]] = []
+        """For each of those, what each of :data:`_OF_FUNCTION` was of all its functions."""
         self._paths: list[tuple[types.ModuleType, Any, list[str]]] = []
         """A package, its list of folders, and what stood in it."""
         self._objects: list[tuple[Any, frozenset[str]]] = []
         """An object of a module, and the names of its own."""
+        there = list(sys.modules.items())
+        modules = {name: module for name, module in there if self.is_ours(name) and isinstance(module, types.ModuleType)}
+        known = _KNOWN_TOGETHER.get(ours)
+        if known is None or not known.are(modules) or not known.is_as_it_was:
+            known = _KNOWN_TOGETHER[ours] = self._found(modules)
+        self._write_down(known)
+        self.before: Final = frozenset(self.modules)
+        """The modules that were there at the beginning."""
 
     def is_ours(self, name: str) -> bool:
         return name.partition(".")[0] in self._ours
 
     def add(self, name: str, module: types.ModuleType) -> None:
         """Writes down a module and what it holds."""
-        self.modules.setdefault(name, module)  # one that somebody took out of sys.modules comes back, not its second copy
-        path = vars(module).get("__path__")
-        if path is not None:
-            self._paths.append((module, path, list(path)))
-        key = self._ours, name
-        known = _KNOWN.get(key)
-        if known is None or known.module is not module or not known.is_as_it_was:
-            known = _KNOWN[key] = _Module(module, self.is_ours)
-        self._names += known.namespaces
-        self._objects += [(one, frozenset(vars(one))) for one in known.objects]
-        if known.functions:
-            self._functions.append((known.functions, _parts_of(known.functions)))
+        self._write_down(self._found({name: module}))
+
+    def _found(self, modules: dict[str, types.ModuleType]) -> _Modules:
+        parts = []
+        for name, module in modules.items():
+            key = self._ours, name
+            known = _KNOWN.get(key)
+            if known is None or known.module is not module or not known.is_as_it_was:
+                known = _KNOWN[key] = _Module(module, self.is_ours)
+            parts.append(known)
+        return _Modules(modules, parts)
+
+    def _write_down(self, found: _Modules) -> None:
+        self._seen.append(found)
+        self._parts.append([list(map(part, found.functions)) for part in _PARTS])
+        self._objects += [(one, frozenset(vars(one))) for one in found.objects]
+        for name, module in found.modules.items():
+            self.modules.setdefault(name, module)  # one that somebody took out of sys.modules comes back, not its second copy
+            path = vars(module).get("__path__")
+            if path is not None:
+                self._paths.append((module, path, list(path)))
 
     def given_back(self) -> list[str]:
         """Everything that is something else now has its own again; what it was."""
@@ -218,7 +261,7 @@ class _Seen:
                 yield f"{module.__name__}.__path__"
 
     def _names_given_back(self) -> Iterator[str]:
-        for space in self._names:
+        for space in [one for found in self._seen if not found.is_as_it_was for one in found.namespaces]:
             if space.is_as_it_was:
                 continue
             owner, now = space.owner, vars(space.owner)
@@ -232,12 +275,12 @@ class _Seen:
                     yield f"{_title(owner)}.{name}"
 
     def _functions_given_back(self) -> Iterator[str]:
-        for functions, parts in self._functions:
-            for name, before, after in zip(_OF_FUNCTION, parts, _parts_of(functions), strict=True):
-                if all(map(is_, before, after)):
+        for found, parts in zip(self._seen, self._parts, strict=True):
+            for name, part, before in zip(_OF_FUNCTION, _PARTS, parts, strict=True):
+                if all(map(is_, before, map(part, found.functions))):
                     continue
-                for function, value, now in zip(functions, before, after, strict=True):
-                    if now is not value:
+                for function, value in zip(found.functions, before, strict=True):
+                    if part(function) is not value:
                         setattr(function, name, value)
                         yield f"{function.__module__}.{function.__qualname__}.{name}"
 
@@ -253,7 +296,7 @@ class _Seen:
         """Modules that were loaded meanwhile may hold what was not their own; they are loaded again when they are asked for."""
         new = self.modules.keys() - self.before
         modules = [sys.modules.pop(name) for name in new]
-        for space in self._names:
+        for space in [one for found in self._seen for one in found.namespaces]:
             if not isinstance(owner := space.owner, type):
                 for name, value in list(vars(owner).items()):
                     if name not in space.names and (any(value is one for one in modules) or getattr(value, "__module__", None) in new):
@@ -285,11 +328,6 @@ def _function_in(value: Any) -> types.FunctionType | None:
     while (inside := _INSIDE.get(type(value))) is not None:
         value = getattr(value, inside, None)
     return value if isinstance(value, types.FunctionType) else None
-
-
-def _parts_of(functions: Sequence[types.FunctionType]) -> list[list[Any]]:
-    """What each of :data:`_OF_FUNCTION` is of all of them."""
-    return [list(map(part, functions)) for part in _PARTS]
 
 
 def _title(owner: Any) -> str:
