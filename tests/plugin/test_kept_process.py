@@ -312,9 +312,20 @@ thread.start()
 beside = changed()
 over.set(); thread.join(); del os.environ["PYTHON_TEST"]
 print(first, beside, changed())
+def looking_on():
+    return {one.ident for one in threading.enumerate() if one.name == "zellige-patience"}
+seen = set()
+for _ in range(3):
+    with waiting("a test"):
+        seen |= looking_on()
+with waiting("a fork"):
+    if (child := os.fork()) == 0:
+        with waiting("the child"):
+            os._exit(len(looking_on()))
+print(len(seen), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "False", "True"]
+    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "True", "1", "1"], "one thread looks at all that may take long; a child has its own"
 
 
 @pytest.mark.parametrize("is_late", [False, True])

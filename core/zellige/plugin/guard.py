@@ -7,6 +7,7 @@ know whose doing it is. Launches are not watched.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -17,6 +18,10 @@ from typing import Any, Final
 
 _READ_AT_ONCE: Final = ("PYTHON", "ZELLIGE_")
 """How the names of variables begin that change what Python and zellige do."""
+
+_SIGNALS: Final = tuple(signal.Signals)
+_handler_of: Final[Callable[[int], Any]] = importlib.import_module("_signal").getsignal
+"""``signal.getsignal`` makes members of an enumeration of the answers, which takes most of its time; every hook asks twice for all."""
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def process_kept() -> Iterator[list[str]]:
     from zellige.plugin.streams import StreamsKept
 
     is_alone = not _has_other_threads()
-    folder, variables = (_folder(), dict(os.environ)) if is_alone else (None, None)
+    folder, variables = (_folder(), _variables()) if is_alone else (None, None)
     errors, handlers, settings, streams = np.geterr(), _handlers(), SettingsKept(is_alone=is_alone), StreamsKept()
     replaced: list[str] = []
     try:
@@ -49,7 +54,7 @@ def process_kept() -> Iterator[list[str]]:
             np.seterr(**errors)
             replaced.append("how NumPy handles errors")
         for number, handler in handlers.items():
-            if handler is not None and signal.getsignal(number) is not handler:
+            if handler is not None and _handler_of(number) is not handler:
                 signal.signal(number, handler)
                 replaced.append(f"the handler of {number.name}")
         replaced += settings.given_back()
@@ -78,20 +83,26 @@ def _folder() -> str | None:
         return None
 
 
-def _handlers() -> dict[signal.Signals, Callable[..., Any] | int | None]:
+def _handlers() -> dict[signal.Signals, Any]:
     """The handlers of signals; none on another thread than the main one, where Python lets nobody set them."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    return {number: signal.getsignal(number) for number in signal.Signals}
+    return {number: _handler_of(number) for number in _SIGNALS}
 
 
-def _variables_to_restore(before: dict[str, str]) -> list[tuple[str, str | None]]:
+def _variables() -> dict[Any, Any]:
+    """The environment, encoded where Python holds it so: every hook looks at all of it twice, and texts would be made of it each time."""
+    return dict(getattr(os.environ, "_data", os.environ))
+
+
+def _variables_to_restore(before: dict[Any, Any]) -> list[tuple[str, str | None]]:
     """Names with what they held before, None for nothing."""
-    now = dict(os.environ)
+    now = _variables()
     if now == before:
         return []
-    changed = [(name, value) for name, value in before.items() if now.get(name) != value]
-    return [*changed, *((name, None) for name in now if name not in before and name.startswith(_READ_AT_ONCE))]
+    changed = [(os.fsdecode(name), os.fsdecode(value)) for name, value in before.items() if now.get(name) != value]
+    new = [os.fsdecode(name) for name in now if name not in before]
+    return [*changed, *((name, None) for name in new if name.startswith(_READ_AT_ONCE))]
 
 
 def _set_variable(name: str, value: str | None) -> None:

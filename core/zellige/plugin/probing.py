@@ -82,34 +82,85 @@ def patience(origin: Origin, doing: str) -> Iterator[None]:
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Says ``what``, for how long and at which line, where it takes long; what was interrupted, where Ctrl-C ends it."""
-    watch = _Watch(what, threading.get_ident())
-    watch.start()
+    wait, waits = _Wait(what), _waits
     try:
+        waits.begin(wait)
         yield
     except KeyboardInterrupt as error:
         if is_from_outside(error):
-            logger().warning("interrupted: %s for %.1f s", what, time.monotonic() - watch.begin)
+            logger().warning("interrupted: %s for %.1f s", what, time.monotonic() - wait.began)
         raise
     finally:
-        watch.is_over.set()
+        waits.end(wait)
 
 
-class _Watch(Onlooker):
-    """Looks at what another thread does, at first after a while, then whenever the time has doubled."""
+class _Wait:
+    """What this thread does, and when somebody is to look at it next: at first after a while, then whenever the time has doubled."""
 
-    def __init__(self, what: str, watched: int) -> None:
-        super().__init__(name="zellige-patience", daemon=True)
-        self.is_over = threading.Event()
-        self.begin = time.monotonic()
-        self._what, self._watched = what, watched
+    __slots__ = ("_thread", "_what", "began", "seconds")
 
-    def run(self) -> None:
-        pause = waited = PATIENCE_SECONDS
-        while not self.is_over.wait(pause):
-            frame = sys._current_frames().get(self._watched)
-            place = "" if frame is None else f", now at {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-            logger().warning("%s for %g s%s", self._what, waited, place)
-            pause, waited = waited, 2 * waited
+    def __init__(self, what: str) -> None:
+        self._what, self._thread = what, threading.get_ident()
+        self.began, self.seconds = time.monotonic(), PATIENCE_SECONDS
+
+    @property
+    def due(self) -> float:
+        return self.began + self.seconds
+
+    def say(self) -> None:
+        frame = sys._current_frames().get(self._thread)
+        place = "" if frame is None else f", now at {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        logger().warning("%s for %g s%s", self._what, self.seconds, place)
+        self.seconds *= 2
+
+
+class _Waits:
+    """All that may take long in this process, with one thread that looks at it: to start one for each takes longer than most hooks do."""
+
+    def __init__(self) -> None:
+        self._waits: dict[_Wait, None] = {}
+        self._lock = threading.RLock()  # a handler of signals may begin a wait of its own
+        self._woken = threading.Event()
+        self._thread: Onlooker | None = None
+        self._looks_at = 0.0
+
+    def begin(self, wait: _Wait) -> None:
+        with self._lock:
+            self._waits[wait] = None
+            if self._thread is None or not self._thread.is_alive():
+                self._looks_at = wait.due
+                self._thread = Onlooker(target=self._look_on, name="zellige-patience", daemon=True)
+                self._thread.start()
+            elif wait.due < self._looks_at:
+                self._woken.set()
+
+    def end(self, wait: _Wait) -> None:
+        self._waits.pop(wait, None)  # without the lock, which another thread may have held when this process was forked
+
+    def _look_on(self) -> None:
+        """Until there is nothing to look at for a moment: a thread that is left keeps others from what they do alone, such as forking."""
+        while True:
+            for wait in [one for one in list(self._waits) if one.due <= time.monotonic()]:
+                wait.say()
+            with self._lock:
+                self._woken.clear()
+                now = time.monotonic()
+                self._looks_at = min([now + _STEP_SECONDS, *(one.due for one in list(self._waits))])
+            is_woken = self._woken.wait(max(self._looks_at - now, 0.0))
+            with self._lock:
+                if not self._waits and not is_woken:
+                    self._thread = None
+                    return
+
+
+def _forget_waits() -> None:
+    global _waits
+    _waits = _Waits()
+
+
+_waits = _Waits()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_waits)  # there is no thread in a child, and somebody may have held the lock
 
 
 def _too_long(seconds: float) -> Unavailable:
