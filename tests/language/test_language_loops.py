@@ -290,6 +290,31 @@ def test_a_while_block_that_cannot_end(refused):
     assert "its condition cannot change" in str(refused("E121", k))
 
 
+@pytest.mark.parametrize("counts_in", ["variable", "fragment"])
+def test_a_while_whose_body_leaves_alone_what_its_condition_reads(refused, counts_in):
+    def k(A: T.Tensor((4,), "int32"), n: T.int32):
+        with T.Kernel(1):
+            at = T.alloc_var("int32", init=0) if counts_in == "variable" else T.alloc_fragment((4,), "int32")
+            tile = T.alloc_fragment((4,), "int32")
+            while (at if counts_in == "variable" else at[0]) < n:
+                T.copy(A, tile)
+                tile[0] += 1
+
+    assert "its condition cannot change" in str(refused("E121", k))
+
+
+def test_a_while_that_waits_for_another_block_is_taken():
+    @T.prim_func
+    def k(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(2) as bx:
+            if bx == 1:
+                while B[0] == 0:
+                    B[1] += 1
+            T.atomic_store(B[0], 1)
+
+    assert "while B[0] == 0" in k.script()
+
+
 def test_loops_whose_condition_always_holds_and_that_something_ends():
     @T.prim_func
     def k(A: T.Tensor((4,), "int32")):

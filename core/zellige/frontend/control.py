@@ -27,13 +27,15 @@ from zellige.frontend.junctions import condition_of
 from zellige.frontend.loops import ForSpec, GridSpec, MapSpec, PersistentSpec, WhileSpec, warn_of_schedule
 from zellige.frontend.parameters import PendingTensor
 from zellige.frontend.scopes import Frame, Hidden, LoopContext, Pending, RunTimeJump, Signal
-from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, is_number, is_volatile
+from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, is_number
 from zellige.frontend.vectors import Vector, can_vary, empty_like, is_variable, variable_for
-from zellige.ir.expr import BOOL, INT32, Const, Expr, Var, const
-from zellige.ir.stmt import Assert, Break, For, If, Map, Persistent, Return, Serial, Stmt, While
+from zellige.ir.expr import BOOL, INT32, Const, Expr, Load, Var, const
+from zellige.ir.lanes import PRIVATE
+from zellige.ir.stmt import Assert, Assign, Break, For, If, Map, Persistent, Return, Serial, Stmt, StmtNode, While
 from zellige.ir.traverse import children, walk, walk_into
 
 _LIMIT: Final = 10_000  # iterations of a while loop that is followed while compiling
+_OF_THE_BLOCK: Final = ("fragment", *PRIVATE)  # spaces of tiles that nobody but the statements of the loop itself changes
 
 
 # ---- conditions
@@ -168,7 +170,7 @@ def _run_time_while(frame: Frame, node: ast.While, jump: RunTimeJump | None = No
 
 def _refuse_endless(condition: Expr, body: Sequence[Stmt], span: Span) -> None:
     """E121 for a loop that never ends once it is entered: its condition cannot change, and nothing in its body leaves it."""
-    if is_volatile(Scalar(condition)) or (isinstance(condition, Const) and not condition.value):
+    if _may_change(condition, body) or (isinstance(condition, Const) and not condition.value):
         return
     own = walk_into(body, lambda node: () if isinstance(node, (For, While)) else children(node))
     if any(isinstance(node, Break) for node in own) or any(isinstance(n, (Return, Assert)) for s in body for n in walk(s)):
@@ -176,6 +178,19 @@ def _refuse_endless(condition: Expr, body: Sequence[Stmt], span: Span) -> None:
     never = "always holds" if isinstance(condition, Const) else "cannot change"
     reason = f"nothing ends this loop: its condition {never}, and no break leaves it"
     raise catalogue.E121.error(span, reason=reason)
+
+
+def _may_change(condition: Expr, body: Sequence[Stmt]) -> bool:
+    """Whether the condition may have another value after ``body``, which writes what it reads; or somebody else does, in other spaces."""
+    inner = [node for statement in body for node in walk(statement)]
+    assigned = {node.var for node in inner if isinstance(node, Assign)}
+    written = {region.buffer.root for node in inner if isinstance(node, StmtNode) for region in node.writes()}
+    for node in walk(condition):
+        if isinstance(node, Var) and node in assigned:
+            return True
+        if isinstance(node, Load) and (node.buffer.root in written or node.buffer.space not in _OF_THE_BLOCK):
+            return True
+    return False
 
 
 def run_while_block(frame: Frame, node: ast.With, spec: WhileSpec) -> Signal:
