@@ -372,7 +372,8 @@ def test_wrong_call_of_a_macro_is_a_type_error_at_the_call() -> None:
             with T.Kernel(1):
                 put(B)
 
-    assert caught.value.code == "E110" and "missing a required argument: 'at'" in str(caught.value)
+    assert caught.value.code == "E157" and "missing a required argument: 'at'" in str(caught.value)
+    assert "its signature is put(tile, at)" in caught.value.hint
 
 
 def test_names_follow_the_author() -> None:

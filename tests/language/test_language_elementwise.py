@@ -306,6 +306,9 @@ def test_keywords_of_older_code():
         (lambda: T.exp(None), "E202"),
         (lambda: ~T.float32(1), "E204"),
         (lambda: T.float32(1) & 1, "E204"),
+        (lambda: T.bitwise_and(2.5, 3), "E204"),
+        (lambda: T.bitwise_not(2.5), "E204"),
+        (lambda: T.float32(1).astype("floaty"), "E217"),
     ],
 )
 def test_wrong_operands(call, code):

@@ -90,7 +90,7 @@ def test_a_layout_of_another_rank(refused):
         with T.Kernel(1):
             T.annotate_layout({A: Layout((64,), lambda i: i)})
 
-    assert "has 1 dimensions, the tile has 2" in str(refused("E247", k))
+    assert "has 1 dimension, the tile has 2" in str(refused("E247", k))
 
 
 @pytest.mark.parametrize("shape", [(4, 8), (16, 8)])
@@ -102,12 +102,30 @@ def test_a_layout_of_another_shape(refused, shape):
     assert f"is one of {shape}, the tile is (8, 8)" in str(refused("E247", k))
 
 
-def test_what_is_no_layout(refused):
+def test_a_family_for_a_tile_of_another_shape(refused):
+    def k(A: T.Tensor((8, 8), "int32"), B: T.Tensor((16, 8), "int32")):
+        with T.Kernel(1):
+            T.annotate_layout({A: layout.make_swizzled_layout(B)})
+
+    assert "is one of (16, 8), the tile is (8, 8)" in str(refused("E247", k))
+
+
+@pytest.mark.parametrize("wrong", ["swizzled", Layout((8, 8))], ids=["text", "without a function"])
+def test_what_is_no_layout(refused, wrong):
     def k(A: T.Tensor((8, 8), "int32")):
         with T.Kernel(1):
-            T.annotate_layout({A: "swizzled"})
+            T.annotate_layout({A: wrong})
 
     refused("E246", k)
+
+
+@pytest.mark.parametrize("forward", [lambda i, j: i / 2, lambda i, j: "a", lambda i, j: (i, None)])
+def test_a_layout_whose_places_are_none(refused, forward):
+    def k(A: T.Tensor((8, 8), "int32")):
+        with T.Kernel(1):
+            T.annotate_layout({A: Layout((8, 8), forward)})
+
+    assert "a place is made of integers" in str(refused("E247", k))
 
 
 def test_a_layout_for_a_reducer(refused):

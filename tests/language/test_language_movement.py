@@ -240,7 +240,7 @@ def test_too_many_indices(refused):
         with T.Kernel(1):
             A[0, 1] = 0
 
-    assert "1 dimensions but 2 indices" in str(refused("E208", k))
+    assert "1 dimension but 2 indices" in str(refused("E208", k))
 
 
 def test_a_float_is_no_index(refused):

@@ -50,8 +50,9 @@ def test_every_code_says_what_to_do() -> None:
 
 
 def test_an_empty_hint_gives_way_to_the_code_s_own() -> None:
-    assert catalogue.E604.diagnose(None, hint="", name="A", expected="x", rank=1, given="y", given_rank=2).hint == catalogue.E604.hint
-    assert catalogue.E604.diagnose(None, hint="no", name="A", expected="x", rank=1, given="y", given_rank=2).hint == "no"
+    values = {"name": "A", "expected": "x", "dimensions": "1 dimension", "given": "y", "given_rank": 2}
+    assert catalogue.E604.diagnose(None, hint="", **values).hint == catalogue.E604.hint
+    assert catalogue.E604.diagnose(None, hint="no", **values).hint == "no"
 
 
 def test_a_code_is_declared_once_and_within_the_numbering() -> None:

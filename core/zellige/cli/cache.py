@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from zellige.cli.writing import writing
+from zellige.diagnostics.wording import counted
 
 
 @click.group()
@@ -31,7 +32,7 @@ def clear() -> None:
     """Remove every compiled kernel and every result of tuning."""
     from zellige.cache import store
 
-    click.echo(f"removed {_counted(store().clear(), 'file')}")
+    click.echo(f"removed {counted(store().clear(), 'file')}")
 
 
 @cache.command("export")
@@ -45,7 +46,7 @@ def export(file: Path, kernels: tuple[str, ...], targets: tuple[str, ...]) -> No
 
     with writing(file):
         found = export_bundle(store(), file, kernels=frozenset(kernels), targets=frozenset(targets))
-    click.echo(f"{file}: {_counted(found.artifacts, 'kernel')}, {_size(found.bytes)}")
+    click.echo(f"{file}: {counted(found.artifacts, 'kernel')}, {_size(found.bytes)}")
 
 
 @cache.command("import")
@@ -56,11 +57,7 @@ def import_(file: Path) -> None:
     from zellige.cache.bundle import import_bundle
 
     found = import_bundle(store(), file)
-    click.echo(f"{file}: {_counted(found.artifacts, 'kernel')}, {_size(found.bytes)}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
+    click.echo(f"{file}: {counted(found.artifacts, 'kernel')}, {_size(found.bytes)}")
 
 
 def _size(count: int) -> str:

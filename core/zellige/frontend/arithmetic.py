@@ -16,7 +16,8 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from zellige.diagnostics import Span, catalogue
-from zellige.dtypes import DType, dtype
+from zellige.diagnostics.suggest import closest
+from zellige.dtypes import DType, UnknownDType, dtype, known_names
 from zellige.ir.arithmetic import INTEGER_OPS, compare as compare_numbers, exact
 from zellige.ir.expr import (
     BOOL,
@@ -230,6 +231,14 @@ def describe(value: Any) -> str:
     if value is None:
         return "None"
     return f"{type(value).__name__} {value!r}" if len(repr(value)) < 40 else f"a {type(value).__name__}"
+
+
+def type_of(value: Any, span: Span | None = None, *, hint: str | None = None) -> DType:
+    """``value`` as an element type. E217: it is none."""
+    try:
+        return dtype(value)
+    except UnknownDType as error:
+        raise catalogue.E217.error(span, given=repr(value), suggestion=closest(value, known_names()), hint=hint) from error
 
 
 def cast(expr: Expr, target: DType, span: Span | None = None) -> Expr:

@@ -13,6 +13,7 @@ import types
 from typing import Any
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.wording import counted
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.annotations import without_quotes
@@ -137,11 +138,6 @@ def store_item(frame: Frame, owner: Any, position: Any, value: Any, source: ast.
     except (TypeError, IndexError, KeyError):
         refuse_run_time_index(owner, position, frame.builder.span)
         raise
-
-
-def counted(count: int, word: str) -> str:
-    """A number of things, in words."""
-    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.wording import counted
 from zellige.frontend import arithmetic
 from zellige.frontend.apart import aside, splice
-from zellige.frontend.assignments import assign, counted
+from zellige.frontend.assignments import assign
 from zellige.frontend.builder import Points
 from zellige.frontend.changes import refuse_iterator
 from zellige.frontend.evaluator import evaluate, execute, executes

@@ -169,8 +169,7 @@ class TracedFunction:
             kind="macro" if is_macro else "function",
             base_depth=trace.depth,
         )
-        bound = self.signature.bind(*positional, **named)
-        bound.apply_defaults()
+        bound = _bound(self.__name__, self.signature, positional, named, span)
         for name, value in bound.arguments.items():
             parameter = self.signature.parameters[name]
             annotation = None
@@ -182,6 +181,19 @@ class TracedFunction:
                 return escaping(evaluate(frame, self.node.body), self.node.body)
             execute(frame, self.node.body)
         return frame.returned
+
+
+def _bound(
+    name: str, signature: inspect.Signature, positional: list[Any], named: dict[str, Any], span: Span | None
+) -> inspect.BoundArguments:
+    """The arguments of a call by the parameters that take them. E157: they do not fit."""
+    try:
+        bound = signature.bind(*positional, **named)
+    except TypeError as misfit:
+        plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+        raise catalogue.E157.error(span, function=name, message=misfit, signature=f"{name}{inspect.Signature(plain)}") from None
+    bound.apply_defaults()
+    return bound
 
 
 def _received(trace: Trace, name: str, value: Any, annotation: Any, kind: Any, *, is_macro: bool) -> Any:
@@ -280,8 +292,7 @@ class Macro:
             kind="macro",
             base_depth=trace.depth,
         )
-        bound = self._signature.bind(*positional, **named)
-        bound.apply_defaults()
+        bound = _bound(name, self._signature, positional, named, span)
         for key, value in bound.arguments.items():
             parameter = self._signature.parameters[key]
             frame.locals[key] = _received(trace, key, value, parameter.annotation, parameter.kind, is_macro=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.wording import counted
 from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import Builder
@@ -180,7 +181,8 @@ def _check_rank(pending: PendingTensor, spec: TensorSpec, rank: int) -> None:
         return
     expected = f"{dtype}[{', '.join(_size_text(size) for size in spec.shape or ())}]"
     found = f"{given.dtype}[{', '.join(map(str, given.shape))}]"
-    raise catalogue.E604.error(name=pending.name, expected=expected, rank=rank, given=found, given_rank=len(given.shape))
+    dimensions = counted(rank, "dimension")
+    raise catalogue.E604.error(name=pending.name, expected=expected, dimensions=dimensions, given=found, given_rank=len(given.shape))
 
 
 def _size_text(size: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from zellige.diagnostics import Span, catalogue
+from zellige.diagnostics.wording import counted
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder, tracing
@@ -96,10 +97,9 @@ class Scalar(Operators):
 
     def astype(self, dtype: Any) -> Any:
         """The value as another dtype; as one of a vector type it stands in every lane."""
-        from zellige.dtypes import dtype as as_dtype
         from zellige.frontend.vectors import Vector
 
-        target = as_dtype(dtype)
+        target = arithmetic.type_of(dtype, here())
         found = Scalar(arithmetic.cast(self.expr, target.scalar, here()))
         return found if target.lanes == 1 else Vector.of([found] * target.lanes)
 
@@ -637,7 +637,8 @@ def locate(tile: Tile, position: Any) -> Element | TileRegion:
         at = next(i for i, item in enumerate(items) if item is Ellipsis)
         items[at : at + 1] = [slice(None)] * (buffer.rank - len(items) + 1)
     if len(items) > buffer.rank:
-        raise catalogue.E208.error(span, name=buffer.label, rank=buffer.rank, given=len(items))
+        dimensions = counted(buffer.rank, "dimension")
+        raise catalogue.E208.error(span, name=buffer.label, dimensions=dimensions, given=len(items))
     items += [slice(None)] * (buffer.rank - len(items))
     offsets: list[Expr] = []
     extents: list[Expr] = []

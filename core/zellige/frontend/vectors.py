@@ -118,9 +118,7 @@ class Vector(LaneWise):
 
     def astype(self, dtype: Any) -> Vector:
         """The lanes as another dtype: a scalar type, or a vector type of as many lanes. E203: of others."""
-        from zellige.dtypes import dtype as as_dtype
-
-        target = as_dtype(dtype)
+        target = arithmetic.type_of(dtype, here())
         if target.lanes not in (1, len(self)):
             raise catalogue.E203.error(here(), left=self.described, right=f"the lanes of {target}", hint="take as many lanes as are wanted")
         return Vector.of([Scalar(arithmetic.cast(lane.expr, target.scalar, here())) for lane in self])

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.wording import counted
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder, current_launch
 from zellige.frontend.values import Scalar, Tile, here
@@ -69,6 +70,8 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
         chosen = Layout(Tile(buffer).shape, layout) if callable(layout) and not isinstance(layout, Layout) else layout
         if not isinstance(chosen, Layout):
             raise catalogue.E246.error(here(), given=arithmetic.describe(layout))
+        if chosen.kind == "map" and not chosen.has_map:
+            raise catalogue.E246.error(here(), given=f"{chosen!r} without a function")
         if buffer in builder.reducers and not isinstance(chosen, PartialFragment):
             raise catalogue.E246.error(
                 here(), given=f"{chosen!r} for a reducer", hint="a reducer takes a T.PartialFragment: where its partial results live"
@@ -79,10 +82,11 @@ def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
 def layout_hint(buffer: Buffer, layout: Layout) -> LayoutHint:
     """A layout as a hint of the IR; E247 where it does not fit the buffer."""
     if len(layout.shape) != buffer.rank:
-        raise catalogue.E247.error(here(), name=buffer.label, reason=f"has {len(layout.shape)} dimensions, the tile has {buffer.rank}")
+        reason = f"has {counted(len(layout.shape), 'dimension')}, the tile has {buffer.rank}"
+        raise catalogue.E247.error(here(), name=buffer.label, reason=reason)
+    _check_shape(buffer, layout)
     if layout.kind != "map":
         return LayoutHint(buffer=buffer, kind=layout.kind)
-    _check_shape(buffer, layout)
     axes = tuple(Var(name=f"i{n}", dtype=INT32, kind="loop") for n in range(buffer.rank))
     points = [Scalar(axis) for axis in axes]
     lane = None
@@ -91,7 +95,7 @@ def layout_hint(buffer: Buffer, layout: Layout) -> LayoutHint:
         lane = arithmetic.index(lane_value, here())
         forward = tuple(index) if isinstance(index, (tuple, list)) else (index,)
     else:
-        _check_injective(buffer, layout)
+        _check_places(buffer, layout)
         forward = layout.index(*points)
     return LayoutHint(
         buffer=buffer,
@@ -111,8 +115,13 @@ def _check_shape(buffer: Buffer, layout: Layout) -> None:
         raise catalogue.E247.error(here(), name=buffer.label, reason=f"is one of {tuple(layout.shape)}, the tile is {tuple(shape)}")
 
 
-def _check_injective(buffer: Buffer, layout: Layout) -> None:
-    """E247 where two elements of a tile of moderate, constant size get one place."""
+def _check_places(buffer: Buffer, layout: Layout) -> None:
+    """E247 where the function gives no place, and where two elements of a tile of moderate, constant size get one."""
+    first = (0,) * buffer.rank
+    place = layout.index(*first)
+    if not all(isinstance(n, (int, Scalar)) for n in place):
+        reason = f"gives element {first} the place {place}, and a place is made of integers"
+        raise catalogue.E247.error(here(), name=buffer.label, reason=reason)
     if not all(isinstance(n, int) for n in layout.shape) or math.prod(layout.shape) > _CHECKED:
         return
     found = layout.collision()

@@ -93,6 +93,8 @@ def _operator(name: str, op: BinaryOp, fold: Callable[[Any, Any], Any], sign: st
     @without("dtype", "span")
     def apply(x: Any, y: Any) -> Any:
         if is_number(x) and is_number(y):
+            if isinstance(x, float) or isinstance(y, float):
+                raise catalogue.E204.error(here(), operation=sign, dtype="float")
             return fold(x, y)
         if is_vector(x) or is_vector(y):
             return lane_by_lane(apply, x, y)
@@ -115,6 +117,8 @@ def bitwise_not(x: Any) -> Any:
     """``~x``. E204 for floats."""
     if is_vector(x):
         return lane_by_lane(bitwise_not, x)
+    if isinstance(x, float):
+        raise catalogue.E204.error(here(), operation="~", dtype="float")
     return ~x if is_number(x) else Scalar(arithmetic.unary("invert", x, here()))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from zellige.diagnostics import catalogue
 from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.wording import counted
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
@@ -27,7 +28,8 @@ def axis_of(dim: Any, rank: int, operation: str) -> int:
     """A dimension number, counted from the end where negative; E228 out of range."""
     number = arithmetic.whole_number(dim)
     if number is None or not -rank <= number < rank:
-        raise catalogue.E228.error(here(), operation=operation, given=arithmetic.describe(dim), rank=rank)
+        dimensions = counted(rank, "dimension")
+        raise catalogue.E228.error(here(), operation=operation, given=arithmetic.describe(dim), dimensions=dimensions)
     return number % rank
 
 

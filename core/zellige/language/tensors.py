@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
-from zellige.diagnostics.suggest import closest
-from zellige.dtypes import DType, UnknownDType, dtype as as_dtype, known_names
+from zellige.dtypes import DType, UnknownDType, dtype as as_dtype
+from zellige.frontend import arithmetic
 from zellige.frontend.specs import PointerSpec, TensorSpec
 from zellige.frontend.values import Scalar, Tile, here
 from zellige.ir.expr import INT32, Var as VarNode
@@ -28,13 +28,10 @@ def any_type(value: Any) -> DType:
         return as_dtype("int64")
     if isinstance(value, NotAvailable):
         value.refuse()
-    try:
-        name = as_dtype(value).name
-        # the language's e4m3 is the one without infinities, as arrays of that name hold it; ml_dtypes' own class keeps its meaning
-        return as_dtype("float8_e4m3fn" if name == "float8_e4m3" and isinstance(value, str) and type(value) is not DType else name)
-    except UnknownDType as error:
-        hint = 'a shape comes first, in one tuple, and the element type behind it: ((32, 64), "float16")' if _may_be_size(value) else None
-        raise catalogue.E217.error(here(), given=repr(value), suggestion=closest(value, known_names()), hint=hint) from error
+    hint = 'a shape comes first, in one tuple, and the element type behind it: ((32, 64), "float16")' if _may_be_size(value) else None
+    name = arithmetic.type_of(value, here(), hint=hint).name
+    # the language's e4m3 is the one without infinities, as arrays of that name hold it; ml_dtypes' own class keeps its meaning
+    return as_dtype("float8_e4m3fn" if name == "float8_e4m3" and isinstance(value, str) and type(value) is not DType else name)
 
 
 def _may_be_size(value: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zellige.diagnostics import catalogue
+from zellige.diagnostics.wording import counted
 from zellige.frontend import arithmetic
 from zellige.frontend.regions import place_of, region_of
 from zellige.frontend.values import Address, Element, Scalar, Tile, TileRegion, bind, here, is_volatile
@@ -118,7 +119,8 @@ def access_ptr(
     counts = tuple(arithmetic.index(e, here()) for e in sizes)
     padding = len(place.indices) - len(counts)
     if padding < 0:
-        raise catalogue.E208.error(here(), name=place.buffer.label, rank=len(place.indices), given=len(counts))
+        dimensions = counted(len(place.indices), "dimension")
+        raise catalogue.E208.error(here(), name=place.buffer.label, dimensions=dimensions, given=len(counts))
     shape = (const(1, INT32),) * padding + counts
     region = Region(buffer=place.buffer, offsets=place.indices, extents=shape, span=here())
     return Address(TileRegion(region, (True,) * len(shape)))

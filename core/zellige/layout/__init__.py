@@ -74,6 +74,11 @@ class Layout:
         self.kind = kind
         self._forward = forward_fn
 
+    @property
+    def has_map(self) -> bool:
+        """Whether it says itself where elements are stored."""
+        return self._forward is not None
+
     def index(self, *indices: Any) -> tuple[Any, ...]:
         """The storage indices of an element, from Python ints or scalars. ValueError for a family: its target chooses the map."""
         if self._forward is None:
@@ -241,6 +246,11 @@ class Fragment(Layout):
         self._pair = forward_fn
         self._lane = forward_thread_fn
         self._index = forward_index_fn
+
+    @property
+    def has_map(self) -> bool:
+        """Always: one of its functions is given."""
+        return True
 
     def place(self, *indices: Any, copy: Any = 0) -> tuple[Any, Any]:
         """(lane, index within the lane) of a copy of an element."""

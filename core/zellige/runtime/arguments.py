@@ -15,6 +15,7 @@ from typing import Any
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.diagnostics.suggest import closest
+from zellige.diagnostics.wording import counted
 from zellige.elements.memory import row_major
 from zellige.ir.expr import Const, Expr, Var
 from zellige.ir.sizes import SizeEquation, SizeError, SizeSystem, evaluate_size, greatest_size
@@ -215,7 +216,8 @@ class Signature:
         names = [parameter.name for parameter in self.parameters]
         kernel, call = self.kernel.name, self.call_text
         if len(args) > len(names):
-            raise catalogue.E601.error(kernel=kernel, expected=_counted(len(names)), given=str(len(args) + len(keywords)), call=call)
+            expected, found = counted(len(names), "argument"), str(len(args) + len(keywords))
+            raise catalogue.E601.error(kernel=kernel, expected=expected, given=found, call=call)
         given = {parameter.index: value for parameter, value in zip(self.parameters, args)}
         for name, value in keywords.items():
             if name not in names:
@@ -228,7 +230,7 @@ class Signature:
         missing = [parameter.name for parameter in self.parameters if parameter.index not in given]
         if missing:
             without = f"{len(given)} ({', '.join(missing)} missing)"
-            raise catalogue.E601.error(kernel=kernel, expected=_counted(len(names)), given=without, call=call)
+            raise catalogue.E601.error(kernel=kernel, expected=counted(len(names), "argument"), given=without, call=call)
         return given
 
     def _view(self, tensor: TensorArgument, value: Any) -> ArrayView | None:
@@ -251,7 +253,8 @@ class Signature:
         rank = tensor.buffer.rank
         if len(view.shape) != rank:
             raise catalogue.E604.error(
-                name=tensor.name, expected=tensor.text, rank=rank, given=str(view), given_rank=len(view.shape), hint=packing_hint(tensor)
+                name=tensor.name, expected=tensor.text, dimensions=counted(rank, "dimension"), given=str(view), given_rank=len(view.shape),
+                hint=packing_hint(tensor),
             )
         if (view.dtype.name, view.packing) not in tensor.accepted and not carries_bits(tensor.buffer.dtype, view):
             expected, given = type_texts(tensor, view)
@@ -416,7 +419,3 @@ class Signature:
         sizes = ", ".join(f"{var.name} = {values[var]}" for var in mentioned)
         advice = f"check the sizes of the call: {sizes}" if sizes else "its sizes are constants of the kernel: make them smaller there"
         return catalogue.E619.error(name=tensor.name, expected=tensor.text, needed=needed, advice=advice)
-
-
-def _counted(count: int) -> str:
-    return f"{count} argument" + ("" if count == 1 else "s")

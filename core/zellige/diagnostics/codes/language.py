@@ -32,7 +32,7 @@ E207 = code(
     "E207", "index into a variable", "{name} is a single variable: its only index is 0", hint="use T.alloc_local((n,), dtype) for an array",
 )
 E208 = code(
-    "E208", "too many indices", "{name} has {rank} dimensions but {given} indices are given",
+    "E208", "too many indices", "{name} has {dimensions} but {given} indices are given",
     hint="one index a dimension; dimensions without an index are taken whole",
 )
 E209 = code(
@@ -97,7 +97,7 @@ E227 = code(
     "E227", "unknown gemm policy", "{given} is not a GemmWarpPolicy{suggestion}", hint="T.GemmWarpPolicy.Square, FullRow or FullCol"
 )
 E228 = code(
-    "E228", "dimension out of range", "{operation}: dim is {given}, the tile has {rank} dimensions",
+    "E228", "dimension out of range", "{operation}: dim is {given}, the tile has {dimensions}",
     hint="dim counts from 0, or from -1 backwards",
 )
 E229 = code(

@@ -30,7 +30,7 @@ E603 = code(
 E604 = code(
     "E604",
     "wrong number of dimensions",
-    "argument {name}: expected {expected} with {rank} dimensions, got {given} with {given_rank}",
+    "argument {name}: expected {expected} with {dimensions}, got {given} with {given_rank}",
     hint="reshape it, for example with reshape or [None], or declare the parameter with the dimensions that it has",
 )
 E605 = code(
