@@ -65,7 +65,13 @@ def torch_assert_close(
     base_name: str = "LHS",
     ref_name: str = "RHS",
 ) -> bool:
-    """Compare two torch tensors as :func:`assert_allclose` does, and the attributes asked for; True when they agree."""
+    """Compare two torch tensors as :func:`assert_allclose` does, and the attributes asked for; True when they agree.
+
+    TypeError for what is no torch tensor.
+    """
+    for tensor in (tensor_a, tensor_b):
+        if not hasattr(tensor, "layout"):
+            raise TypeError(f"torch_assert_close compares torch tensors, not a {type(tensor).__name__}: use assert_allclose")
     attributes = {"device": check_device, "dtype": check_dtype, "layout": check_layout}
     for name in (name for name, is_checked in attributes.items() if is_checked):
         if getattr(tensor_a, name) != getattr(tensor_b, name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import logging
 import threading
 import warnings
@@ -312,6 +313,7 @@ def test_methods_of_another_backend() -> None:
     assert "gadget does" in str(caught.value)
     with pytest.raises(Unsupported, match="no installed backend does"):
         _ = kernel.resource_usage
+    assert "n_regs" not in dict(inspect.getmembers(kernel))
 
 
 def test_tuning_results() -> None:

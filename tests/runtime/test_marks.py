@@ -164,6 +164,8 @@ def test_torch_assert_close_checks_attributes() -> None:
             zt.torch_assert_close(ones, other)
     with pytest.raises(AssertionError, match="strides differ: LHS"):
         zt.torch_assert_close(ones, torch.ones(3, 2).t(), check_stride=True)
+    with pytest.raises(TypeError, match="compares torch tensors, not a float: use assert_allclose"):
+        zt.torch_assert_close(ones, 1.0)
     with pytest.raises(AssertionError, match="6 of 6 elements differ"):
         zt.torch_assert_close(ones, ones * 2)
     assert zt.torch_assert_close(ones, ones.double(), check_dtype=False)

@@ -113,6 +113,8 @@ def test_do_bench_gives_numbers() -> None:
         ({"return_mode": "average"}, "return_mode is 'average', expected one of min, max, mean, median"),
         ({"return_mode": "medain"}, "; did you mean 'median'"),
         ({"cache": "wrm"}, "E637: cache is 'wrm', expected one of cold, warm; did you mean 'warm'"),
+        ({"cache_size": True}, "E637: cache_size is True, expected a number of MiB"),
+        ({"cache_size": -1}, "E637: cache_size is -1, expected a number of MiB"),
         ({"warmup": -1}, "warmup is -1, expected a finite number of milliseconds"),
         ({"rep": float("nan")}, "rep is nan, expected a finite number of milliseconds"),
         ({"_n_repeat": -2}, "a number of runs is -2"),

@@ -108,7 +108,7 @@ def _measured(
     check_callable("fn", fn)
     if early_stop_baseline is not None:
         check_number("early_stop_baseline", early_stop_baseline)
-    if cache_size is not None and not isinstance(cache_size, int):
+    if cache_size is not None and (not isinstance(cache_size, int) or isinstance(cache_size, bool) or cache_size < 0):
         raise catalogue.E637.error(what="cache_size", given=repr(cache_size), expected="a number of MiB", suggestion="")
     clock, owner = found
     check_choice("cache", cache or "cold", CACHE_STATES)

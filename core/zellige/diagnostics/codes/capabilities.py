@@ -35,6 +35,7 @@ E440 = code(
     "target does not report this",
     "the target {target} does not report {what}",
     hint="{known}",
+    also=AttributeError,
 )
 E445 = code(
     "E445", "operation unknown to the interpreter", "the interpreter has no meaning for {operation}",
