@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 import weakref
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -195,6 +196,33 @@ def test_device_array_gets_a_device_name() -> None:
     assert (view.device, view.device_text, view.pointer, view.strides) == ("gadget", "gadget", 4096, (3, 1))
     with pytest.raises(NoSuchArray, match="gadget"):
         as_numpy(view)
+
+
+@pytest.mark.parametrize(
+    "changed, reason",
+    [
+        ({"typestr": ">f4"}, "not in this machine's byte order"),
+        ({"mask": object()}, "masked array"),
+        ({"data": (0, False)}, "no memory of its own"),
+        ({"data": ("4096", False)}, "cannot be read"),
+        ({"shape": "ab"}, "cannot be read"),
+        ({"shape": (2, -3)}, r"the shape \(2, -3\)"),
+        ({"strides": (4,)}, r"the strides \(4,\)"),
+    ],
+)
+def test_device_arrays_that_no_kernel_reads_are_refused(changed: dict[str, Any], reason: str) -> None:
+    class OnDevice:
+        __gadget_array_interface__ = {"data": (4096, False), "shape": (2, 3), "typestr": "<f4", "version": 3} | changed
+
+    with pytest.raises(UnusableArray, match=reason):
+        view_of(OnDevice())
+
+
+def test_device_arrays_without_elements_need_no_memory() -> None:
+    class OnDevice:
+        __gadget_array_interface__ = {"data": (0, False), "shape": (2, 0), "typestr": "<f4", "version": 3}
+
+    assert seen(OnDevice()).shape == (2, 0)
 
 
 @pytest.mark.parametrize("value", [None, 3, 2.5, "text", [1, 2], (1.0,), np.float32(1), np.ndarray, torch.Tensor, object()])

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -148,13 +149,25 @@ def _element_type(given: Any) -> DType:
         raise UnusableArray(f"its elements of type {given} have no counterpart in the kernel language", _element_hint(given)) from None
 
 
+_MASKED = "it is a masked array, and a kernel would not see the mask"
+
+
+def _check_byte_order(element: np.dtype[Any]) -> None:
+    if not element.isnative:
+        order = f"its elements ({element.str}) are not in this machine's byte order"
+        raise UnusableArray(order, 'convert them with x.astype(x.dtype.newbyteorder("="))')
+
+
+def _check_memory(pointer: int, shape: Iterable[int]) -> None:
+    if pointer == 0 and 0 not in shape:
+        raise UnusableArray("it has no memory of its own (a fake, meta, functional or lazily made tensor)")
+
+
 def _numpy_view(array: np.ndarray[Any, Any], owner: object, framework: Framework = "numpy") -> ArrayView:
     masked = sys.modules.get("numpy.ma")  # not loaded: no array is masked
     if masked is not None and isinstance(array, masked.MaskedArray):
-        raise UnusableArray("it is a masked array, and a kernel would not see the mask")
-    if not array.dtype.isnative:
-        order = f"its elements ({array.dtype.str}) are not in this machine's byte order"
-        raise UnusableArray(order, 'convert them with x.astype(x.dtype.newbyteorder("="))')
+        raise UnusableArray(_MASKED)
+    _check_byte_order(array.dtype)
     pointer, is_read_only = array.__array_interface__["data"]
     return ArrayView(
         pointer=pointer,
@@ -183,8 +196,7 @@ def _torch_view(tensor: Any, torch: Any) -> ArrayView:
         pointer = tensor.data_ptr()
     except RuntimeError:
         pointer = 0
-    if pointer == 0 and tensor.numel():
-        raise UnusableArray("it has no memory of its own (a fake, meta, functional or lazily made tensor)")
+    _check_memory(pointer, tensor.shape)
     _check_storage(tensor)
     return ArrayView(
         pointer=pointer,
@@ -221,6 +233,7 @@ def _dlpack_view(value: Any) -> ArrayView:
         given = dlpack.take(value)
     except dlpack.Malformed as error:
         raise UnusableArray(str(error)) from error
+    _check_memory(given.pointer, given.shape)
     return ArrayView(
         pointer=given.pointer,
         shape=given.shape,
@@ -239,19 +252,26 @@ def _dlpack_view(value: Any) -> ArrayView:
 def _device_view(value: Any, attribute: str, device: str) -> ArrayView:
     interface = getattr(value, attribute)
     try:
-        pointer, is_read_only = interface["data"]
-        shape = tuple(interface["shape"])
+        address, is_read_only = interface["data"]
+        pointer, shape = index(address), tuple(map(index, interface["shape"]))
         element = np.dtype(interface["typestr"])
-        byte_strides = interface.get("strides") or row_major(shape, element.itemsize)
+        byte_strides = tuple(map(index, interface.get("strides") or row_major(shape, element.itemsize)))
         stream = interface.get("stream")
-    except (KeyError, TypeError, ValueError) as error:
+        is_masked = interface.get("mask") is not None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnusableArray(f"its {attribute} cannot be read: {error}") from error
+    if len(byte_strides) != len(shape) or min(shape, default=0) < 0:
+        raise UnusableArray(f"its {attribute} has the shape {shape} and the strides {byte_strides}")
+    if is_masked:
+        raise UnusableArray(_MASKED)
+    _check_byte_order(element)
+    _check_memory(pointer, shape)
     if stream is not None and (not isinstance(stream, int) or isinstance(stream, bool) or stream <= 0):
         raise UnusableArray(f"its {attribute} names the stream {stream!r}, and a stream is a positive number or None")
     return ArrayView(
         pointer=pointer,
         shape=shape,
-        strides=_strides_in_cells(tuple(byte_strides), shape, element.itemsize),
+        strides=_strides_in_cells(byte_strides, shape, element.itemsize),
         dtype=_element_type(element),
         device=device,
         device_index=-1,
