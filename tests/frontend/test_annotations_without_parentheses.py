@@ -65,12 +65,13 @@ def test_a_prim_func_has_no_call_to_ask(tmp_path: Path, annotation: str) -> None
 
 
 @pytest.mark.parametrize("annotation", ["T.int32", "int"])
-def test_a_number_has_no_elements(tmp_path: Path, annotation: str) -> None:
-    text = HEAD + f"@T.prim_func\ndef main(A: T.Tensor((4,)), n: {annotation}):\n    with T.Kernel(1) as bx:\n        A[0] = n[bx]\n"
+@pytest.mark.parametrize(("body", "column"), [("A[0] = n[bx]", 15), ("n[bx] = 1", 8), ("n[bx] += 1", 8)])
+def test_a_number_has_no_elements(tmp_path: Path, annotation: str, body: str, column: int) -> None:
+    text = HEAD + f"@T.prim_func\ndef main(A: T.Tensor((4,)), n: {annotation}):\n    with T.Kernel(1) as bx:\n        {body}\n"
     with pytest.raises(CompileError) as caught:
         loaded(tmp_path / "kernels.py", text)
     assert caught.value.code == "E110" and "n is a number of type int32 and has no elements" in str(caught.value)
-    assert caught.value.span is not None and (caught.value.span.line, caught.value.span.column) == (6, 15)
+    assert caught.value.span is not None and (caught.value.span.line, caught.value.span.column) == (6, column)
     assert "declare n as a tensor" in caught.value.hint
 
 

@@ -20,7 +20,17 @@ from zellige.frontend.annotations import without_quotes
 from zellige.frontend.calls import SHARED_HINT, evaluate_call
 from zellige.frontend.changes import refuse_in_place, refuse_iterator
 from zellige.frontend.evaluator import evaluate, evaluates, executes
-from zellige.frontend.expressions import Mark, apply_binary, escaping, index_value, item, kept, plain, refuse_run_time_index
+from zellige.frontend.expressions import (
+    Mark,
+    apply_binary,
+    escaping,
+    index_value,
+    item,
+    kept,
+    plain,
+    refuse_elements,
+    refuse_run_time_index,
+)
 from zellige.frontend.parameters import PendingTensor, annotate
 from zellige.frontend.scopes import Frame, Hidden, Pending, Signal
 from zellige.frontend.values import Scalar, Tile, TileRegion, Variable, bind, taken
@@ -80,7 +90,7 @@ def assign(frame: Frame, target: ast.expr, value: Any, source: ast.expr | None) 
             mark = frame.builder.mark()
             owner = evaluate(frame, target.value)
             position = index_value(frame, target.slice)
-            frame.here(target)
+            refuse_elements(owner, target, frame.here(target))
             store_item(frame, owner, position, kept(frame, value, mark), source)
         case ast.Attribute():
             mark = frame.builder.mark()
@@ -251,7 +261,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> Signal:
         case ast.Subscript():
             owner = evaluate(frame, target.value)
             position = index_value(frame, target.slice)
-            frame.here(target)
+            refuse_elements(owner, target, frame.here(target))
             held = item(owner, position)
             mark = frame.builder.mark()
             value = _operand(frame, node)

@@ -157,13 +157,18 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         return frame.trace.remember(found) if type(owner) is list and isinstance(position, slice) else found
     except (TypeError, IndexError, KeyError) as error:
         refuse_run_time_index(owner, position, span)
-        if isinstance(owner, Scalar) and not hasattr(type(owner), "__getitem__"):
-            what = ast.unparse(node.value)
-            raise catalogue.E110.error(
-                span, kind="TypeError", message=f"{what} is a number of type {owner.dtype} and has no elements",
-                hint=f"leave out the index, or declare {what} as a tensor or a tile",
-            ) from error
+        refuse_elements(owner, node, span, error)
         raise
+
+
+def refuse_elements(owner: Any, node: ast.Subscript, span: Span, error: Exception | None = None) -> None:
+    """E110 for an element of a number."""
+    if isinstance(owner, Scalar) and not hasattr(type(owner), "__getitem__"):
+        what = ast.unparse(node.value)
+        raise catalogue.E110.error(
+            span, kind="TypeError", message=f"{what} is a number of type {owner.dtype} and has no elements",
+            hint=f"leave out the index, or declare {what} as a tensor or a tile",
+        ) from error
 
 
 def item(owner: Any, position: Any) -> Any:
