@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import zellige.language as T
 from zellige.diagnostics import CompileError
 from zellige.ir.parser import parse_kernel
 from zellige.plan import context
-from zellige.plan.invented_machines import LANES_ASYNC, TEST_TARGETS
+from zellige.plan.invented_machines import LANES_ASYNC, LANES_COPIES, TEST_TARGETS
 from zellige.plan.nodes import PlannedLaunch
 from zellige.plan.planner import plan
 
@@ -109,6 +110,27 @@ def test_many_tiles_are_placed_a_few_times(machine: str, monkeypatch: pytest.Mon
     assert placed > 40
     with pytest.raises(CompileError, match="E301"):
         plan(many_tiles(70, 128), TEST_TARGETS[machine])
+
+
+def test_tiles_of_one_version_share_bytes_where_they_fit_only_so() -> None:
+    @T.prim_func
+    def staged(A: T.Tensor((64, 128), "float32"), B: T.Tensor((64, 32), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float32")
+            b = T.alloc_shared((64, 32), "float32")
+            f = T.alloc_fragment((64, 32), "float32")
+            T.clear(f)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                for i, j in T.Parallel(64, 32):
+                    f[i, j] += a[i, j]
+            T.copy(f, b)
+            T.copy(b, B)
+
+    tight = replace(LANES_COPIES, spaces=tuple(replace(s, bytes=10_000) if s.name == "shared" else s for s in LANES_COPIES.spaces))
+    (launch,) = plan(staged.kernel, tight).launches
+    assert {p.offset for p in launch.placements if p.buffer.name in "ab"} == {0} and not launch.channels
+    assert any(d.question == "how many versions of a are there?" and d.chosen == "1 instead of 2" for d in launch.decisions)
 
 
 def test_two_loops_through_the_same_tile_are_told_to_have_one_each():

@@ -110,9 +110,10 @@ class Context:
         return had
 
     def depths(
-        self, groups: Sequence[Group], alone: frozenset[Buffer], extra: dict[Buffer, int]
+        self, groups: Sequence[Group], alone: frozenset[Buffer], extra: dict[Buffer, int], *, in_order: bool = False
     ) -> tuple[dict[Group, int], tuple[Placement, ...], dict[Buffer, int]]:
-        """Versions for each group that fit, reduced one by one from what was asked for; E301 where single versions do not fit."""
+        """Versions for each group that fit, reduced one by one from what was asked for; E301 where single versions do not fit.
+        ``in_order``: one role does it all, so that tiles of one version each may share bytes, where they fit only so."""
         depths = {g: g.wanted for g in groups}
         extra = dict(extra)
         while True:
@@ -134,7 +135,11 @@ class Context:
                 )
                 continue
             if not _reduce(depths, placed, inside):
-                raise too_large(placed, self.facts, self.machine.name)
+                shared = self.placed({**extra, **slots}, alone) if in_order else placed
+                if isinstance(shared, Excess):
+                    raise too_large(shared, self.facts, self.machine.name)
+                placed = shared
+                break
         for group, depth in depths.items():
             if depth < group.wanted:
                 names = " and ".join(b.name for b in group.buffers)

@@ -42,7 +42,7 @@ def software(context: Context) -> Programs | None:
         context.decisions.take(question, "no", why)
         return None
     groups = tuple(g for g in groups if g.wanted > 1)
-    depths, _, _ = context.depths(groups, frozenset(), {})
+    depths, _, _ = context.depths(groups, frozenset(), {}, in_order=True)
     first = top[0].overlap
     token = Token(name="copies", engine=first.path.engine)
     made = bind([g for g in groups if depths[g] > 1], depths, context.machine, {}, Decisions())

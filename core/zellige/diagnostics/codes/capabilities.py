@@ -47,6 +47,6 @@ E446 = code(
 )
 E447 = code(
     "E447", "scope is too wide", "{operation} over the {scope} is not available on the target {target}",
-    hint="wait for a narrower scope, or end the T.Kernel block there: blocks of a call run one after the other",
+    hint="end the T.Kernel block there and begin another: launches of a call run one after the other and see what those before wrote",
 )
 E448 = code("E448", "more than a launch takes", "{what}, and a launch of the target {target} takes {most}", hint="{advice}")
