@@ -184,7 +184,7 @@ def _issue(ctx: Context, operation: Stmt) -> None:
         tensor_copies.emit(ctx, operation, ctx.boxes[id(operation)])
         return
     with ctx.code.quiet():
-        if not copies.emit_copy(ctx, operation, is_async=True):
+        if not copies.emit_copy(ctx, operation):
             ctx.notes.append(f"the copy to {operation.dst.buffer.name} is done through registers")
             ctx.emit_body(ctx, (operation,))
     ctx.code.emit(CommitCopies(span=operation.span))

@@ -62,10 +62,8 @@ def asynchronous(ctx: Context, copy: Copy) -> _Pieces | None:
     return None
 
 
-def emit_copy(ctx: Context, copy: Copy, *, is_async: bool) -> bool:
-    """The copy landing later, where that is asked for and possible; whether it was emitted."""
-    if not is_async:
-        return False
+def emit_copy(ctx: Context, copy: Copy) -> bool:
+    """The copy landing later, where that is possible; whether it was emitted."""
     pieces = asynchronous(ctx, copy)
     if pieces is None:
         return False

@@ -31,7 +31,7 @@ from zellige.ir.stmt import (
 )
 from zellige.ir.traverse import rebuilt, walk
 from zellige.passes import tile_operations
-from zellige.simt import async_products, box_stores, copies, elements, kept_rows, lane_products, lanes, maps, products, reductions, touches
+from zellige.simt import async_products, box_stores, elements, kept_rows, lane_products, lanes, maps, products, reductions, touches
 from zellige.simt.context import Context
 from zellige.simt.homes import LaneHome
 from zellige.simt.ir import Opaque
@@ -76,9 +76,8 @@ def emit_operation(ctx: Context, statement: Operation) -> None:
         case Copy() if id(statement) in ctx.box_stores and box_stores.emit(ctx, statement):
             return
         case Copy():
-            if not copies.emit_copy(ctx, statement, is_async=False):
-                with kept_rows.reading(ctx, statement):
-                    _collective(ctx, ctx.as_maps.get(id(statement)) or tile_operations.copy_as_map(statement), statement)
+            with kept_rows.reading(ctx, statement):
+                _collective(ctx, ctx.as_maps.get(id(statement)) or tile_operations.copy_as_map(statement), statement)
         case Transpose():
             _collective(ctx, ctx.as_maps.get(id(statement)) or tile_operations.copy_as_map(statement), statement)
         case AtomicTile():
