@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from zellige.options import options
 from zellige_cpu import pool, pool_program
 from zellige_cpu.host import make_host, running_host
 from zellige_cpu.jit import assembly, compile_object
+
+pool_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 4, ctypes.c_int64)
 
 pytestmark = pytest.mark.skipif(not pool.is_supported(running_host()), reason="no futex on this system")
 
@@ -108,6 +111,34 @@ def test_a_failed_assertion_stops_the_grid_and_is_told(tools, threads):
         with pytest.raises(LaunchError, match="eleven"):
             tools["run_on"](ready, kernel, [count])
         assert count[0] < 100000
+
+
+@pytest.mark.parametrize(("workers", "cells"), [(2, 64), (3, 100), (3, 5)])
+def test_workers_begin_apart_and_take_what_others_have_not_begun(workers, cells):
+    """Each begins with a stretch of its own; the last one's is run by the others while it stays in its first cells."""
+    first, done, calls = threading.Barrier(workers), threading.Event(), []
+
+    @pool_function
+    def run(_args, begin, end, own, *_):
+        begins = own not in {place for *_, place in calls}
+        calls.append((begin, end, own))
+        if begins:
+            first.wait(10)
+            if begin + -(-cells // workers) >= cells:
+                done.wait(10)
+        if sum(e - b for b, e, _ in calls) == cells:
+            done.set()
+
+    status = (ctypes.c_int64 * 1)()
+    args = (ctypes.c_void_p * 2)(ctypes.addressof(status), None)
+    threads = pool.NativePool(workers, running_host())
+    try:
+        threads.run(ctypes.cast(run, ctypes.c_void_p).value, ctypes.addressof(args), 0, cells, (64, 0, 0, 0), is_apart=True)
+    finally:
+        threads.stop()
+    assert sorted(cell for begin, end, _ in calls for cell in range(begin, end)) == list(range(cells))
+    span, begun = -(-cells // workers), {own: begin for begin, _, own in reversed(calls)}
+    assert sorted(begun.values()) == [begin for begin in range(0, workers * span, span) if begin < cells]
 
 
 SCRIPT = """

@@ -108,6 +108,8 @@ class MemoryUse:
     state_bytes: int = 0
     shared_bytes: int = 0
     """Bytes of both kinds that all workers share."""
+    keeps_apart: bool = False
+    """Whether a worker keeps for its later cells what products that are not merged have packed."""
     streams: bool = False
     """Whether some store passes the caches by."""
     uses_tiles: bool = False

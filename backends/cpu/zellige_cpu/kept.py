@@ -200,6 +200,7 @@ def kept_apart(ctx: Context, packing: Packing, number: Value, count: int | None)
     steps = min(_RING_STEPS, 1 << max(1, _RING_BYTES // size).bit_length() - 1)
     if count is not None:
         steps = min(steps, 1 << (max(count, 1) - 1).bit_length())
+    ctx.memory.keeps_apart = True
     return _places(ctx, size, steps, None), ctx.fn.binary("and", number, i64(steps - 1))
 
 

@@ -92,7 +92,7 @@ class CpuKernel:
         if not launch.prints and cells == 1:
             run_alone(run, args, 1, launch.memory)
         elif not launch.prints:
-            self._on_threads()(run, args, 8 * self._slots, cells, self._host, launch.memory)
+            self._on_threads()(run, args, 8 * self._slots, cells, self._host, launch.memory, launch.is_apart)
         else:  # in the order of the program, so by this thread
             printer = _printer(launch.sites, status)
             slots[self._slots + 1] = printer.address
@@ -115,7 +115,7 @@ class CpuKernel:
             if cells == 1:
                 run_alone(run, words, 1, launch.memory)
             elif cells > 1:
-                self._on_threads()(run, words, 8 * self._slots, cells, self._host, launch.memory)
+                self._on_threads()(run, words, 8 * self._slots, cells, self._host, launch.memory, launch.is_apart)
             if words[self._status] or words[self._status + 1]:
                 raise_failure(launch, struct.unpack_from(f"<{1 + STATUS_WORDS}q", words, self._status))
 

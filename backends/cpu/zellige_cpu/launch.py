@@ -121,6 +121,7 @@ def _lower_launch(
         sites=tuple(ctx.sites),
         prints=any(isinstance(node, Print) for node in walk(prepared)),
         is_single=all(extent.constant == 1 for extent in extents),
+        is_apart=ctx.memory.keeps_apart,
     )
 
 

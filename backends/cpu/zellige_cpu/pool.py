@@ -36,18 +36,22 @@ if TYPE_CHECKING:
 # is the generation.
 SLEEPERS: Final = 64
 JOB: Final = 128  # what pool_launch copies there, and the address of the arguments
-TICKETS: Final = 256
-REMAINING: Final = 320
-IS_WAITING: Final = 384
-QUITS: Final = 448
-WORKERS: Final = 456
-SPINS: Final = 464
-BLOCK_BYTES: Final = 512
+REMAINING: Final = 256
+IS_WAITING: Final = 320
+QUITS: Final = 384
+WORKERS: Final = 392
+SPINS: Final = 400
+TICKETS: Final = 448
+TICKET_BYTES: Final = 64
+"""The last is an array: a counter for each stretch of cells."""
 
-JOB_FIELDS: Final = ("function", "status", "cells", "chunk", "whole", "part", "active", "scratch", "stride", "leaf", "states", "shared")
+JOB_FIELDS: Final = (
+    "function", "status", "cells", "chunk", "whole", "part", "span", "stretches", "active", "scratch", "stride", "leaf", "states", "shared",
+)  # fmt: skip
 """8-byte words of a job: the launch function, the offset in the arguments of the slot with the address of the status words, the number of
-cells, cells of a first ticket, how many of these there are, cells of a later one, workers that take part, the memory of worker 0, its
-distance to the next worker's, where the leaf's part begins, the states and the memory that all workers share."""
+cells, cells of a first ticket, how many of these a stretch has, cells of a later one, cells of a stretch, stretches, workers that take
+part, the memory of worker 0, its distance to the next worker's, where the leaf's part begins, the states and the memory that all workers
+share."""
 
 FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98}
 
@@ -105,7 +109,7 @@ class NativePool:
         self.threads = threads
         self._library = _code(host)
         self._launch = _LAUNCH(self._library.addresses["pool_launch"])
-        self._block = ctypes.create_string_buffer(BLOCK_BYTES + 64)
+        self._block = ctypes.create_string_buffer(TICKETS + TICKET_BYTES * threads + 64)
         self._control = (ctypes.addressof(self._block) + 63) & ~63
         self._blocks = Blocks()
         self._starts = (ctypes.c_uint64 * (2 * threads))()
@@ -130,15 +134,18 @@ class NativePool:
         self.threads = len(self._handles) + 1
         self._write(WORKERS, ctypes.c_int32, len(self._handles))
 
-    def run(self, function: int, args: int | bytes, status: int, cells: int, sizes: MemorySizes) -> None:
+    def run(self, function: int, args: int | bytes, status: int, cells: int, sizes: MemorySizes, is_apart: bool) -> None:
         """Call the launch function at that address for all of [0, cells); ``status`` is the offset in ``args`` of the slot that holds the
-        address of its status words."""
+        address of its status words. Workers that are ``is_apart`` begin in stretches of their own."""
         workers = min(self.threads, cells)
+        stretches = workers if is_apart else 1
+        span = -(-cells // stretches)
         leaf = (sizes[0] + 63) & ~63
         stride = (leaf + sizes[1] + 127) & ~63  # a line between two workers
         base = self._blocks.own.aligned(workers * stride)
         shared = self._blocks.shared_places(sizes)
-        job = _JOB.pack(function, status, cells, *tickets(cells, workers), workers, base, stride, leaf, *shared)
+        each = tickets(span, workers // stretches)
+        job = _JOB.pack(function, status, cells, *each, span, stretches, workers, base, stride, leaf, *shared)
         self._launch(self._control, args, job)
 
     def stop(self) -> None:
@@ -222,10 +229,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, sizes: MemorySizes) -> None:
+def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, sizes: MemorySizes, is_apart: bool = False) -> None:
     """Run the cells [0, cells) of a launch on the pool's threads, or on this one alone where the pool is at work or one is enough.
 
-    ``run`` is the function for ctypes; ``status`` is the offset in ``args`` of the slot with the address of its status words.
+    ``run`` is the function for ctypes; ``status`` is the offset in ``args`` of the slot with the address of its status words; ``is_apart``
+    says that neighbouring cells are better run by the same thread.
     """
     threads = thread_count(host.cores)
     if threads == 1 or cells == 1:
@@ -242,7 +250,7 @@ def run_grid(run: Any, args: int | bytes, status: int, cells: int, host: Host, s
         address = ctypes.cast(run, ctypes.c_void_p).value
         if address is None:
             raise InternalError("a launch function without an address")
-        shared.taken(threads, host).run(address, args, status, cells, sizes)
+        shared.taken(threads, host).run(address, args, status, cells, sizes, is_apart)
     finally:
         shared.lock.release()
 

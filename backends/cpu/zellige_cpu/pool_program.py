@@ -4,8 +4,9 @@ In: the host. Out: the text of a module with two functions.
 
 ``ptr pool_worker(ptr own)`` is a thread's whole life; ``own`` holds the address of the pool's control block and the worker's number.
 ``void pool_launch(ptr control, ptr args, ptr job)`` runs one grid: it copies the job into the control block, moves the generation on, takes
-part as worker 0 and returns when every worker has said that it is done. Cells are handed out in chunks by one atomic counter, and none are
-once the launch's status word is not 0. Between its chunks and while it waits for the others the launch lets signals be handled, see
+part as worker 0 and returns when every worker has said that it is done. Cells are handed out in chunks by an atomic counter, and none are
+once the launch's status word is not 0. Where each worker has a stretch of cells and a counter of its own, it goes on with those of the
+others when its own has come to an end. Between its chunks and while it waits for the others the launch lets signals be handled, see
 :mod:`zellige_cpu.interruption`.
 
 Nobody is lost between looking and sleeping: a worker counts itself among the sleepers before it sleeps *on the generation it has seen*, and
@@ -28,6 +29,7 @@ from zellige_cpu.pool import (
     REMAINING,
     SLEEPERS,
     SPINS,
+    TICKET_BYTES,
     TICKETS,
     WORKERS,
     processor,
@@ -84,9 +86,11 @@ def _drain_text() -> str:
     return f"""define internal void @drain(ptr %control, ptr %args, i64 %worker, ptr %state) {{
 entry:
 {fields}
-  {_place("tickets", TICKETS)}
+  {_place("counters", TICKETS)}
   %status_slot = getelementptr i8, ptr %args, i64 %status
   %status_words = load ptr, ptr %status_slot, align 8
+  %is_apart = icmp sgt i64 %stretches, 1
+  %home = select i1 %is_apart, i64 %worker, i64 0
   %distance = mul i64 %worker, %stride
   %base = inttoptr i64 %scratch to ptr
   %states_place = inttoptr i64 %states to ptr
@@ -95,25 +99,41 @@ entry:
   %own_leaf = getelementptr i8, ptr %own, i64 %leaf
   br label %next
 next:
-  %is_first = phi i64 [ 1, %entry ], [ 0, %work ], [ 0, %count ], [ 0, %ask ]
+  %is_first = phi i64 [ 1, %entry ], [ 0, %work ], [ 0, %count ], [ 0, %ask ], [ %is_first, %leave ]
+  %stretch = phi i64 [ %home, %entry ], [ %stretch, %work ], [ %stretch, %count ], [ %stretch, %ask ], [ %following, %leave ]
+  %unended = phi i64 [ %stretches, %entry ], [ %unended, %work ], [ %unended, %count ], [ %unended, %ask ], [ %fewer_stretches, %leave ]
   %word = load atomic i64, ptr %status_words monotonic, align 8
   %has_failed = icmp ne i64 %word, 0
   br i1 %has_failed, label %done, label %take
 take:
-  %ticket = atomicrmw add ptr %tickets, i64 1 monotonic
+  %counter_place = mul i64 %stretch, {TICKET_BYTES}
+  %counter = getelementptr i8, ptr %counters, i64 %counter_place
+  %ticket = atomicrmw add ptr %counter, i64 1 monotonic
   %is_whole = icmp slt i64 %ticket, %whole
   %size = select i1 %is_whole, i64 %chunk, i64 %part
   %wholes = select i1 %is_whole, i64 %ticket, i64 %whole
   %parts = sub i64 %ticket, %wholes
   %behind_wholes = mul i64 %wholes, %chunk
   %behind_parts = mul i64 %parts, %part
-  %begin = add i64 %behind_wholes, %behind_parts
-  %is_left = icmp slt i64 %begin, %cells
-  br i1 %is_left, label %work, label %done
+  %within = add i64 %behind_wholes, %behind_parts
+  %first = mul i64 %stretch, %span
+  %begin = add i64 %first, %within
+  %behind = add i64 %first, %span
+  %is_short = icmp slt i64 %cells, %behind
+  %stop = select i1 %is_short, i64 %cells, i64 %behind
+  %is_left = icmp slt i64 %begin, %stop
+  br i1 %is_left, label %work, label %leave
+leave:
+  %fewer_stretches = sub i64 %unended, 1
+  %next_stretch = add i64 %stretch, 1
+  %is_last = icmp eq i64 %next_stretch, %stretches
+  %following = select i1 %is_last, i64 0, i64 %next_stretch
+  %has_others = icmp sgt i64 %fewer_stretches, 0
+  br i1 %has_others, label %next, label %done
 work:
   %reach = add i64 %begin, %size
-  %is_inside = icmp slt i64 %reach, %cells
-  %end = select i1 %is_inside, i64 %reach, i64 %cells
+  %is_inside = icmp slt i64 %reach, %stop
+  %end = select i1 %is_inside, i64 %reach, i64 %stop
   call void %function(ptr %args, i64 %begin, i64 %end, ptr %own, ptr %own_leaf, ptr %states_place, ptr %shared_place, i64 %is_first)
   %hears = icmp ne ptr %state, null
   br i1 %hears, label %count, label %next
@@ -203,7 +223,7 @@ entry:
   {_place("sleepers", SLEEPERS)}
   {_place("job_at", JOB)}
   {_place("args_at", JOB + 8 * len(JOB_FIELDS))}
-  {_place("tickets", TICKETS)}
+  {_place("counters", TICKETS)}
   {_place("remaining", REMAINING)}
   {_place("is_waiting", IS_WAITING)}
   {_place("workers_at", WORKERS)}
@@ -214,7 +234,18 @@ entry:
   %words = load <{len(JOB_FIELDS)} x i64>, ptr %job, align 1
   store <{len(JOB_FIELDS)} x i64> %words, ptr %job_at, align 64
   store ptr %args, ptr %args_at, align 8
-  store i64 0, ptr %tickets, align 8
+  %stretches_at = getelementptr i8, ptr %job, i64 {8 * JOB_FIELDS.index("stretches")}
+  %stretches = load i64, ptr %stretches_at, align 8
+  br label %clear
+clear:
+  %stretch = phi i64 [ 0, %entry ], [ %next_stretch, %clear ]
+  %counter_place = mul i64 %stretch, {TICKET_BYTES}
+  %counter = getelementptr i8, ptr %counters, i64 %counter_place
+  store atomic i64 0, ptr %counter monotonic, align 8
+  %next_stretch = add i64 %stretch, 1
+  %has_more = icmp slt i64 %next_stretch, %stretches
+  br i1 %has_more, label %clear, label %begin
+begin:
   %workers = load i32, ptr %workers_at, align 4
   store i32 %workers, ptr %remaining, align 4
   store i32 0, ptr %is_waiting, align 4

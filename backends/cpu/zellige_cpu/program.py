@@ -64,10 +64,11 @@ class Site:
 class LaunchProgram:
     """One launch: its functions, bytes of memory that it needs, and the places that report.
 
-    A launch that prints runs its cells in order; one that ``is_single`` has one cell, whatever its arguments.
+    A launch that prints runs its cells in order; one that ``is_single`` has one cell, whatever its arguments. Of one that ``is_apart`` a
+    worker finds more of what it has packed where it runs cells that are neighbours.
     """
 
-    __slots__ = ("cells", "function", "is_single", "memory", "prints", "sites")
+    __slots__ = ("cells", "function", "is_apart", "is_single", "memory", "prints", "sites")
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class LaunchProgram:
         sites: tuple[Site, ...],
         prints: bool,
         is_single: bool,
+        is_apart: bool,
     ) -> None:
         self.function: Final = function
         self.cells: Final = cells
@@ -85,6 +87,7 @@ class LaunchProgram:
         self.sites: Final = sites
         self.prints: Final = prints
         self.is_single: Final = is_single
+        self.is_apart: Final = is_apart
 
 
 class Program:
@@ -122,7 +125,7 @@ def emitted(program: Program) -> Emitted:
             place = None if site.span is None else spans.setdefault(site.span, len(spans))
             name = None if site.dtype is None else site.dtype.name
             sites.append([site.kind, site.message, place, name, site.rank, site.width, site.is_packed, site.safe_value])
-        launches.append([launch.function, launch.cells, launch.memory, sites, launch.prints, launch.is_single])
+        launches.append([launch.function, launch.cells, launch.memory, sites, launch.prints, launch.is_single, launch.is_apart])
     facts = json.dumps({"launches": launches, "symbols": sorted(program.symbols)})
     return Emitted(text=program.text, format=FORMAT, facts=facts, spans=tuple(spans))
 
@@ -138,8 +141,9 @@ def program_of(source: Emitted) -> Program:
             sites=tuple(_site(entry, source.spans) for entry in sites),
             prints=prints,
             is_single=is_single,
+            is_apart=is_apart,
         )
-        for function, cells, (scratch, leaf, states, shared), sites, prints, is_single in facts["launches"]
+        for function, cells, (scratch, leaf, states, shared), sites, prints, is_single, is_apart in facts["launches"]
     )
     return Program(text=source, launches=launches, symbols=frozenset(facts["symbols"]))
 
