@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import CompileError
 from zellige.ir.stmt import Launch
@@ -309,6 +310,17 @@ def test_deep_chain_of_calls_is_shown_by_its_ends() -> None:
     assert caught.value.code == "E122"
     messages = [n.message for n in caught.value.diagnostics[0].notes]
     assert messages == ["in endless, called from here"] * 4 + ["in 52 more calls"] + ["in endless, called from here"] * 4
+
+
+def test_a_kernel_that_compiles_itself() -> None:
+    @zl.jit(target="interp")
+    def kernel(B: T.Tensor((4,), "int32")):
+        with T.Kernel(1):
+            zl.compile(kernel)
+
+    with pytest.raises(CompileError, match="E122: compilations nest") as caught:
+        kernel(np.zeros(4, "int32"))
+    assert "outside of each other" in caught.value.hint
 
 
 def test_standard_library_is_no_helper_of_the_user() -> None:

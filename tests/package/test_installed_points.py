@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from importlib.metadata import entry_points, version
+from importlib.metadata import Distribution, entry_points, version
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,19 @@ def test_distributions_in_an_archive_are_found(tmp_path: Path, monkeypatch: pyte
         file.writestr("packed-1.0.dist-info/entry_points.txt", "[some.group]\nz = packed:plugin\n")
     monkeypatch.syspath_prepend(str(archive))
     assert [(one.point.name, one.distribution) for one in installed_points("some.group")] == [("z", "packed")]
+
+
+def test_no_list_is_wrong_where_the_stack_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(_: object) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    distribution(tmp_path, "a_plugin", "x = first:plugin")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(Distribution, "entry_points", property(read))
+        with pytest.raises(RecursionError):
+            installed_points("some.group")
+    assert described("some.group") == [("x", "first:plugin")]
 
 
 @pytest.mark.parametrize("name", ["numpy", "llvmlite", "ml_dtypes", "ml-dtypes", "zellige"])

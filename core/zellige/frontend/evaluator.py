@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from zellige.diagnostics import Diagnostic, InternalError, Note, Span, ZelligeError, catalogue
 from zellige.diagnostics.ownership import is_library_file, is_ours
+from zellige.frontend.builder import tracing
 from zellige.frontend.scopes import Frame, Signal, Trace
 from zellige.frontend.words import in_users_words
 from zellige.ir.traverse import deep_nesting
@@ -104,7 +105,10 @@ def located(trace: Trace) -> Iterator[None]:
     except SystemExit as error:
         raise _with_place(catalogue.E149.error(None, what="SystemExit"), trace, error) from error
     except RecursionError as error:
-        if trace.calls or _helpers(error):
+        if tracing() is not None:  # this kernel was compiled while another one was
+            hint = "compile kernels outside of each other: one that compiles itself never ends"
+            found = catalogue.E122.error(None, what="compilations", limit="the interpreter goes", hint=hint)
+        elif trace.calls or _helpers(error):
             found = catalogue.E122.error(None, what="calls", limit="the interpreter goes")
         else:
             found = catalogue.E143.error(None, detail="statements or expressions nest deeper here than the compiler goes")

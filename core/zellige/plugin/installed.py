@@ -207,6 +207,8 @@ def _points(listed: Callable[[], Iterable[EntryPoint]], group: str, distribution
     """The entry points of a distribution in a group; one that says what is wrong where the list is garbled."""
     try:
         yield from [Installed(point=point, distribution=distribution) for point in listed() if point.group == group]
+    except (MemoryError, RecursionError):  # whoever asks has used up the memory or the stack: no list is wrong for that
+        raise
     except Exception as error:  # noqa: BLE001 - the parser of a stranger's file raises what it happens to meet
         point = EntryPoint(name=distribution or "unknown", value="entry_points.txt", group=group)
         fault = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"

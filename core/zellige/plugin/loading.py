@@ -137,7 +137,7 @@ def load(origin: Origin, *, ours: Iterable[str] = OF_ZELLIGE, is_watched: bool =
     except BaseException as error:  # a stranger's module may raise anything while it is imported
         # Nothing else passes on, as it does from hooks: a module that runs out of memory, or warns where warnings are errors, would take
         # all others with it, whoever is to blame. It is set aside for the life of this process.
-        if is_from_outside(error):
+        if is_from_outside(error) or (origin.is_own and isinstance(error, RecursionError)):  # ours recurse no more than who asked for them
             raise
         text = traceback.format_exc()
         line = place_outside(error)
