@@ -14,10 +14,12 @@ from zellige.plugin.contract import FittedKernel
 
 
 def pictures_of(fitted: FittedKernel) -> tuple[TilePicture, ...]:
-    """One picture a tile or packed operand, launch by launch. E440 where the target says nothing of its tiles."""
+    """One picture a tile or packed operand, launch by launch; none of a kernel for lanes that has no tiles. E440 where the target says
+    nothing of them."""
     planned = fitted.planned
-    found = (*_of_lanes(fitted), *(p for launch in planned.launches for p in packed_operands(launch)))
-    if not found:
+    of_lanes = _of_lanes(fitted)
+    found = (*(of_lanes or ()), *(p for launch in planned.launches for p in packed_operands(launch)))
+    if not found and of_lanes is None:
         known = "backends of the family of machines with lanes draw tiles, of machines that work in order packed operands are drawn"
         raise catalogue.E440.error(
             planned.kernel.span, target=planned.target, what=f"where the tiles of {planned.kernel.name} live", known=known
@@ -25,12 +27,13 @@ def pictures_of(fitted: FittedKernel) -> tuple[TilePicture, ...]:
     return found
 
 
-def _of_lanes(fitted: FittedKernel) -> tuple[TilePicture, ...]:
+def _of_lanes(fitted: FittedKernel) -> tuple[TilePicture, ...] | None:
+    """The tiles of a thread-level program; None where there is no such program."""
     if fitted.program is None:
-        return ()
+        return None
     from zellige.simt.ir import Module
     from zellige.simt.tiles import pictures
 
     if not isinstance(fitted.program, Module):
-        return ()
+        return None
     return tuple(p for function in fitted.program.functions for p in pictures(function, Banks()))

@@ -145,6 +145,14 @@ def test_packed_operands_of_a_processor_are_pictured() -> None:
         assert offsets[k][column] == str(column // width * width * 40 + k * width + column % width)
 
 
+def test_a_kernel_without_tiles_has_no_pictures(tmp_path: Path) -> None:
+    path = tmp_path / "added.py"
+    text = "@T.prim_func\ndef added(A: T.Tensor((8,), 'float32')):\n    with T.Kernel(8) as b:\n        A[b] = A[b] + 1\n"
+    path.write_text(f"import zellige.language as T\n\n\n{text}", encoding="utf-8")
+    result = CliRunner().invoke(group, ["explain", str(path), "--target", "cuda:sm_80", "--layout"])
+    assert (result.exit_code, result.output) == (0, "added for cuda:sm_80\n\nno tiles\n\n")
+
+
 def test_a_target_that_says_nothing_of_its_tiles_is_named() -> None:
     with pytest.raises(CompileError) as raised:
         zellige.explain(scaled_product, "interp").layouts()

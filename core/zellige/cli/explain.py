@@ -71,7 +71,10 @@ def _layouts(one: Explanation, *, is_printed: bool, folder: Path | None) -> None
     """Print or draw where the tiles of one plan live."""
     head = f"{one.planned.kernel.name} for {one.planned.target}"
     click.echo(f"{head}\n")
-    for number, picture in enumerate(one.layouts()):
+    pictures = one.layouts()
+    if not pictures:
+        click.echo("no tiles\n")
+    for number, picture in enumerate(pictures):
         if is_printed:
             click.echo(f"{picture}\n")
         if folder is None:
