@@ -19,7 +19,7 @@ from zellige.diagnostics import InternalError, LaunchError
 from zellige.driver import PIPELINE
 from zellige.ir.expr import Binary, Const
 from zellige.ir.stmt import Assign, Barrier
-from zellige.ir.traverse import rebuilt, rewrite
+from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.passes.runner import run_passes
 from zellige.plan.nodes import Turn
 from zellige.plan.planner import plan
@@ -294,8 +294,9 @@ def of_chain() -> tuple[list[Any], Any]:
 
 
 def caught(
-    change: Callable[[Any], Any], made: Callable[[], tuple[Any, Any]] = program, given: Callable[[], tuple[list[Any], Any]] = of_product
-) -> str:
+    change: Callable[[Any], Any], made: Callable[[], tuple[Any, Any]] = program,
+    given: Callable[[], tuple[list[Any], Any]] = of_product, seeds: int = 2,
+) -> str:  # fmt: skip
     """What finds a fault that ``change`` makes of some statement (None: it is left out; several stand in its place): a code, or
     "results"."""
     kernel, module = made()
@@ -314,7 +315,7 @@ def caught(
     module = rebuilt(module, functions=tuple(rebuilt(f, body=edit(f.body)) for f in module.functions))
     assert changed[0], "nothing was planted"
     answers = set()
-    for seed in range(2):
+    for seed in range(seeds):
         arrays, want = given()
         try:
             run_module(kernel, module, arrays, seed=seed)
@@ -358,6 +359,7 @@ FAULTS = {
     "parities never flip": never_flips,
     "a wait leaves one group too many": of(ir.WaitProducts, leave=lambda n: n + 1),
     "products are not waited for": without(ir.WaitProducts),
+    "registers are not made ready for products": without(ir.FenceProducts),
     "boxes are swizzled otherwise than products read": of(ir.TensorCopy, box=lambda b: replace(b, swizzle_bytes=0)),
     "products read without the swizzle": of(ir.AsyncProduct, a=lambda a: replace(a, swizzle_bytes=0)),
     "the step of k is another": of(ir.AsyncProduct, b=lambda b: replace(b, advance=b.advance * 2)),
@@ -401,6 +403,21 @@ def test_budgets_that_a_block_was_not_given_are_refused() -> None:
     wrong = rebuilt(planned, launches=(rebuilt(launch, roles=roles),))
     with pytest.raises(InternalError, match="its budgets take"):
         lower(wrong, lane_machine(ARCH, RICH))
+
+
+def test_fences_are_needed_where_lanes_touch_registers_of_products() -> None:
+    """Each by itself, but for the one behind which products take what the fence before made ready and no lane has touched since."""
+    assert RICH is not None
+    kernel = run_passes(chained().kernel, PIPELINE)
+    module = lower(plan(kernel, RICH), lane_machine(ARCH, RICH))
+    arrays, want = chain_operands(64, is_used_twice=False)
+    fences = sum(isinstance(n, ir.FenceProducts) for n in walk(module))
+    found = []
+    for which in range(fences):
+        seen = iter(range(fences))
+        without_it = without(ir.FenceProducts, lambda s, seen=seen, which=which: next(seen) == which)
+        found.append(caught(without_it, lambda: (kernel, module), lambda: ([*arrays, np.zeros_like(want)], want), seeds=1))
+    assert found == ["E657", "E657", "nothing", "E657"]
 
 
 # ---- turns ----

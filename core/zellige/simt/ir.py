@@ -328,7 +328,7 @@ class AsyncProduct(ThreadStmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FenceProducts(ThreadStmt):
-    """Registers written before are ready for asynchronous products issued after."""
+    """Registers that lanes read or wrote before are ready for asynchronous products issued after, and sums for those of another shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from zellige.records import dataclass
 from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 from zellige.simt.homes import LaneHome, RegisterHome, SharedHome
-from zellige.simt.ir import LANE, THREAD, WARP, Budget, Comment, Function, Opaque, Pointer, Scalar
+from zellige.simt.ir import LANE, THREAD, WARP, AsyncProduct, Budget, Comment, Function, Opaque, Pointer, Registers, Scalar
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.expressions import Evaluation, evaluation
 from zellige.simt.simulate.memory import Access
@@ -35,6 +35,7 @@ WAITING: Final = 2
 
 Run = Callable[[Warp, Any], Any]
 Compiled = tuple[int, Run]
+Touch = Callable[[Warp, Any], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ def compile_function(function: Function, random: np.random.Generator) -> Program
 
 
 class Compiler:
-    """Compiles one function. ``slot``, ``load``, ``value``, ``access`` and ``span`` are for the modules of instructions."""
+    """Compiles one function. ``slot``, ``load``, ``value``, ``access``, ``touching`` and ``span`` are for the modules of instructions."""
 
     def __init__(self, function: Function, random: np.random.Generator) -> None:
         self.function = function
@@ -62,6 +63,7 @@ class Compiler:
         self.span: Span | None = function.span
         self.places: list[Span | None] = []
         self._slots: dict[Var, int] = {}
+        self._taken = _taken_by_products(function)
         self._own = {tile.home.memory.root: tile.buffer.name for tile in function.tiles if _is_whole(function, tile.home)}
 
     def program(self) -> Program:
@@ -100,7 +102,7 @@ class Compiler:
         return lambda warp, mask, index: nothing if mask is None else read(warp, mask, index)
 
     def _register_load(self, buffer: Buffer) -> Callable[..., Any]:
-        span, name = self.span, self._own.get(buffer.root)
+        span, name, touch = self.span, self._own.get(buffer.root), self.touching(buffer)
 
         def read(warp: Warp, mask: Any, index: Any) -> Any:
             registers = warp.view(buffer)
@@ -110,13 +112,23 @@ class Compiler:
                     raise faults.outside(span, buffer.name, number, registers.shape[1], warp.chosen(mask))
                 if name is not None:
                     _check_written(warp, mask, buffer, name, number, span)
+                if touch is not None:
+                    touch(warp, number)
                 return registers[:, number].copy()
             numbers = _register_index(warp, mask, index, registers.shape[1], buffer, span)
             if name is not None:
                 _check_written(warp, mask, buffer, name, numbers, span)
+            if touch is not None:
+                touch(warp, numbers[mask])
             return registers[warp.numbers, numbers]
 
         return read
+
+    def touching(self, buffer: Buffer) -> Touch | None:
+        """What notes that lanes touch elements of registers that asynchronous products take; None where none take them."""
+        if buffer.root not in self._taken:
+            return None
+        return lambda warp, which: warp.readiness.touch(buffer, which)
 
     # ---- statements ----
 
@@ -134,7 +146,7 @@ class Compiler:
     def _statement(self, statement: Any) -> Compiled:
         match statement:
             case Alloc(buffer=buffer):
-                return PLAIN, _allocation(buffer)
+                return PLAIN, _allocation(buffer, self.touching(buffer))
             case Bind(var=var, value=value) | Assign(var=var, value=value):
                 return self._reads(statement), self._assignment(var, self.value(value))
             case Store(buffer=buffer, indices=(index,), value=value):
@@ -185,7 +197,7 @@ class Compiler:
                 return mask
 
             return PAUSING, write
-        width = buffer.dtype.lanes
+        width, touch = buffer.dtype.lanes, self.touching(buffer)
 
         def keep(warp: Warp, mask: Any) -> Any:
             where, values = place(warp, mask), given(warp, mask)
@@ -199,11 +211,15 @@ class Compiler:
                 else:
                     registers[mask, number] = warp.active_vectors(mask, values, width)
                 warp.marks(buffer)[mask, number] = True
+                if touch is not None:
+                    touch(warp, number)
                 return mask
             numbers = _register_index(warp, mask, where, registers.shape[1], buffer, span)
             lanes = warp.numbers if mask is warp.full else warp.numbers[mask]
             registers[lanes, numbers[lanes]] = warp.active_vectors(mask, values, width)
             warp.marks(buffer)[lanes, numbers[lanes]] = True
+            if touch is not None:
+                touch(warp, numbers[lanes])
             return mask
 
         return self._reads(statement), keep
@@ -350,7 +366,13 @@ def _trips(start: Any, stop: Any, step: Any) -> Any:
     return np.where(step == 0, 0, np.maximum(-((start - stop) // safe), 0))
 
 
-def _allocation(buffer: Buffer) -> Run:
+def _taken_by_products(function: Function) -> frozenset[Buffer]:
+    """The registers that asynchronous products add to or multiply."""
+    products = (node for node in walk(function) if isinstance(node, AsyncProduct)) if function.exchange is not None else ()
+    return frozenset(part.buffer.root for product in products for part in (product.a, product.c) if isinstance(part, Registers))
+
+
+def _allocation(buffer: Buffer, touch: Touch | None) -> Run:
     count = constant_value(buffer.shape[0])
     if not isinstance(count, int):
         raise InternalError(f"registers {buffer.name} of a number that is not constant")
@@ -358,6 +380,8 @@ def _allocation(buffer: Buffer) -> Run:
 
     def run(warp: Warp, mask: Any) -> Any:
         warp.allocate(buffer, size, mask)
+        if touch is not None:
+            touch(warp, slice(None))
         return mask
 
     return run

@@ -7,7 +7,7 @@ has stored is the engine's until the lane that asked for it waits for its arriva
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from zellige.simt.simulate.memory import DEFINED, FLYING, NOBODY, Access, Memory
 from zellige.simt.simulate.products import added, multiplied, operand_of, places
 
 if TYPE_CHECKING:
-    from zellige.simt.simulate.compile import Compiled, Compiler
+    from zellige.simt.simulate.compile import Compiled, Compiler, Touch
     from zellige.simt.simulate.warp import Block, Warp
 
 Array = Any
@@ -181,11 +181,11 @@ def engine_statement(compiler: Compiler, statement: Any) -> Compiled:
         case ir.AsyncProduct():
             return _async_product(compiler, statement)
         case ir.FenceProducts():
-            return 0, lambda warp, mask: mask
+            return 0, _fence_products
         case ir.CommitProducts():
             return 0, _commit_products
         case ir.MoveRegisters(into=into, source=source):
-            return 0, _move(into, source)
+            return 0, _move(into, source, [t for t in map(compiler.touching, (into, source)) if t is not None])
         case ir.WaitProducts(leave=leave):
             return _wait_products(compiler, leave)
         case _:
@@ -380,9 +380,9 @@ def _wait_stores(leave: int, of_reading: bool) -> Compiled:
 
 def _async_product(compiler: Compiler, statement: ir.AsyncProduct) -> Compiled:
     form, span = statement.form, compiler.span
-    clear, c_view = compiler.value(statement.clear), operand_of(compiler, statement.c)
+    clear, c_view = compiler.value(statement.clear), operand_of(compiler, statement.c, ("sums", form.m, form.n, form.k))
     c_root, c_start = statement.c.buffer.root, compiler.value(statement.c.start)
-    a_view = operand_of(compiler, statement.a) if isinstance(statement.a, ir.Registers) else None
+    a_view = operand_of(compiler, statement.a, "operand") if isinstance(statement.a, ir.Registers) else None
     a_shared = _shared_operand(compiler, statement.a, form.m, form.k, is_a=True) if isinstance(statement.a, ir.SharedOperand) else None
     b_shared = _shared_operand(compiler, statement.b, form.n, form.k, is_a=False)
 
@@ -446,16 +446,23 @@ def _shared_operand(compiler: Compiler, operand: ir.SharedOperand, outer: int, d
     return prepare
 
 
+def _fence_products(warp: Warp, mask: Any) -> Any:
+    warp.readiness.fence()
+    return mask
+
+
 def _commit_products(warp: Warp, mask: Any) -> Any:
     warp.block.engines.commit_products(warp.index)
     return mask
 
 
-def _move(into: Buffer, source: Buffer) -> Any:
+def _move(into: Buffer, source: Buffer, touches: Sequence[Touch]) -> Any:
     def run(warp: Warp, mask: Any) -> Any:
         chosen = slice(None) if mask is warp.full else mask
         warp.view(into)[chosen] = warp.view(source)[chosen]
         warp.marks(into)[chosen] = warp.marks(source)[chosen]
+        for touch in touches:
+            touch(warp, slice(None))
         return mask
 
     return run

@@ -23,7 +23,7 @@ from zellige.simt.simulate.order import merged
 from zellige.simt.simulate.products import operand_of, product
 
 if TYPE_CHECKING:
-    from zellige.simt.simulate.compile import Compiled, Compiler
+    from zellige.simt.simulate.compile import Compiled, Compiler, Touch
     from zellige.simt.simulate.memory import Memory
     from zellige.simt.simulate.warp import Block, Warp
 
@@ -318,6 +318,7 @@ def _matrix_load(compiler: Compiler, statement: ir.MatrixLoad) -> Compiled:
     access, root, span = compiler.access(statement.buffer.dtype), statement.buffer.root, compiler.span
     source, start, count = compiler.value(statement.source), compiler.value(statement.into.start), statement.count
     into, is_transposed, size = statement.into.buffer, statement.is_transposed, access.bytes
+    touch = compiler.touching(into)
 
     def run(warp: Warp, mask: Any) -> Any:
         memory, offsets, threads = _rows(warp, mask, source, root, access, count, size, span)
@@ -331,7 +332,7 @@ def _matrix_load(compiler: Compiler, statement: ir.MatrixLoad) -> Compiled:
                 if is_transposed
                 else (rows[i, lane // 4, column], rows[i, lane // 4, column + 1])
             )
-            data = _registers(warp, mask, into, start, i, span, writes=True)
+            data = _registers(warp, mask, into, start, i, span, touch, writes=True)
             data.view(np.uint16)[:] = np.stack(pair, axis=1)
         return mask
 
@@ -342,6 +343,7 @@ def _matrix_store(compiler: Compiler, statement: ir.MatrixStore) -> Compiled:
     access, root, span = compiler.access(statement.buffer.dtype), statement.buffer.root, compiler.span
     target, start, count = compiler.value(statement.target), compiler.value(statement.registers.start), statement.count
     source, is_transposed, size = statement.registers.buffer, statement.is_transposed, access.bytes
+    touch = compiler.touching(source)
 
     def run(warp: Warp, mask: Any) -> Any:
         memory, offsets, threads = _rows(warp, mask, target, root, access, count, size, span)
@@ -350,7 +352,7 @@ def _matrix_store(compiler: Compiler, statement: ir.MatrixStore) -> Compiled:
         lane = warp.numbers
         column = 2 * (lane % 4)
         for i in range(count):
-            words = np.ascontiguousarray(_registers(warp, mask, source, start, i, span)).view(np.uint16)
+            words = np.ascontiguousarray(_registers(warp, mask, source, start, i, span, touch)).view(np.uint16)
             for part in range(2):
                 if is_transposed:
                     rows[i, column + part, lane // 4] = words[:, part]
@@ -396,7 +398,9 @@ def _check_rows(warp: Warp, memory: Any, offsets: Array, threads: Array, access:
         check_read(memory, cells, who, block.clocks, block.number, access, warp.lanes, block.places)
 
 
-def _registers(warp: Warp, mask: Any, buffer: Any, start: Any, matrix: int, span: Span | None, *, writes: bool = False) -> Array:
+def _registers(
+    warp: Warp, mask: Any, buffer: Any, start: Any, matrix: int, span: Span | None, touch: Touch | None, *, writes: bool = False
+) -> Array:
     """The four bytes a lane that belong to a matrix."""
     first = np.asarray(start(warp, mask))
     if first.ndim:
@@ -406,6 +410,8 @@ def _registers(warp: Warp, mask: Any, buffer: Any, start: Any, matrix: int, span
     data = warp.registers[buffer.root]
     if offset < 0 or offset + 4 > data.shape[1]:
         raise faults.outside(span, buffer.name, offset // size, data.shape[1] // size, warp.threads)
+    if touch is not None:
+        touch(warp, slice(offset // size, -(-(offset + 4) // size)))
     if writes:
         warp.written[buffer.root][:, offset : offset + 4] = True
     return data[:, offset : offset + 4]

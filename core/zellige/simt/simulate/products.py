@@ -6,7 +6,7 @@ type that the form accumulates in, then c is added and rounded again; integers w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 Array = Any
 
 
-def operand_of(compiler: Compiler, registers: ir.Registers) -> Callable[..., Array]:
-    """What gives a view of so many registers of every lane, axes lane and register."""
-    start, buffer, span = compiler.value(registers.start), registers.buffer, compiler.span
+def operand_of(compiler: Compiler, registers: ir.Registers, kind: Hashable | None = None) -> Callable[..., Array]:
+    """What gives a view of so many registers of every lane, axes lane and register. ``kind`` is that of an asynchronous product, as
+    :class:`~zellige.simt.simulate.readiness.Readiness` tells them apart."""
+    start, buffer, span, touch = compiler.value(registers.start), registers.buffer, compiler.span, compiler.touching(registers.buffer)
 
     def view(warp: Warp, mask: Any, count: int) -> Array:
         first = int(start(warp, mask))
@@ -34,6 +35,10 @@ def operand_of(compiler: Compiler, registers: ir.Registers) -> Callable[..., Arr
         if first < 0 or first + count > held.shape[1]:
             raise faults.outside(span, buffer.name, first + count - 1, held.shape[1], warp.threads)
         warp.marks(buffer)[:, first : first + count] = True
+        if kind is not None:
+            warp.readiness.take(span, buffer, first, count, kind)
+        elif touch is not None:
+            touch(warp, slice(first, first + count))
         return held[:, first : first + count]
 
     return view

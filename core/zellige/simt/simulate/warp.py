@@ -23,6 +23,7 @@ from zellige.simt.simulate.copies import Copies
 from zellige.simt.simulate.engines import Engines
 from zellige.simt.simulate.memory import Access, Memory, check_atomic, check_read, check_write, without_repeats
 from zellige.simt.simulate.order import Clocks, Known
+from zellige.simt.simulate.readiness import Readiness
 from zellige.simt.simulate.report import Report
 from zellige.simt.simulate.transactions import Transactions
 
@@ -55,6 +56,7 @@ class Warp:
         self.values: list[Any] = [None] * slots
         self.registers: dict[Buffer, Array] = {}
         self.written: dict[Buffer, Array] = {}
+        self.readiness = Readiness(self.registers)
         self.frames: list[LoopFrame] = []
         self.copies = Copies(self)
         self.has_returned = not exists.all()
