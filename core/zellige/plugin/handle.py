@@ -64,7 +64,7 @@ from zellige.plugin.limits import MOST_ITEMS
 from zellige.plugin.manifest import MOST_PROBLEMS, odd_dialect, unspeakable, validated
 from zellige.plugin.origin import OF_ZELLIGE, Origin
 from zellige.plugin.probing import CONTRACT, isolated_once, patience, within_seconds
-from zellige.plugin.schema import problems
+from zellige.plugin.schema import problems, problems_of_ours
 from zellige.plugin.signatures import STEPS, call_problems, hook_parameters, methods_of, shape_problems
 from zellige.target import SIMULATE
 
@@ -275,7 +275,8 @@ class BackendHandle:
     def checked_capabilities(self, target: Target, capabilities: Capabilities, hook: str = "") -> Capabilities:
         """``capabilities`` of ``target``, or E703 that says which fields are wrong or contradict each other. ``hook`` answered them (by
         itself ``describe``)."""
-        wrong = self._attempt(hook or "describe", lambda: problems(capabilities, str(target)))  # looking may run code of the backend's
+        look = problems_of_ours if self.origin.is_own else problems
+        wrong = self._attempt(hook or "describe", lambda: look(capabilities, str(target)))  # looking may run code of the backend's
         if wrong:
             more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
             who = f"its hook {hook}" if hook else f"describe({target})"

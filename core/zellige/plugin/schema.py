@@ -11,6 +11,7 @@ import dataclasses
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from zellige.diagnostics.suggest import closest
@@ -136,6 +137,11 @@ def problems(capabilities: Capabilities, target: str) -> tuple[str, ...]:
         if wrong:
             return wrong
     return tuple(problem for rule in _RULES for problem in rule(capabilities, target))
+
+
+problems_of_ours: Final = lru_cache(maxsize=128)(problems)
+"""The same, kept: one of zellige's own backends answers the same for a target in each compilation. Equal answers of a stranger's need not
+be of the same types, nor have a hash."""
 
 
 def _too_many(capabilities: Capabilities) -> Iterator[str]:
