@@ -31,9 +31,10 @@ class Interval:
 ANY: Final = Interval()
 
 
-def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
-    """The interval of ``expr``; iterative, so that long sums are fine."""
-    return _walked(expr, lambda node, operands: ranges.get(node, ANY) if isinstance(node, Var) else _evaluated(node, operands), {})
+def interval(expr: Expr, ranges: Mapping[Var, Interval], memo: dict[ExprNode, Interval] | None = None) -> Interval:
+    """The interval of ``expr``; iterative, so that long sums are fine. Results are kept in ``memo``, which is of the same ranges."""
+    done = {} if memo is None else memo
+    return _walked(expr, lambda node, operands: ranges.get(node, ANY) if isinstance(node, Var) else _evaluated(node, operands), done)
 
 
 def interval_of_value(expr: Expr, range_of: Callable[[Var], Interval], memo: dict[ExprNode, Interval]) -> Interval:

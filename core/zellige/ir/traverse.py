@@ -36,6 +36,10 @@ def _fields(kind: Any, bodies: bool) -> tuple[str, ...]:
     return names + getattr(kind, "BODIES", ()) if bodies else names
 
 
+_LAST_FIRST: Final[tuple[dict[type, tuple[str, ...]], ...]] = ({}, {})
+"""Without bodies and with them, by kind of node: those fields, the last first."""
+
+
 def children(node: Node, *, bodies: bool = True) -> Iterator[Node]:
     """The nodes directly under ``node``, in the order of its fields."""
     for name in _child_fields(node, bodies=bodies):
@@ -48,32 +52,29 @@ def children(node: Node, *, bodies: bool = True) -> Iterator[Node]:
 
 def walk(node: Node, *, bodies: bool = True) -> Iterator[Node]:
     """``node`` and everything under it, parents before children, left to right; a shared sub-expression once."""
-    kind: Any = type(node)
-    if not _fields(kind, bodies):  # most walks are over a variable or a number
+    known = _LAST_FIRST[bodies]
+    if known.get(type(node)) == ():  # most walks are over a variable or a number
         yield node
         return
     # the loop of walk_into, written out: a compilation walks over so many nodes that a call for each is seen in its time
     seen: set[int] = set()
-    pending: list[Node] = [node]
+    pending: list[Any] = [node]
     while pending:
         top = pending.pop()
         if id(top) in seen:
             continue
         seen.add(id(top))
         yield top
-        kind = type(top)
-        names = _fields(kind, bodies)
-        if not names:
-            continue
-        below: list[Node] = []
+        kind: Any = type(top)
+        names = known.get(kind)
+        if names is None:
+            names = known[kind] = _fields(kind, bodies)[::-1]
         for name in names:
             value = getattr(top, name)
             if isinstance(value, tuple):
-                below.extend(value)
+                pending.extend(value[::-1])
             elif value is not None:
-                below.append(value)
-        below.reverse()
-        pending.extend(below)
+                pending.append(value)
 
 
 def walk_into(nodes: Iterable[Node], below: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:

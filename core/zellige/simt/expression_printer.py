@@ -24,6 +24,7 @@ from zellige.ir.expr import (
     Compare,
     Const,
     Expr,
+    ExprNode,
     Load,
     Math,
     Reinterpret,
@@ -68,6 +69,7 @@ class ExpressionPrinter:
         self._names: dict[object, str] = {}
         self._used: set[str] = set()
         self._ranges: dict[Var, Interval] = {}
+        self._intervals: dict[ExprNode, Interval] = {}
         self._function: Function | None = None
 
     def need(self, name: str) -> str:
@@ -161,6 +163,7 @@ class ExpressionPrinter:
 
     def value(self, expr: Expr) -> str:
         """An expression as text."""
+        self._intervals.clear()  # between two expressions the ranges of loops' variables change
         pending: list[tuple[Expr, bool]] = [(expr, False)]
         done: dict[Expr, str] = {}
         while pending:
@@ -290,7 +293,7 @@ class ExpressionPrinter:
         """Whether 32-bit signed arithmetic is known not to wrap, so that it may be written as it is."""
         if node.dtype != INT32:
             return False
-        found = interval(node, self._ranges)
+        found = interval(node, self._ranges, self._intervals)
         return found.low is not None and found.high is not None and found.low >= -(1 << 31) and found.high < 1 << 31
 
     def _integer_division(self, node: Binary, left: str, right: str) -> str:
