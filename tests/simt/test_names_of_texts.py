@@ -94,6 +94,9 @@ def test_names_of_kernels() -> None:
         found = function_name(name, 0)
         assert found.endswith("_kernel") and found.isidentifier() and not is_reserved(found)
     assert function_name("threadIdx", 0, frozenset(("threadIdx",))) == "threadIdx_kernel"
+    kept = frozenset(("cuda[A-Z]*", "NV_*"))
+    assert [function_name(name, 1, kept) for name in ("cudaFree", "NV_x")] == ["cudaFree_1_kernel", "NV_x_1_kernel"]
+    assert [function_name(name, 0, kept) for name in ("cuda_add", "cudaadd", "my_cudaFree")] == ["cuda_add", "cudaadd", "my_cudaFree"]
 
 
 @pytest.mark.parametrize("name", ['we"ird.py', "new\nline.py", "per%d.py", "ü.py"])
@@ -103,12 +106,12 @@ def test_paths_of_files(tmp_path, name) -> None:
 
 
 def test_nvrtc_takes_the_names(tmp_path) -> None:
-    for name in ("namespace", "NULL", "__LINE__", "float_min32", "wide4"):
+    for name in ("namespace", "NULL", "__LINE__", "float_min32", "wide4", "cudaArrayDefault", "CUDART_CB"):
         zellige.compile(kernel_of(tmp_path / f"{name}.py", name), target="cuda:sm_80")
 
 
 def test_nvrtc_takes_kernels_called_as_what_it_declares(tmp_path) -> None:
-    for name in ("norm", "dim3"):
+    for name in ("norm", "dim3", "cudaSuccess", "cudaStream_t", "CUDA_R_16F", "NV_IF_ELSE_TARGET", "WARP_SZ", "A7"):
         path = tmp_path / f"kernel_{name}.py"
         path.write_text(TEXT.format(name="A").replace("def k(", f"def {name}("), encoding="utf-8")
         assert f"{name}_kernel(" in zellige.compile(getattr(module_of(path), name), target="cuda:sm_80").get_kernel_source()

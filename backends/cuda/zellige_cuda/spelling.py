@@ -51,8 +51,9 @@ _FAST32 = {"exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log
 
 
 RESERVED = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed", "LANES", "BLOCKS_BESIDE"))
-RESERVED |= {HIDING, SHOWING}
-"""Names that no variable or kernel has: the language's own, and those of the text around kernels."""
+RESERVED |= {HIDING, SHOWING, "cuda[A-Z]*", "CUDA_*", "CUDART*", "CU_*", "NV_*"}
+"""Names that no variable or kernel has: the language's own, those of the text around kernels, and how the names of the runtime's types,
+enumerators and macros begin, which compilers declare too."""
 
 _MATH = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc erfcinv erfcx "
@@ -64,11 +65,12 @@ _MATH = (
 
 _TAKEN = (
     "abs labs llabs umax umin llmax llmin ullmax ullmin clock clock64 malloc free printf std dim3 clock_t size_t ptrdiff_t va_list "
-    "wchar_t CUuuid libraryPropertyType MAJOR_VERSION MINOR_VERSION PATCH_LEVEL CUDART_VERSION NV_IF_TARGET"
+    "wchar_t CUuuid libraryPropertyType MAJOR_VERSION MINOR_VERSION PATCH_LEVEL WARP_SZ A7"
 )
 
 DECLARED = frozenset(f"{name}{end}" for name in _MATH.split() for end in ("", "f")) | frozenset(_TAKEN.split())
-"""Names that compilers declare before a program's first line: no kernel has them, a variable may."""
+"""Names that compilers declare before a program's first line: no kernel has them, a variable may. ``WARP_SZ`` is a constant of
+PTX, and NVRTC 13.5 does not survive a function called ``A7``."""
 
 ALL = "0xffffffffu"
 """The mask of a whole warp."""

@@ -35,7 +35,7 @@ from zellige.ir.expr import (
 )
 from zellige.simt.arguments import bits_of
 from zellige.simt.ir import Function, Pointer
-from zellige.simt.words import C_INTEGERS, is_narrow, is_reserved, type_of
+from zellige.simt.words import C_INTEGERS, is_among, is_narrow, is_reserved, type_of
 
 FLOAT32 = as_dtype("float32")
 INT32 = as_dtype("int32")
@@ -68,6 +68,7 @@ class ExpressionPrinter:
         self._needed: dict[str, None] = {}
         self._names: dict[object, str] = {}
         self._used: set[str] = set()
+        self._reserved: frozenset[str] = frozenset()
         self._ranges: dict[Var, Interval] = {}
         self._intervals: dict[ExprNode, Interval] = {}
         self._function: Function | None = None
@@ -119,7 +120,7 @@ class ExpressionPrinter:
 
     def _fresh(self, wanted: str) -> str:
         base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in wanted) or "x"
-        if base[0].isdigit() or is_reserved(base):
+        if base[0].isdigit() or is_reserved(base) or (base not in self._reserved and is_among(base, self._reserved)):
             base = f"x{base}" if base[0] in "_0123456789" else f"{base}_"
         name, count = base, 1
         while name in self._used:

@@ -55,7 +55,7 @@ from zellige.simt.statements import statements_of
 from zellige.simt.storage import Storage
 from zellige.simt.taking_part import with_lanes_named
 from zellige.simt.warps import WarpTiling, tile_warps
-from zellige.simt.words import declared_in, is_reserved
+from zellige.simt.words import declared_in, is_among, is_reserved
 
 UINT8 = as_dtype("uint8")
 _TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS, *MATH32.values()))
@@ -97,10 +97,10 @@ def lower_launch(kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, i
 
 def function_name(kernel: str, index: int, reserved: frozenset[str] = frozenset()) -> str:
     """The name of a launch's function: the kernel's, with a number from the second launch on and an ending where languages of the family
-    or one of them (``reserved``) use the name themselves or write it otherwise."""
+    or one of them (``reserved``, with patterns: :func:`~zellige.simt.words.is_among`) use the name themselves or write it otherwise."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in kernel)
     name = plain if index == 0 else f"{plain}_{index}"
-    if plain == kernel and not is_reserved(name) and not name[0].isdigit() and name not in _TAKEN | reserved:
+    if plain == kernel and not is_reserved(name) and not name[0].isdigit() and name not in _TAKEN and not is_among(name, reserved):
         return name
     return f"{'x' if name[0] in '_0123456789' else ''}{name}_kernel"
 

@@ -56,8 +56,9 @@ class LaneMachine:
     of the numbers of columns that they have (``widths`` of their form). ``engines`` is how asynchronous products and copies of boxes have
     tiles in shared memory (None: the machine has neither). ``hoists``: the target's compiler keeps what a loop does not change in registers
     over the loop, however many that takes, so that programs hide such values from it (:class:`~zellige.simt.ir.Opaque`). ``reserved`` are
-    names of the target's language, which no kernel has in it. ``meets_by_name``: lanes of a warp that parted wait for each other only in an
-    exchange that names them, so that programs say who takes part (:mod:`zellige.simt.taking_part`)."""
+    names of the target's language, which no kernel has in it (:func:`~zellige.simt.words.is_among`). ``meets_by_name``: lanes of a warp
+    that parted wait for each other only in an exchange that names them, so that programs say who takes part
+    (:mod:`zellige.simt.taking_part`)."""
 
     capabilities: Capabilities
     products: dict[str, ProductForm] = field(default_factory=dict)

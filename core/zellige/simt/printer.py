@@ -50,7 +50,8 @@ class Spelling(ExpressionSpelling, Protocol):
         ...
 
     def reserved(self) -> frozenset[str]:
-        """Names of the language's own that no variable may take, beside the words of C."""
+        """Names of the language's own that no variable may take, beside the words of C; those with a ``*`` are patterns
+        (:func:`~zellige.simt.words.is_among`)."""
         ...
 
     def signature(self, function: Function, params: Sequence[str]) -> str:
@@ -149,6 +150,7 @@ class Printer(ExpressionPrinter):
     def _print_function(self, function: Function) -> None:
         self._function = function
         self._names, self._used, self._open = {}, {*self._kept()}, [set()]
+        self._reserved = self.spelling.reserved()
         if is_reserved(function.name) or function.name in self._used:
             raise ValueError(f"its spelling reserves {function.name}, which a kernel is called: {type(self.spelling).__name__}.reserved()")
         for line in function.header:

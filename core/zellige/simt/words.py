@@ -7,6 +7,8 @@ integers.
 from __future__ import annotations
 
 import re
+from fnmatch import translate
+from functools import lru_cache
 from typing import Final
 
 from zellige.dtypes import DType
@@ -42,6 +44,18 @@ RESERVED: Final = frozenset(_WORDS.split())
 def is_reserved(name: str) -> bool:
     """Whether the languages keep a name for themselves: a word of theirs, or one that begins as those that compilers add."""
     return name in RESERVED or name.startswith("__") or (name[:1] == "_" and name[1:2].isupper())
+
+
+def is_among(name: str, names: frozenset[str]) -> bool:
+    """Whether a name is one of ``names``, of which those with a ``*`` are patterns of a shell (``cuda[A-Z]*``)."""
+    found = _patterns(names)
+    return name in names or (found is not None and found.match(name) is not None)
+
+
+@lru_cache(16)
+def _patterns(names: frozenset[str]) -> re.Pattern[str] | None:
+    patterns = [translate(name) for name in sorted(names) if "*" in name]
+    return re.compile("|".join(patterns)) if patterns else None
 
 
 def declared_in(text: str) -> frozenset[str]:
