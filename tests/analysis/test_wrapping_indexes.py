@@ -83,6 +83,29 @@ def test_a_store_is_where_the_index_says(body: str, target: str) -> None:
     assert first_problem(program, (target,), is_thorough=False) is None
 
 
+@pytest.mark.parametrize("target", ["cpu", TARGET, "template"])
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        ("copy(A[{0}:+4], S[0:+4])", {0: 0, 1: 0, 2: 1, 3: 2}),
+        ("copy(A[0:+4], S[{0}:+4])", {0: 3, 1: 4}),
+        ("fill(S[{0}:+5], 7)", {0: 7, 1: 7, 2: 7}),
+        ('reduce("sum", A[{0}:+8], S[3:+1], axis=0)', {3: 1 + 2 + 3 + 4 + 5 + 6}),
+        ('scan("sum", A[{0}:+4], S[0:+4], axis=0)', {0: 0, 1: 0, 2: 1, 3: 3}),
+        ('atomic_tile("add", A[0:+4], S[{0}:+4])', {0: 1 + 3, 1: 2 + 4}),
+        ("for i in parallel(4):\n            S[i] = A[{0} + cast(i, uint64)]", {0: 0, 1: 0, 2: 1, 3: 2}),
+        ("for i in parallel(4):\n            S[{0} + cast(i, uint64)] = i", {0: 2, 1: 3}),
+    ],
+)
+def test_a_large_constant_of_uint64_is_below_zero(body: str, stored: dict[int, int], target: str) -> None:
+    program = program_of(f"        {body.format('uint64(18446744073709551614)')}\n        copy(S[:], D[0, :])\n")
+    expected = interpreted(program)
+    assert expected.tensors[4][0].tolist() == [stored.get(at, at + 1) for at in range(40)]
+    actual, faults = launched(program, target, expected)
+    assert faults == []
+    assert actual.tensors[4].tolist() == expected.tensors[4].tolist()
+
+
 def test_data_in_a_form_are_one_number_of_their_type() -> None:
     table = Buffer(name="X", dtype=INT32, shape=(const(8),))
     i = Var(name="i", dtype=INT32, kind="loop")

@@ -103,6 +103,7 @@ def test_no_number_is_another_index_than_it_says(flavour: Flavour, target: str) 
         ("boxes", 1_002, "cpu"),  # the least number of 64 bits
         ("boxes", 1_014, "cpu"),  # fewer than no columns
         ("boxes", 951_027, "cuda:sm_80,simulate"),  # fewer than no rows and fewer than no columns are none together
+        ("boxes", 7_008, "cpu"),  # a constant offset of uint64 beyond half of its numbers
         ("boxes", 1_012, "template"),  # regions of different ranks that move with a loop
         ("boxes", 1_038, "template"),
     ],

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from zellige.analysis.intervals import Interval, interval
+from zellige.analysis.intervals import ANY, Interval, interval, interval_of_value
 from zellige.diagnostics import Diagnostic, Span, catalogue
-from zellige.ir.expr import Region, Var
+from zellige.ir.arithmetic import wrap
+from zellige.ir.expr import INT64, Expr, Region, Var
 from zellige.ir.stmt import Kernel, Launch, StmtNode
 
 WithRanges = Callable[[Launch], Iterable[tuple[StmtNode, dict[Var, Interval]]]]
@@ -34,7 +35,7 @@ def outside(kernel: Kernel, with_ranges: WithRanges) -> Iterator[Diagnostic]:
 def _outside(region: Region, ranges: dict[Var, Interval]) -> tuple[int, str, str] | None:
     """The dimension along which all of a region lies outside, where it lies, and the size there."""
     for axis, (offset, extent, size) in enumerate(zip(region.offsets, region.extents, region.buffer.shape)):
-        first, length, limit = interval(offset, ranges), interval(extent, ranges), interval(size, ranges)
+        first, length, limit = _first(offset, ranges), interval(extent, ranges), interval(size, ranges)
         if length.low is None or length.low < 1:
             continue
         is_before = first.high is not None and length.high is not None and first.high + length.high <= 0
@@ -42,6 +43,16 @@ def _outside(region: Region, ranges: dict[Var, Interval]) -> tuple[int, str, str
         if is_before or is_behind:
             return axis, _placed(first, length), "at least 0" if limit.high is None else f"0 to {limit.high - 1}"
     return None
+
+
+def _first(offset: Expr, ranges: dict[Var, Interval]) -> Interval:
+    """Where a region begins, as a signed number of 64 bits."""
+    found = interval_of_value(offset, lambda var: ranges.get(var, ANY), {})
+    if found.high is None or found.high <= INT64.max:
+        return found
+    if found.low is None or found.low <= INT64.max:
+        return ANY
+    return Interval(wrap(found.low, INT64), wrap(found.high, INT64))
 
 
 def _placed(first: Interval, length: Interval) -> str:

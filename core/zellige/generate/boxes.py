@@ -28,6 +28,7 @@ _MATRICES: Final = ("B", "T", "V", "E", "H", "F")
 _WRITTEN: Final = ("S", "D", "G", "T", "V", "F")
 _ENDS: Final = ((1 << 31) - 1, -(1 << 31), (1 << 31) - 3, 2 - (1 << 31))
 _WIDE_ENDS: Final = ((1 << 63) - 1, -(1 << 63), (1 << 32) + 3, -(1 << 32), 1 << 31, (1 << 62) + 1)
+_WIDE_OFFSETS: Final = tuple(f"uint64({(1 << 64) - 2})" if end == 1 << 31 else f"int64({end})" for end in _WIDE_ENDS)
 _SCALARS: Final = (
     "n", "w", "l", "n - 4", "w + 3", "w * 8", "l * int64(16)", "bx * w", "M - n", "l + int64(5)", "cast(w, int64) * l",
 )  # fmt: skip
@@ -91,7 +92,7 @@ class _Writer:
             case "end":
                 return str(picker.some(_ENDS))
             case "wide":
-                return f"int64({picker.some(_WIDE_ENDS)})"
+                return picker.some(_WIDE_OFFSETS)
             case "data":
                 name, place = picker.some("XY"), picker.integer(0, 15)
                 element, narrow = f"{name}[{place}]", picker.some(("uint8", "uint32", "uint64"))

@@ -6,6 +6,7 @@ In: expressions of one integer dtype. Out: an expression of it, a Const where th
 from __future__ import annotations
 
 from zellige.dtypes import DType
+from zellige.ir.arithmetic import wrap
 from zellige.ir.expr import Binary, Cast, Const, Expr
 
 
@@ -32,7 +33,7 @@ def plus(value: Expr, amount: int) -> Expr:
 
 
 def index_as(value: Expr, dtype: DType) -> Expr:
-    """An index in another integer dtype."""
+    """An index in another integer dtype; a number that this does not hold wraps, as a large uint64 does to below 0."""
     if isinstance(value, Const):
-        return Const(value=int(value.value), dtype=dtype)
+        return Const(value=wrap(int(value.value), dtype), dtype=dtype)
     return value if value.dtype == dtype else Cast(value=value, dtype=dtype)
