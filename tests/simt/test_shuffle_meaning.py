@@ -13,10 +13,10 @@ TARGETS = ("interp", "cuda:sm_80,simulate", "cpu")
 
 
 def meaning(mode: str, operand: int, width: int, lanes: int) -> np.ndarray:
-    """The lane that each lane reads, as docs/tile-ir.md has it."""
+    """The lane that each lane reads, as docs/tile-ir.md has it; the lane that is named is counted round the group."""
     lane = np.arange(lanes)
     own = lane % 32 % width
-    other = {"xor": own ^ operand, "up": own - operand, "down": own + operand, "sync": np.full(lanes, operand)}[mode]
+    other = {"xor": own ^ operand, "up": own - operand, "down": own + operand, "sync": np.full(lanes, operand % width)}[mode]
     source = lane - own + other
     return np.where((other < 0) | (other >= width) | (source >= lanes), lane, source)
 
@@ -64,9 +64,9 @@ def test_an_operand_of_the_caller(mode, operand, width, lanes) -> None:
 def test_the_instruction_gets_operands_that_it_takes_as_they_are_meant(mode, operand, width) -> None:
     """The printed text, evaluated by the rule of the instruction."""
     text = dump(shuffled(mode, width, 32).kernel, "cuda:sm_80", "source")
-    word = re.search(r"shuffled = __shfl_?(\w*)_sync\(0xffffffffu, A\[tx\], \(int\)\((\w+)\), (\d+)\)", text)
+    word = re.search(r"shuffled = __shfl_?(\w*)_sync\(0xffffffffu, A\[tx\], \(int\)\((.+)\), (\d+)\);", text)
     assert word is not None and int(word[3]) == width
-    names = {"lane": np.arange(32), "n": np.int64(operand)}
+    names = {"lane": np.arange(32), "n": np.int64(operand), "int_floormod": np.mod}
     for line in re.findall(r"(?:long long|int) ((?:other|source)_\d+ = .*);", text):
         name, value = line.split(" = ", 1)
         value = re.sub(r"\((?:unsigned )?(?:long long|int)\)|(?<=\d)ll", "", value).replace("&&", "&")
@@ -76,8 +76,28 @@ def test_the_instruction_gets_operands_that_it_takes_as_they_are_meant(mode, ope
             if chosen
             else eval(value, {}, names)
         )
-    found = instruction(word[1] or "sync", np.broadcast_to(names[word[2]], (32,)), width)
+    found = instruction(word[1] or "sync", np.broadcast_to(eval(word[2].replace("(int)", ""), {}, names), (32,)), width)
     np.testing.assert_array_equal(found, meaning(mode, operand, width, 32))
+
+
+@pytest.mark.parametrize("width", [None, 4, 32])
+def test_lanes_are_counted_round_the_group(width) -> None:
+    @T.prim_func
+    def k(A: T.Tensor((64,), "int32"), B: T.Tensor((3, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            B[0, tx] = T.shfl_sync(A[tx], tx + 1, width)
+            B[1, tx] = T.shfl_sync(A[tx], tx - 1, width)
+            B[2, tx] = T.shfl_sync(A[tx], -2, width)
+
+    a = np.arange(64, dtype=np.int32)
+    groups = a.reshape(-1, width or 32)
+    want = [np.roll(groups, -1, 1), np.roll(groups, 1, 1), np.broadcast_to(groups[:, -2:-1], groups.shape)]
+    for target in TARGETS:
+        b = np.full((3, 64), -1, np.int32)
+        zellige.compile(k, target=target)(a, b)
+        np.testing.assert_array_equal(b, np.reshape(want, (3, 64)), err_msg=target)
+    assert "? (lane) : " not in dump(k.kernel, "cuda:sm_80", "source")
 
 
 def test_operands_that_are_known_to_name_lanes_are_printed_as_they_are() -> None:

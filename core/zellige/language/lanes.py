@@ -274,9 +274,17 @@ def shfl_down(value: Any, delta: Any, width: int | None = None, mask: Any = None
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = None) -> Any:
-    """The value of lane ``srcLane`` of the group. E243: width or mask."""
+    """The value of lane ``srcLane`` of the group, counted round it: of 8 lanes, 9 is lane 1 and -1 lane 7. E243: width or mask."""
     check_mask(mask)
-    return shuffle("index", value, srcLane, width)
+    return shuffle("index", value, _around(srcLane, arithmetic.whole_number(width)), width)
+
+
+def _around(lane: Any, width: int | None) -> Any:
+    """``lane`` modulo the lanes of a group, None: of the warp."""
+    known = arithmetic.whole_number(lane)
+    if known == 0 or (width is not None and (width < 1 or (known is not None and 0 <= known < width))):
+        return lane
+    return Scalar(arithmetic.binary("floormod", lane, Scalar(warp_lanes()) if width is None else width, here()))
 
 
 def _vote(mode: Literal["any", "all", "count", "ballot"], scope: Scope, predicate: Any) -> Scalar:
