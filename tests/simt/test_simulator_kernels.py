@@ -424,3 +424,21 @@ def test_an_index_that_wraps_is_the_number_that_is_tested(number: int) -> None:
                 C[i] = A[N[i] + N[i], i] + A[N[i] * 4 + 3, i]
 
     agree(wrapping, np.full(4, number, np.int32), whole_numbers((7, 21), np.float32), np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("rows,dtype", [(3, "float32"), (3, "float16"), (3, "uint8"), (6, "float32"), (12, "uint8"), (24, "int8")])
+def test_few_sums_that_are_no_power_of_two(rows: int, dtype: str) -> None:
+    """A lane passes on as many of them at once as one access takes: 2, 4, 8 or 16 bytes."""
+
+    @T.prim_func
+    def largest(A: T.Tensor((rows, 200), dtype), B: T.Tensor((rows,), dtype)):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((rows, 200), dtype)
+            result = T.alloc_fragment((rows,), dtype)
+            T.copy(A, tile)
+            T.reduce_max(tile, result, dim=1)
+            T.copy(result, B)
+
+    a = whole_numbers((rows, 200), dtype, low=0, high=100)
+    found = agree(largest, a, np.zeros(rows, dtype))
+    np.testing.assert_array_equal(found[1], a.max(1))

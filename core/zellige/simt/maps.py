@@ -262,7 +262,7 @@ def is_wide(ctx: Context, access: Load | Store, axes: Sequence[Var], vector: int
         return False
     if buffer.alias is not None and isinstance(home, SharedHome):
         return False
-    if size > ctx.machine.access_bytes or size < 2 or not access.indices:
+    if size > ctx.machine.access_bytes or size < 2 or size & (size - 1) or not access.indices:  # accesses are of 2, 4, 8 or 16 bytes
         return False
     last = axes[-1]
     if any(_mentions(index, last) for index in access.indices[:-1]):
