@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import zellige as zl
 import zellige.language as T
-from zellige.dtypes import all_dtypes, dtype
+from zellige.dtypes import DType, all_dtypes, dtype
 from zellige.ir.expr import Binary, Load, const
 from zellige.ir.stmt import Store
 from zellige.ir.traverse import rebuilt, rewrite
@@ -110,6 +110,62 @@ def test_random_expressions_on_machines_with_less(check_block, tools, machine, p
     parameters, body, names, count = program
     random = np.random.default_rng(seed)
     check_block(parameters, body, *[values(random, name, count) for name in names], host=tools["reduced_host"](machine))
+
+
+# ---- divisions -----------------------------------------------------------------------------------------------------------------------
+
+DIVISIONS = {"floordiv": "({} // {})", "floormod": "({} % {})", "truncdiv": "truncdiv({}, {})", "truncmod": "truncmod({}, {})"}
+
+
+def divided(op: str, a: int, b: int, t: DType) -> int:
+    """The quotient or remainder in Python's integers; 0 where the divisor is 0 or the type has no such quotient."""
+    if b == 0 or (op in ("floordiv", "truncdiv") and b == -1 and a == t.min):
+        return 0
+    quotient = a // b if op.startswith("floor") else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return quotient if op.endswith("div") else a - quotient * b
+
+
+def pairs_of(t: DType) -> list[tuple[int, int]]:
+    """Dividends and divisors of both signs, with and without a rest, zeros and the ends of the type."""
+    low, high = int(t.min), int(t.max)
+    numbers = sorted({n for n in (low, low + 1, -13, -8, -7, -6, -1, 0, 1, 6, 7, 8, 13, high - 1, high) if low <= n <= high})
+    return [(a, b) for a in numbers for b in numbers]
+
+
+@pytest.mark.parametrize("head", ["parallel", "serial"])
+@pytest.mark.parametrize("name", [name for name in INTEGERS if dtype(name).bits >= 8])
+def test_divisions_are_those_of_python(tools, name: str, head: str) -> None:
+    """By elements and by constants, in vectors and one at a time."""
+    t = dtype(name)
+    pairs = pairs_of(t)
+    constants = [c for c in (-8, -7, -1, 0, 1, 2, 3, 7, 8, 16, 100) if t.min <= c <= t.max] + sorted({int(t.min), int(t.max)} - {0})
+    right = ["V[i]", *(f"{name}({c})" for c in constants)]
+    rows = [(op, r) for op in DIVISIONS for r in range(len(right))]
+    stores = "\n    ".join(f"B[{row}, i] = {DIVISIONS[op].format('U[i]', right[r])}" for row, (op, r) in enumerate(rows))
+    count = len(pairs)
+    parameters = f"U: tensor(({count},), {name}), V: tensor(({count},), {name}), B: tensor(({len(rows)}, {count}), {name})"
+    kernel = tools["block_kernel"](parameters, f"for i in {head}({count}):\n    {stores}")
+    u, v = (np.array(side, t.numpy) for side in zip(*pairs))
+    b = np.zeros((len(rows), count), t.numpy)
+    b = tools["agree"](kernel, u, v, b)[2]
+    for row, (op, r) in enumerate(rows):
+        divisors = [y for _, y in pairs] if r == 0 else [constants[r - 1]] * count
+        assert b[row].tolist() == [divided(op, x, y, t) for (x, _), y in zip(pairs, divisors)], (op, right[r])
+
+
+@pytest.mark.parametrize("op", DIVISIONS)
+@pytest.mark.parametrize("divisor", ["n", "3", "-3", "4", "-4"])
+def test_divisions_in_an_index_are_those_of_python(tools, op: str, divisor: str) -> None:
+    place = DIVISIONS[op].format("(i - 20)", divisor)
+    body = f"for i in parallel(40):\n    B[i] = A[{place} + 20]\nfor i in serial(40):\n    C[i] = A[{place} + 20]"
+    tensors = ", ".join(f"{name}: tensor((40,), int32)" for name in "ABC")
+    kernel = tools["block_kernel"](f"n: scalar(int32), {tensors}", body)
+    a = np.arange(100, 140, dtype=np.int32)
+    for n in (5, -5, 1, -1, 0) if divisor == "n" else (0,):
+        by = n if divisor == "n" else int(divisor)
+        *_, b, c = tools["agree"](kernel, n, a, np.zeros(40, np.int32), np.zeros(40, np.int32))
+        indices = [divided(op, i - 20, by, dtype("int32")) + 20 for i in range(40)]
+        assert b.tolist() == c.tolist() == [100 + x if 0 <= x < 40 else 0 for x in indices]
 
 
 # ---- what has a rule of its own ------------------------------------------------------------------------------------------------------
