@@ -225,7 +225,8 @@ def test_touching_a_copy_before_its_wait() -> None:
 
 def test_transaction_barriers_by_phase() -> None:
     first = equal(THREAD, 0)
-    made = If(condition=first, then=(ir.BarrierInit(barriers=BARRIERS, index=number(0), arrivals=32, span=HERE),))
+    making = ir.BarrierInit(barriers=BARRIERS, index=number(0), arrivals=32, span=HERE)
+    made = If(condition=first, then=(making, ir.Fence(to="barriers")))
     arrive = If(condition=less(THREAD, 32), then=(store(TILE, THREAD, load(IN, THREAD)), ir.Arrive(barriers=BARRIERS, index=number(0))))
     wait = ir.WaitBarrier(barriers=BARRIERS, index=number(0), parity=number(0), span=HERE)
     read = store(OUT, THREAD, load(TILE, op("truncmod", op("add", THREAD, 1), 32)))
@@ -234,6 +235,9 @@ def test_transaction_barriers_by_phase() -> None:
     later = ir.WaitBarrier(barriers=BARRIERS, index=number(0), parity=number(1), span=HERE)
     assert "phase 1" in fault("E654", made, BLOCK, arrive, wait, later)
     fault("E657", arrive)
+    fault("E657", If(condition=first, then=(making,)), BLOCK, arrive, wait)
+    fault("E657", made, arrive, wait)
+    fault("E657", made, made, BLOCK, arrive, wait)
 
 
 BOX_TENSOR = Buffer(name="given", dtype=INT32, shape=(number(8), number(8)))
@@ -254,7 +258,8 @@ def test_a_box_lands_on_its_barrier_with_zeros_outside(seed: int) -> None:
         box=box, origin=(number(6), number(0)), memory=TILE, memory_index=number(0), barriers=BARRIERS, index=number(0), span=HERE
     )
     first = equal(THREAD, 0)
-    made = If(condition=first, then=(ir.BarrierInit(barriers=BARRIERS, index=number(0), arrivals=1, span=HERE),))
+    making = ir.BarrierInit(barriers=BARRIERS, index=number(0), arrivals=1, span=HERE)
+    made = If(condition=first, then=(making, ir.Fence(to="barriers")))
     start = If(condition=first, then=(ir.ExpectBytes(barriers=BARRIERS, index=number(0), bytes=number(128)), ask))
     wait = ir.WaitBarrier(barriers=BARRIERS, index=number(0), parity=number(0), span=HERE)
     read = If(condition=less(THREAD, 32), then=(store(OUT, THREAD, load(TILE, THREAD)),))
@@ -271,6 +276,8 @@ def test_a_box_lands_on_its_barrier_with_zeros_outside(seed: int) -> None:
     more = If(condition=first, then=(ir.ExpectBytes(barriers=BARRIERS, index=number(0), bytes=number(256)), ask))
     with pytest.raises(LaunchError, match="E654"):
         result(made, BLOCK, more, wait, read)
+    with pytest.raises(LaunchError, match="E657"):
+        result(If(condition=first, then=(making,)), start, BLOCK, wait, read)  # the lane that made it asks, and showed it to no engine
 
 
 def test_a_box_on_a_machine_that_does_not_say_how_it_stands_in_memory_is_a_fault_of_the_compiler() -> None:

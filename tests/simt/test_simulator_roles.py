@@ -18,7 +18,7 @@ import zellige.language as T
 from zellige.diagnostics import InternalError, LaunchError
 from zellige.driver import PIPELINE
 from zellige.ir.expr import Binary, Const
-from zellige.ir.stmt import Assign, Barrier
+from zellige.ir.stmt import Assign, Barrier, If
 from zellige.ir.traverse import rebuilt, rewrite, walk
 from zellige.passes.runner import run_passes
 from zellige.plan.nodes import Turn
@@ -369,6 +369,13 @@ FAULTS = {
     "rows are not shown to the engine that stores them": without(ir.Fence, lambda s: s.to == "engines"),
     "slots of rows are not waited for": without(ir.WaitStores, lambda s: s.of_reading),
     "a wait for stores leaves two too many": of(ir.WaitStores, leave=lambda n: n + 2),
+    "who ends does not wait until its rows are read": without(ir.WaitStores, lambda s: not s.of_reading),
+    "the making of barriers is not shown": without(ir.Fence, lambda s: s.to == "barriers"),
+    "nobody meets behind the making of barriers": without(Barrier, lambda s: s.scope == "block"),
+    "barriers are made twice": lambda s: (s, s) if isinstance(s, ir.BarrierInit) else s,
+    "barriers are shown before they are made": lambda s: (
+        rebuilt(s, then=(s.then[-1], *s.then[:-1])) if isinstance(s, If) and s.then and isinstance(s.then[-1], ir.Fence) else s
+    ),
     "rows are laid out otherwise than they are stored": of(ir.MatrixStore, target=lambda t: rewrite(t, unswizzled)),
     "matrices are turned": of(ir.MatrixStore, is_transposed=lambda _: True),
     "the warp does not wait for all of its rows": without(Barrier, lambda s: s.scope == "warp"),
@@ -418,6 +425,36 @@ def test_fences_are_needed_where_lanes_touch_registers_of_products() -> None:
         without_it = without(ir.FenceProducts, lambda s, seen=seen, which=which: next(seen) == which)
         found.append(caught(without_it, lambda: (kernel, module), lambda: ([*arrays, np.zeros_like(want)], want), seeds=1))
     assert found == ["E657", "E657", "nothing", "E657"]
+
+
+# ---- registers that roles pass on ----
+
+
+def passing_on() -> tuple[Any, Any]:
+    """Two consumers that take registers which their producer gives back."""
+    assert RICH is not None
+    kernel = run_passes(chained(128).kernel, PIPELINE)
+    return kernel, lower(plan(kernel, RICH), lane_machine(ARCH, RICH))
+
+
+BUDGET_FAULTS = {
+    "who gives back does not": without(ir.Budget, lambda s: not s.is_larger),
+    "too little is given back": of(ir.Budget, registers=lambda n: n if n > 200 else n + 48),
+    "too much is taken": of(ir.Budget, registers=lambda n: n + 16 if n > 200 else n),
+    "who takes says that it gives": of(ir.Budget, is_larger=lambda _: False),
+    "who gives says that it takes": of(ir.Budget, is_larger=lambda _: True),
+}
+
+
+@pytest.mark.parametrize("fault", BUDGET_FAULTS)
+def test_budgets_that_nobody_can_take_are_found(fault: str) -> None:
+    assert caught(BUDGET_FAULTS[fault], passing_on, of_chain, seeds=1) in ("E654", "E657")
+
+
+def test_a_wait_for_some_boxes_is_none_for_others() -> None:
+    """Boxes asked for before those that are waited for may land after them."""
+    first = without(ir.WaitBarrier, lambda s: s.barriers.name == "a_full")
+    assert caught(first, passing_on, of_chain, seeds=6) != "nothing"
 
 
 # ---- turns ----

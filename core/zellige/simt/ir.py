@@ -376,7 +376,8 @@ class Fence(ThreadStmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Budget(ThreadStmt):
-    """The warps of this role hold ``registers`` 32-bit registers a lane from here on."""
+    """The warps of this role hold ``registers`` 32-bit registers a lane from here on. They give the others back to the block; where
+    ``is_larger``, they wait until the block has as many as they need more."""
 
     registers: int
     is_larger: bool
@@ -501,8 +502,9 @@ class Function(Node):
     place; ``threads`` lanes a block; ``shared_bytes`` of shared memory; ``header`` lines that open the printed source (the plan); ``tiles``
     what became of the author's tiles; ``exchange`` how engines have tiles there (None: the target has no engines). ``meeting`` are the
     places of stores that the author wrote for lanes: there lanes may meet at an element, with one value. ``workers``: the blocks stay, so
-    many at most, and take the tiles of the kernel's grid in turn (None: a block for each). ``elsewhere`` are tiles that live elsewhere than
-    the plan has them: name, place, reason."""
+    many at most, and take the tiles of the kernel's grid in turn (None: a block for each). ``registers``: what each lane has at the
+    launch, where roles pass them on by budgets (None: nobody does). ``elsewhere`` are tiles that live elsewhere than the plan has them:
+    name, place, reason."""
 
     name: str
     params: tuple[Parameter, ...]
@@ -516,6 +518,7 @@ class Function(Node):
     cluster: tuple[int, ...] | None = None
     min_blocks: int | None = None
     workers: int | None = None
+    registers: int | None = None
     header: tuple[str, ...] = ()
     tiles: tuple[Tile, ...] = ()
     exchange: Exchange | None = None

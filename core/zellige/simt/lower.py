@@ -154,8 +154,9 @@ class LaunchLowering:
         return self.finished(context, solution, params, placed, min_blocks=_min_blocks(launch))
 
     def finished(
-        self, context: Context, solution: Solution, params: tuple[Parameter, ...], body: tuple[Stmt, ...], *, min_blocks: int | None
-    ) -> Function:
+        self, context: Context, solution: Solution, params: tuple[Parameter, ...], body: tuple[Stmt, ...], *, min_blocks: int | None,
+        registers: int | None = None,
+    ) -> Function:  # fmt: skip
         """The function with its body and the memory that the context has given out."""
         body = with_parts_named(body)
         launch, engines = self._launch, self.machine.engines
@@ -165,7 +166,7 @@ class LaunchLowering:
         return Function(
             name=self._name, params=params, grid=self._grid(), grid_vars=self._grid_vars(), threads=context.threads,
             lanes=self.machine.lanes, body=body, memories=memories, shared_bytes=total, cluster=self._cluster(), min_blocks=min_blocks,
-            workers=None if tiles is None else tiles.workers, header=self._header(context, elsewhere), tiles=made,
+            workers=None if tiles is None else tiles.workers, registers=registers, header=self._header(context, elsewhere), tiles=made,
             exchange=None if engines is None else Exchange(piece_bytes=engines.piece_bytes, rows=engines.rows),
             meeting=_own_stores(launch), elsewhere=elsewhere, span=launch.span,
         )  # fmt: skip

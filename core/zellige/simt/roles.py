@@ -89,12 +89,14 @@ def lower_roles(lowering: LaunchLowering) -> Function:
     bodies: list[tuple[Any, ...]] = []
     for part in parts:
         bodies.append(_body(lowering, base, part, tiles, barriers))
-    body = _together(lowering, parts, bodies, barriers)
-    boxes = {node.box: None for statement in body for node in walk(statement) if isinstance(node, TensorCopy)}
     has_budgets = any(part.role.registers is not None for part in parts)
+    given = given_registers(lowering, sum(part.lanes for part in parts)) if has_budgets else None
+    body = _together(parts, bodies, barriers, given or 0)
+    boxes = {node.box: None for statement in body for node in walk(statement) if isinstance(node, TensorCopy)}
     return lowering.finished(
-        base, Solution(shared=shared), (*params, *(BoxMap(box=box) for box in boxes)), body, min_blocks=1 if has_budgets else None
-    )
+        base, Solution(shared=shared), (*params, *(BoxMap(box=box) for box in boxes)), body, min_blocks=1 if has_budgets else None,
+        registers=given,
+    )  # fmt: skip
 
 
 def _checked_tiles(planned: PlannedLaunch, lowering: LaunchLowering) -> EngineTiles:
@@ -290,13 +292,12 @@ def _reads(statement: StmtNode) -> set[Buffer]:
 
 
 def _together(
-    lowering: LaunchLowering, parts: Sequence[_Part], bodies: Sequence[tuple[Any, ...]], barriers: dict[Channel, ChannelBarriers]
+    parts: Sequence[_Part], bodies: Sequence[tuple[Any, ...]], barriers: dict[Channel, ChannelBarriers], given: int
 ) -> tuple[Any, ...]:
-    """The barriers, then each role in its branch."""
+    """The barriers, then each role in its branch. ``given``: the registers of a lane at the launch, where there are budgets."""
     makes: tuple[Any, ...] = (*role_channels.inits(barriers), Fence(to="barriers"))
     head: list[Any] = [If(condition=Compare(op="eq", left=THREAD, right=number(0)), then=makes), Barrier(scope="block")]
     lanes = sum(part.lanes for part in parts)
-    given = given_registers(lowering, lanes) if any(part.role.registers is not None for part in parts) else 0
     rest: tuple[Any, ...] = ()
     for place in range(len(parts) - 1, -1, -1):
         part = parts[place]

@@ -23,7 +23,7 @@ from zellige.records import dataclass
 from zellige.runtime.failures import failed_assertion
 from zellige.runtime.printing import print_line
 from zellige.simt.homes import LaneHome, RegisterHome, SharedHome
-from zellige.simt.ir import LANE, THREAD, WARP, AsyncProduct, Budget, Comment, Function, Opaque, Pointer, Registers, Scalar
+from zellige.simt.ir import LANE, THREAD, WARP, AsyncProduct, Comment, Function, Opaque, Pointer, Registers, Scalar
 from zellige.simt.simulate import faults
 from zellige.simt.simulate.expressions import Evaluation, evaluation
 from zellige.simt.simulate.memory import Access
@@ -133,7 +133,7 @@ class Compiler:
     # ---- statements ----
 
     def body(self, statements: Sequence[Any]) -> tuple[Compiled, ...]:
-        return tuple(self.statement(s) for s in statements if not isinstance(s, (Comment, Budget, Opaque)))
+        return tuple(self.statement(s) for s in statements if not isinstance(s, (Comment, Opaque)))
 
     def statement(self, statement: Any) -> Compiled:
         before = self.span

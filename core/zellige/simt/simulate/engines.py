@@ -1,19 +1,20 @@
 """Engines that work beside the lanes: transaction barriers, copies of boxes, asynchronous products.
 
 In: the statements that ask for them and the compiler. Out: their compiled form, and :class:`Engines`: what a block's engines have yet to
-do. Boxes land at any time after their issue, in any order; products read and write their registers at the wait that ends them. What a box
-has stored is the engine's until the lane that asked for it waits for its arrival: nobody else's access is ordered after it before that.
+do. Boxes land at any time after their issue, in any order, those of some statements as late as can be; products read and write their
+registers at the wait that ends them. What a box has stored is the engine's until the lane that asked for it waits for its arrival: nobody
+else's access is ordered after it before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zellige.diagnostics import InternalError
+from zellige.diagnostics import InternalError, Span
 from zellige.ir.expr import Buffer
 from zellige.ir.sizes import evaluate_size
 from zellige.records import dataclass
@@ -28,15 +29,19 @@ if TYPE_CHECKING:
 
 Array = Any
 
+LATE: Final = 0.25
+"""How likely the boxes of a statement land as late as they can."""
+
 
 @dataclass(slots=True)
 class _Job:
-    """A box under way: ``land`` moves it; ``group`` of the lane that asked (None: it is not committed; -1: a load)."""
+    """A box under way: ``land`` moves it; ``group`` of the lane that asked (None: it is not committed; -1: a load). One that
+    ``is_late`` lands when nobody can go on without it."""
 
     lane: int
     land: Callable[[], None]
     group: int | None
-    is_done: bool = False
+    is_late: bool
 
 
 @dataclass(slots=True)
@@ -58,7 +63,10 @@ class Engines:
         self._groups: dict[int, int] = {}
         self._products: dict[int, _Products] = {}
         self._stored: dict[int, list[tuple[int, int]]] = {}
+        self._unread: dict[int, list[tuple[int | None, Span | None]]] = {}
+        """Of each lane, the group and place of stores that it has not waited for: their memory may be read still."""
         self._landing = 0
+        self._is_late: dict[int, bool] = {}
         self._fenced = np.zeros(block.threads, np.int32)
         self._shown = np.zeros((block.threads, block.threads + 1), np.int32)
 
@@ -88,14 +96,20 @@ class Engines:
             what = "gives an engine what was not shown to it and was written by"
             raise faults.race(access.span, memory.name, int(cells[at]) * memory.cell_bytes, what, [asking], int(lane[at]), place)
 
-    def ask(self, lane: int, land: Callable[[], None], *, is_store: bool) -> None:
-        self._jobs.append(_Job(lane, land, None if is_store else -1))
+    def ask_load(self, lane: int, land: Callable[[], None], place: int) -> None:
+        self._jobs.append(_Job(lane, land, -1, self._lands_late(place)))
+
+    def ask_store(self, lane: int, land: Callable[[], None], place: int, span: Span | None) -> None:
+        self._jobs.append(_Job(lane, land, None, self._lands_late(place)))
+        self._unread.setdefault(lane, []).append((None, span))
 
     def commit(self, lane: int) -> None:
         group = self._groups.get(lane, 0)
         for job in self._jobs:
             if job.lane == lane and job.group is None:
                 job.group = group
+        if lane in self._unread:
+            self._unread[lane] = [(group if of is None else of, span) for of, span in self._unread[lane]]
         self._groups[lane] = group + 1
 
     def finish(self, lane: int, leave: int, *, of_reading: bool) -> None:
@@ -104,6 +118,8 @@ class Engines:
         for job in list(self._jobs):
             if job.lane == lane and job.group is not None and 0 <= job.group < last:
                 self._land(job)
+        if lane in self._unread:
+            self._unread[lane] = [(group, span) for group, span in self._unread[lane] if group is None or group >= last]
         if not of_reading:
             known, stored = self._block.clocks.known[lane], self._stored.get(lane, [])
             engine = self._block.clocks.engine
@@ -119,13 +135,30 @@ class Engines:
             memory.shadow.write.put(cells, np.full(len(cells), number), np.full(len(cells), epoch, np.int32), place)
         self._stored.setdefault(lane, []).append((self._landing, epoch))
 
+    def check_read(self, threads: Array) -> None:
+        """That the lanes, which return now, have waited until what they stored was read: shared memory goes with the block."""
+        for lane in threads.tolist():
+            for _, span in self._unread.get(lane, ()):
+                raise faults.misused(span, f"lane {lane} returns and has not waited for a box that is stored from shared memory")
+
+    def _lands_late(self, place: int) -> bool:
+        """Whether the boxes of a statement are the last to land in this block: drawn for each, so that a wait for other boxes, which would
+        often have ended late enough for these, is seen not to be a wait for these."""
+        if place not in self._is_late:
+            self._is_late[place] = self._block.chance.random() < LATE
+        return self._is_late[place]
+
     def land_some(self) -> None:
-        if self._jobs:
-            self._land(self._block.chance.choice(self._jobs))
+        if early := [job for job in self._jobs if not job.is_late]:
+            self._land(self._block.chance.choice(early))
+
+    def land_one(self) -> None:
+        """The next box, where nobody can go on without one."""
+        self._land(self._block.chance.choice([job for job in self._jobs if not job.is_late] or self._jobs))
 
     def land_all(self) -> None:
         while self._jobs:
-            self.land_some()
+            self.land_one()
 
     def _land(self, job: _Job) -> None:
         self._jobs.remove(job)
@@ -211,7 +244,8 @@ def _transaction(compiler: Compiler, statement: Any) -> Compiled:
         return int(found[0])
 
     def init(warp: Warp, mask: Any) -> Any:
-        warp.block.transactions.init(warp.block.memories[root], number(warp, mask, index, "the barrier"), statement.arrivals)
+        which = number(warp, mask, index, "the barrier")
+        warp.block.transactions.init(warp, mask, warp.block.memories[root], which, statement.arrivals, span)
         return mask
 
     def arrive_at(warp: Warp, mask: Any) -> Any:
@@ -333,7 +367,7 @@ def _ask_store(
             outer.data[elements[inside] * size + byte] = memory.data[offsets[inside] + byte]
         block.engines.stored(lane, outer, outer_cells, access.place)
 
-    block.engines.ask(lane, store, is_store=True)
+    block.engines.ask_store(lane, store, access.place, access.span)
 
 
 def _ask_load(
@@ -341,6 +375,7 @@ def _ask_load(
     barrier: tuple[Memory, int], access: Access,
 ) -> None:  # fmt: skip
     """Test what a box overwrites in block ``to``, by what the asking lane of ``block`` knows of it, and leave the moving to the engine."""
+    to.transactions.check_shown_to_engines(*barrier, block, lane, access.span)
     cells = offsets // memory.cell_bytes
     check_write(memory, cells, np.full(len(cells), lane), block.known_of(to), to.number, access, block.places)
     shadow = memory.shadow
@@ -357,7 +392,7 @@ def _ask_load(
         shadow.write.put(cells, engine, np.full(len(cells), epoch, np.int32), access.place)
         to.transactions.landed(*barrier, len(offsets) * size, epoch, access.span)
 
-    block.engines.ask(lane, load, is_store=False)
+    block.engines.ask_load(lane, load, access.place)
 
 
 def _commit_stores(warp: Warp, mask: Any) -> Any:

@@ -62,6 +62,8 @@ def instruction(compiler: Compiler, statement: Any) -> Compiled:
             return _wait_copies(leave)
         case ir.Fence():
             return _fence(statement)
+        case ir.Budget():
+            return _budget(compiler, statement)
         case _:
             return engine_statement(compiler, statement)
 
@@ -125,6 +127,8 @@ def _fence(statement: ir.Fence) -> Compiled:
         block = warp.block
         if to == "engines":
             block.engines.fence(warp.chosen(mask))
+        elif to == "barriers":
+            block.transactions.fence(warp.chosen(mask))
         elif to == "grid":
             for thread in warp.chosen(mask).tolist():
                 block.clocks.take(thread, block.seen.pop(thread, {}))
@@ -132,6 +136,25 @@ def _fence(statement: ir.Fence) -> Compiled:
         return mask
 
     return 0, run
+
+
+def _budget(compiler: Compiler, statement: ir.Budget) -> Compiled:
+    span, wanted, is_larger, given = compiler.span, statement.registers, statement.is_larger, compiler.function.registers
+    if given is None:
+        raise InternalError("a budget of registers in a program that does not say how many its lanes are given")
+
+    def run(warp: Warp, mask: Any) -> Any:
+        warp.require_together(mask, span, "a budget of registers")
+        held = given if warp.budget is None else warp.budget
+        if (wanted < held) if is_larger else (wanted > held):
+            what = "take more" if is_larger else "give some back"
+            raise faults.misused(span, f"lanes that hold {held} registers {what} to have {wanted}")
+        _waiting(warp, span, f"a budget of {wanted} registers")
+        yield warp.block.pass_on((held - wanted) * warp.lanes)
+        warp.budget = wanted
+        return mask
+
+    return 2, run
 
 
 # ---- values between lanes ----

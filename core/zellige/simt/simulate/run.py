@@ -191,7 +191,7 @@ class _Turns:
                 waiting = [warp for warp in waiting if warp not in woken]
                 ready.extend(woken)
                 if not ready:
-                    if not self._finish_engines():
+                    if not self._land_one():
                         raise self._stuck(waiting)
                     continue
             at = int(self._chance.random() * len(ready))
@@ -208,19 +208,21 @@ class _Turns:
             if warp.wait is not None:
                 del ready[at]
                 waiting.append(warp)
-        self._finish_engines()
+        for block in self._grid.blocks:
+            block.engines.land_all()
 
     def _end(self, warp: Warp) -> None:
+        warp.block.engines.check_read(warp.threads)
         warp.alive = np.zeros(warp.lanes, bool)
         warp.copies.land_all()
         warp.block.settle()
         self._grid.settle()
 
-    def _finish_engines(self) -> bool:
-        """Let engines do what is left; whether there was anything."""
+    def _land_one(self) -> bool:
+        """Let the engines of a block do the next that is left; whether there was anything."""
         busy = [block for block in self._grid.blocks if not block.engines.is_idle]
-        for block in busy:
-            block.engines.land_all()
+        if busy:
+            self._chance.choice(busy).engines.land_one()
         return bool(busy)
 
     def _stuck(self, waiting: Sequence[Warp]) -> Exception:

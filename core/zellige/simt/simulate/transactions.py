@@ -1,6 +1,7 @@
 """Transaction barriers: arrivals and bytes, phases by parity.
 
-In: what lanes and copy engines do to the barriers of a block. Out: whether a phase has ended, and what who waits for it learns.
+In: what lanes and copy engines do to the barriers of a block. Out: whether a phase has ended, and what who waits for it learns; a fault
+where others than the lane that made a barrier use it and do not come after a fence for barriers behind its making.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 from zellige.diagnostics import Span
 from zellige.records import dataclass
 from zellige.simt.simulate import faults
+
+Array = Any
 
 if TYPE_CHECKING:
     from zellige.simt.simulate.memory import Memory
@@ -28,6 +31,8 @@ class _Barrier:
     open_known: Any
     of_peers: dict[Any, Any]
     open_of_peers: dict[Any, Any]
+    maker: int
+    shown: int | None = None
 
 
 class Transactions:
@@ -37,15 +42,30 @@ class Transactions:
         self._block = block
         self._barriers: dict[tuple[Memory, int], _Barrier] = {}
 
-    def init(self, memory: Memory, index: int, arrivals: int) -> None:
-        """A fresh barrier in phase 0."""
-        size = self._block.clocks.threads + 1
-        self._barriers[memory, index] = _Barrier(arrivals, arrivals, 0, 0, np.zeros(size, np.int32), np.zeros(size, np.int32), {}, {})
+    def init(self, warp: Warp, mask: Any, memory: Memory, index: int, arrivals: int, span: Span | None) -> None:
+        """A fresh barrier in phase 0, made by one lane."""
+        makers = warp.chosen(mask)
+        if (memory, index) in self._barriers or len(makers) != 1:
+            raise faults.misused(span, f"barrier {index} of {memory.name} is made twice")
+        known, open_known = (np.zeros(self._block.clocks.threads + 1, np.int32) for _ in range(2))
+        self._barriers[memory, index] = _Barrier(arrivals, arrivals, 0, 0, known, open_known, {}, {}, int(makers[0]))
+
+    def fence(self, threads: Array) -> None:
+        """The barriers that the lanes have made are there for whoever comes after this."""
+        for barrier in self._barriers.values():
+            if barrier.shown is None and barrier.maker in threads:
+                barrier.shown = int(self._block.clocks.known[barrier.maker, barrier.maker])
+
+    def check_shown_to_engines(self, memory: Memory, index: int, block: Block, lane: int, span: Span | None) -> None:
+        """That a lane of ``block`` may ask an engine for what completes on the barrier."""
+        barrier = self._of(memory, index, span)
+        if barrier.shown is None or not self._is_known(barrier, block, np.array([lane])):
+            raise self._not_shown(memory, index, barrier, span)
 
     def arrive(self, warp: Warp, mask: Any, memory: Memory, index: int, span: Span | None, expected: int = 0) -> None:
         """Each active lane, of this block or of another of its cluster, arrives once, and expects so many bytes."""
-        barrier = self._of(memory, index, span)
         threads = warp.chosen(mask)
+        barrier = self._reached(memory, index, warp.block, threads, span)
         barrier.bytes += expected * len(threads)
         of = warp.block
         released = of.clocks.released(threads)
@@ -68,8 +88,8 @@ class Transactions:
 
     def wait(self, warp: Warp, mask: Any, memory: Memory, index: int, parity: int, span: Span | None) -> Wait:
         """Ready when the phase of this parity has ended; the lanes then know what those who arrived did."""
-        barrier = self._of(memory, index, span)
         threads = warp.chosen(mask)
+        barrier = self._reached(memory, index, warp.block, threads, span)
 
         def is_over() -> bool:
             if barrier.phase % 2 == parity:
@@ -80,6 +100,31 @@ class Transactions:
             return True
 
         return is_over
+
+    def _reached(self, memory: Memory, index: int, block: Block, threads: Array, span: Span | None) -> _Barrier:
+        """The barrier, which lanes of ``block`` use."""
+        if self._block.is_over:
+            raise faults.misused(span, f"barrier {index} of {memory.name} is used after its block has ended")
+        barrier = self._of(memory, index, span)
+        if not self._is_known(barrier, block, threads):
+            raise self._not_shown(memory, index, barrier, span)
+        return barrier
+
+    def _is_known(self, barrier: _Barrier, block: Block, threads: Array) -> bool:
+        """Whether each of the lanes made the barrier or comes after the fence behind its making."""
+        if block is self._block:
+            others = threads[threads != barrier.maker]
+            known = block.clocks.known[others, barrier.maker]
+            return not len(others) or (barrier.shown is not None and bool((known >= barrier.shown).all()))
+        if barrier.shown is None:
+            return False
+        by_transactions = block.known_of(self._block).known[threads, barrier.maker] >= barrier.shown
+        spread = [np.full(len(threads), n) for n in (self._block.number, barrier.maker, barrier.shown)]
+        return bool((by_transactions | block.clocks.know_apart(threads, *spread)).all())
+
+    def _not_shown(self, memory: Memory, index: int, barrier: _Barrier, span: Span | None) -> Exception:
+        what = f"barrier {index} of {memory.name} is used by who does not come after a fence of lane {barrier.maker}, which made it"
+        return faults.misused(span, what)
 
     def _of(self, memory: Memory, index: int, span: Span | None) -> _Barrier:
         found = self._barriers.get((memory, index))

@@ -60,6 +60,7 @@ class Warp:
         self.frames: list[LoopFrame] = []
         self.copies = Copies(self)
         self.has_returned = not exists.all()
+        self.budget: int | None = None
         self.wait: Wait | None = None
         self.doing = ""
         self.span: Span | None = None
@@ -264,6 +265,7 @@ class Block:
         self.fenced: dict[int, Known] = {}
         self.seen: dict[int, Known] = {}
         self.peers: list[Block] = [self]
+        self._spare_registers = 0
         self._of_peers: dict[int, Clocks] = {}
 
     def known_of(self, peer: Block) -> Clocks:
@@ -275,6 +277,22 @@ class Block:
             found = self._of_peers[peer.number] = Clocks(self.threads)
             found.known[:] = 0
         return found
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every lane has returned."""
+        return not any(warp.alive.any() for warp in self.warps)
+
+    def pass_on(self, registers: int) -> Wait:
+        """A warp gives so many registers back to the block; it takes them where they are fewer than none, when there are as many."""
+
+        def is_done() -> bool:
+            if self._spare_registers + registers < 0:
+                return False
+            self._spare_registers += registers
+            return True
+
+        return is_done
 
     def join(self, warp: Warp, mask: Any) -> Wait:
         """The active lanes of a warp arrive at the block's barrier."""
