@@ -486,7 +486,7 @@ def test_tiles_that_do_not_fit_are_an_error_that_says_what_would() -> None:
 
 def test_the_error_names_rows_that_fit() -> None:
     tight = replace(LOCAL_ONLY, spaces=tuple(replace(s, bytes=100 * 1024) if s.name == "local" else s for s in LOCAL_ONLY.spaces))
-    with pytest.raises(CompileError, match="Cl with 176 rows instead of 256 would fit"):
+    with pytest.raises(CompileError, match="Cl with 176 rows instead of 256 would fit there"):
         plan(gemm(BM=256, BN=128, BK=16, stages=1), tight)
     plan(gemm(BM=176, BN=128, BK=16, stages=1), tight)
 

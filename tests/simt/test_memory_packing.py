@@ -184,6 +184,52 @@ def test_a_plan_with_fewer_stages_is_made_where_padded_rows_do_not_fit(stages: i
     agree(function, a, b, np.zeros((64, 64), np.float32))
 
 
+@pytest.mark.parametrize("rows,is_dense", [(4, True), (2, False)])
+def test_rows_that_fit_without_gaps_only_have_none(rows: int, is_dense: bool) -> None:
+    @T.prim_func
+    def tight(A: T.Tensor((rows, 192), "float32"), B: T.Tensor((192, 128), "float32"), C: T.Tensor((rows, 128), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((rows, 192), "float32")
+            b = T.alloc_shared((192, 128), "float32")
+            c = T.alloc_fragment((rows, 128), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(c, C)
+
+    assert 4 * (4 * 192 + 192 * 128) == 99 * 1024, "all that a block of sm_86 has"
+    target = "cuda:sm_86,simulate"
+    source = zellige.compile(tight, target=target).get_kernel_source()
+    told = "// rows of a have no gaps against conflicts of banks: with them the tiles would not fit"
+    assert (told in source) == is_dense
+    a, b = whole_numbers((rows, 192), "float32"), whole_numbers((192, 128), "float32", seed=1)
+    agree(tight, a, b, np.zeros((rows, 128), np.float32), target=target)
+
+
+@pytest.mark.parametrize("rows,columns,depth,dtype,arch,proposed", [
+    (256, 128, 192, "float32", "sm_80", 80), (256, 128, 192, "float32", "sm_86", 4), (512, 64, 160, "float32", "sm_75", 32),
+])  # fmt: skip
+def test_the_rows_that_a_refusal_proposes_fit(rows: int, columns: int, depth: int, dtype: str, arch: str, proposed: int) -> None:
+    def product(rows: int) -> Any:
+        @T.prim_func
+        def product(A: T.Tensor((rows, depth), dtype), B: T.Tensor((depth, columns), dtype), C: T.Tensor((rows, columns), "float32")):
+            with T.Kernel(1, threads=256):
+                a = T.alloc_shared((rows, depth), dtype)
+                b = T.alloc_shared((depth, columns), dtype)
+                c = T.alloc_fragment((rows, columns), "float32")
+                T.copy(A, a)
+                T.copy(B, b)
+                T.gemm(a, b, c, clear_accum=True)
+                T.copy(c, C)
+
+        return product
+
+    target = f"cuda:{arch},simulate"
+    with pytest.raises(CompileError, match=f"a with {proposed} rows instead of {rows} would fit there"):
+        zellige.compile(product(rows), target=target)
+    zellige.compile(product(proposed), target=target)
+
+
 def beside_a_fragment(first: int, second: int, *, columns: int = 128, threads: int = 128) -> Any:
     """Two pipelined loops with tiles of different sizes; between them a fragment that lies in shared memory, since it is seen in another
     shape, and that no plan counts there."""
@@ -269,10 +315,10 @@ def test_a_fragment_that_leaves_no_room_is_refused_with_the_stages_asked_for() -
     assert "a 6 x 8192 bytes" in text and "b 4 x 4096 bytes" in text and f"seen {128 * 320 * 4} bytes" in text
 
 
-@pytest.mark.parametrize("spare,stages", [(21504, 2), (21503 - 80, 1), (512, 1), (0, 1), (-16, 0)])
+@pytest.mark.parametrize("spare,stages", [(21504, 2), (21503 - 80, 1), (512, 1), (0, 1), (-16, 1), (-1024, 1), (-1040, 0)])
 def test_one_version_of_each_tile_is_tried_before_a_kernel_is_refused(spare: int, stages: int) -> None:
     """Each version that is given up takes its padding along, so that less than the excess is enough. ``spare`` bytes are left beside one
-    version of each tile as they are stored."""
+    version of each tile as they are stored; 1024 more without the gaps between rows of a."""
     one = (64 * 88 + 80 * 64) * 2
     held = (LIMITS["sm_80"] - one - spare) // 16 * 16
 

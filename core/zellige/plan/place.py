@@ -8,6 +8,7 @@ in program order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.expr import Buffer, constant_value
@@ -15,6 +16,9 @@ from zellige.plan.facts import LaunchFacts, bytes_of
 from zellige.plan.nodes import Placement
 from zellige.plugin.contract import Space
 from zellige.records import dataclass
+
+_ROUND: Final = 16
+"""What the number of rows that a message proposes is a multiple of, where it is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,7 @@ def too_large(excess: Excess, facts: LaunchFacts, target: str) -> ZelligeError:
 
 
 def _what_fits(excess: Excess, listed: Sequence[Tile], limit: int) -> str:
-    """A sentence that names the largest tile and the rows of it that would fit beside the others."""
+    """A sentence that names the largest tile and the rows of it for which the space has room beside the others."""
     largest = listed[0]
     size = bytes_of(largest.buffer) or 0
     left = limit - (excess.needed - size * largest.slots)
@@ -135,7 +139,9 @@ def _what_fits(excess: Excess, listed: Sequence[Tile], limit: int) -> str:
     fitting = int(left // max(1, size // int(rows) * largest.slots))
     if fitting < 1:
         return f"the tiles must become {-(-excess.needed // max(limit, 1))} times smaller"
-    return f"{largest.buffer.label} with {fitting} rows instead of {rows} would fit"
+    if fitting > _ROUND:
+        fitting -= fitting % _ROUND  # the rest is for gaps between rows
+    return f"{largest.buffer.label} with {fitting} rows instead of {rows} would fit there"
 
 
 def _shape(buffer: Buffer) -> str:

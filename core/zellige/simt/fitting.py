@@ -8,13 +8,14 @@ products are planned for that; where the family does not lower what comes out, t
 
 Planning counts the elements of tiles; rows padded against conflicts of banks, fragments that cannot stay in registers, barriers and the
 memory of single operations come on top. Where those do not fit, a launch is planned for that much less than its tiles take, so that it gets
-fewer stages, in the end one version of each tile. Where that does not help, a launch of roles gets one role, and E301 is raised for one
-role: of the plan that was made first, since its tiles are the author's.
+fewer stages, in the end one version of each tile. Where that does not help, a launch of roles gets one role, and one of one role rows
+without gaps. What does not fit then is E301: of the plan that was made first, since its tiles are the author's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -157,14 +158,17 @@ class _Launch:
                 return again
             if self._is_tried:
                 return self._one_role(_NO_ROOM)
+            with suppress(Overfull):
+                return self._function(self.planned, has_gaps=False)
             first = next((a.planned for a in self.mine if _is_about_memory(a.revision)), self.planned)
             if first is not self.planned:
                 self._function(first)
             raise
 
-    def _function(self, planned: PlannedLaunch) -> Function:
+    def _function(self, planned: PlannedLaunch, *, has_gaps: bool = True) -> Function:
         machine = self.fit.machine(self.given)
-        return lower_launch(self.kernel.kernel, planned, machine, self.index, synchronises=self.fit.synchronises)
+        synchronises = self.fit.synchronises
+        return lower_launch(self.kernel.kernel, planned, machine, self.index, synchronises=synchronises, has_gaps=has_gaps)
 
     def _for_less(self, excess: int) -> Revision | None:
         """The launch planned for so many bytes less than its plan takes; None where that has been tried enough, or found not to fit.

@@ -81,18 +81,22 @@ def lower(planned: PlannedKernel, machine: LaneMachine, *, synchronises: bool = 
     return Module(name=planned.kernel.name, functions=functions)
 
 
-def lower_launch(kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool = True) -> Function:
+def lower_launch(
+    kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool = True, has_gaps: bool = True
+) -> Function:
     """The function of launch number ``index``; the wishes for layouts are followed unless the tiles fit without them only.
-    ``synchronises`` False: the author places every barrier of lane code.
+    ``synchronises`` False: the author places every barrier of lane code. ``has_gaps`` False: rows of tiles lie one behind the other, with
+    conflicts of banks where only gaps between them would prevent these.
 
     Raises Overfull (E301), Unsupported (E410), and NotLowered (:mod:`zellige.simt.engine_tiles`) for roles that the family does not lower.
     """
     try:
-        return LaunchLowering(kernel, planned, machine, index, synchronises=synchronises).function()
+        return LaunchLowering(kernel, planned, machine, index, synchronises=synchronises, has_gaps=has_gaps).function()
     except CompileError as error:
         if error.code != catalogue.E301.id or not any(isinstance(hint, LayoutHint) for hint in planned.launch.hints):
             raise
-    return LaunchLowering(kernel, planned, machine, index, synchronises=synchronises, follows_layouts=False).function()
+    again = LaunchLowering(kernel, planned, machine, index, synchronises=synchronises, has_gaps=has_gaps, follows_layouts=False)
+    return again.function()
 
 
 def function_name(kernel: str, index: int, reserved: frozenset[str] = frozenset()) -> str:
@@ -109,8 +113,9 @@ class LaunchLowering:
     """One launch. What is public serves :mod:`zellige.simt.roles`."""
 
     def __init__(
-        self, kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool, follows_layouts: bool = True
-    ) -> None:
+        self, kernel: Kernel, planned: PlannedLaunch, machine: LaneMachine, index: int, *, synchronises: bool, follows_layouts: bool = True,
+        has_gaps: bool = True,
+    ) -> None:  # fmt: skip
         self._kernel = kernel
         self.planned = planned
         self._launch: Launch = planned.launch
@@ -119,6 +124,7 @@ class LaunchLowering:
         self._synchronises = synchronises
         self._raster = raster_of(planned)
         self._follows_layouts = follows_layouts
+        self._has_gaps = has_gaps
         self._folded = Var(name="rest", dtype=INT32, kind="grid")
         self._name = function_name(kernel.name, index, machine.reserved)
 
@@ -345,7 +351,10 @@ class LaunchLowering:
     ) -> Storage:
         """Free of bank conflicts where a product reads the tile, unless its author asks for something else."""
         banks = Banks(count=self.machine.banks, width=self.machine.bank_bytes)
-        chosen = storage.without_conflicts(extents, element, banks) if can_move else storage.rows(extents)
+        chosen, dense = storage.without_conflicts(extents, element, banks) if can_move else storage.rows(extents), storage.rows(extents)
+        if not self._has_gaps and chosen.elements > dense.elements:
+            context.notes.append(f"rows of {buffer.name} have no gaps against conflicts of banks: with them the tiles would not fit")
+            chosen = dense
         hint = next((h for h in self._launch.hints if isinstance(h, LayoutHint) and h.buffer.root is buffer), None)
         if hint is None:
             return chosen
