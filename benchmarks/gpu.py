@@ -1,17 +1,18 @@
 """How fast kernels are on a CUDA device beside cuBLAS, torch, Triton and TileLang.
 
-``python benchmarks/gpu.py [--only WORDS] [--rounds 7] [--tilelang FOLDER] [--write]`` needs a device, torch and Triton. Ours and the others
-take turns in one process; a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio
-that of the other's time to ours (above 1: ours is faster). Products and attention are compiled for sm_90, which has ``cp.async`` and
-``mma.sync`` and neither copies by boxes nor asynchronous products; "Triton, kept to mma.sync" is its kernel compiled for sm_80 and loaded
-as PTX, so that both use the same instructions, and "TileLang, kept to mma.sync" what ``tilelang_products.py`` put into a folder; tiles,
-warps and stages are the same. Rows of memory are written to a tensor that exists, by all. ``--write`` puts the table down in
-``benchmarks/results/gpu.md`` and ``.json``.
+``python benchmarks/gpu.py [--only WORDS] [--rounds 15] [--tilelang FOLDER] [--write]`` needs a device, torch and Triton. Ours and the
+others take turns in one process, in an order drawn anew for each round, since what ran before leaves the clocks and the cache as it does;
+a figure is the median over the rounds of the mean of ten launches between two events of the device, a ratio that of the other's time to
+ours (above 1: ours is faster). Products and attention are compiled for sm_90, which has ``cp.async`` and ``mma.sync`` and neither copies
+by boxes nor asynchronous products; "Triton, kept to mma.sync" is its kernel compiled for sm_80 and loaded as PTX, so that both use the
+same instructions, and "TileLang, kept to mma.sync" what ``tilelang_products.py`` put into a folder; tiles, warps and stages are the same.
+Rows of memory are written to a tensor that exists, by all. ``--write`` puts the table down in ``benchmarks/results/gpu.md`` and ``.json``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -186,14 +187,15 @@ def attention_rows() -> Iterator[Row]:
 
 
 def measured(row: Row, rounds: int) -> dict[str, float]:
-    """Milliseconds a call, the calls in turns."""
+    """Milliseconds a call, the calls in turns, in another order in each round."""
     found: dict[str, list[float]] = {name: [] for name in row.calls}
     for call in row.calls.values():
         call()
     torch.cuda.synchronize()
+    chance = random.Random(0)
     for _ in range(rounds):
-        for name, call in row.calls.items():
-            found[name].append(milliseconds(call))
+        for name in chance.sample(list(row.calls), len(row.calls)):
+            found[name].append(milliseconds(row.calls[name]))
     return {name: median(times) for name, times in found.items()}
 
 
@@ -207,7 +209,7 @@ def _environment() -> dict[str, str]:
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--only", default="", help="Measure the rows whose name holds this.")
-@click.option("--rounds", default=7, show_default=True)
+@click.option("--rounds", default=15, show_default=True)
 @click.option("--tilelang", type=click.Path(path_type=Path, exists=True), help="The folder of tilelang_products.py.")
 @click.option("--write", is_flag=True, help="Put the results down.")
 def main(only: str, rounds: int, tilelang: Path | None, write: bool) -> None:
