@@ -273,6 +273,9 @@ def test_carriers_of_other_types() -> None:
         ("bool", 0, 0),
         ("float32", 3, 3.0),
         ("float32", np.float16(0.5), 0.5),
+        ("bfloat16", ml_dtypes.bfloat16(1.5), 1.5),
+        ("int32", ml_dtypes.float8_e4m3fn(3), 3),
+        ("int8", ml_dtypes.int4(-3), -3),
         ("float64", Fraction(1, 4), 0.25),
         ("float16", float("inf"), float("inf")),
         ("int64", -(2**63), -(2**63)),
@@ -291,7 +294,10 @@ def test_address_of_a_tensor() -> None:
     assert "argument p: expected a tensor or its address, got str 'x'" in refusal(signature(scalar("p", "handle")), "x")
 
 
-@pytest.mark.parametrize("value", [2.5, "3", None, 1j, float("nan"), float("inf"), [1], np.ones(1), torch.ones(())])
+@pytest.mark.parametrize(
+    "value",
+    [2.5, "3", None, 1j, float("nan"), float("inf"), [1], np.ones(1), torch.ones(()), ml_dtypes.bfloat16(1.5), np.void(b"1")],
+)
 def test_numbers_refused(value: Any) -> None:
     text = refusal(signature(scalar("n", "int32")), value)
     assert "E612" in text

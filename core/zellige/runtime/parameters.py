@@ -147,6 +147,9 @@ def number_of(scalar: ScalarArgument, value: Any) -> Number:
     dtype = scalar.var.dtype
     if dtype.kind == "handle":
         return _address(scalar, value)
+    given = value
+    if isinstance(value, np.generic) and value.dtype.kind in "bV":  # NumPy's bool and the numbers of ml_dtypes are no numbers.Real
+        value = value.item()
     if isinstance(value, numbers.Integral):  # Python's bool and NumPy's integers among them
         whole = int(value)
     elif isinstance(value, numbers.Real):
@@ -155,11 +158,9 @@ def number_of(scalar: ScalarArgument, value: Any) -> Number:
         if not float(value).is_integer():
             raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=described(value))
         whole = int(float(value))
-    elif isinstance(value, np.bool_):
-        whole = int(value)
     else:
-        hint = "pass a Python number, for a tensor of one element value.item()" if hasattr(value, "item") else None
-        raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=described(value), hint=hint)
+        hint = "pass a Python number, for a tensor of one element value.item()" if hasattr(given, "item") else None
+        raise catalogue.E612.error(name=scalar.name, dtype=str(dtype), given=described(given), hint=hint)
     if dtype.is_float:
         try:
             return float(whole)
