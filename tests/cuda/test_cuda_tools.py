@@ -188,6 +188,13 @@ def test_whose_machine_code_runs_on_an_unknown_revision(word: str, base: str | N
     assert base is None or f"; the machine code of {base} runs on it; those known are" in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["sm_70", "61", "sm_52"])
+def test_a_processor_that_is_too_old_is_no_mistake_of_spelling(name: str) -> None:
+    with pytest.raises(ZelligeError, match=f"'{name}' is older than any that programs are made for; those known are sm_75, ") as raised:
+        architecture(registry().resolve(f"cuda:{name}"))
+    assert raised.value.code == "E706" and "did you mean" not in str(raised.value)
+
+
 def test_versions_and_places_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, Driver(version=13020))
     driver, nvrtc, nvdisasm = tools.tools()

@@ -86,9 +86,17 @@ def architecture(target: Target) -> Architecture:
     if found is None:
         base = _base_of(name)
         meant = f"; the machine code of {base} runs on it;" if base else closest(name, ARCHITECTURES) or ";"
-        reason = f"there is no architecture {wanted!r}{meant} those known are {', '.join(ARCHITECTURES)}"
-        raise catalogue.E706.error(target=str(target), reason=reason)
+        refused = f"there is no architecture {wanted!r}{meant}"
+        if _is_older(name):
+            refused = f"{wanted!r} is older than any that programs are made for;"
+        raise catalogue.E706.error(target=str(target), reason=f"{refused} those known are {', '.join(ARCHITECTURES)}")
     return found
+
+
+def _is_older(name: str) -> bool:
+    """Whether a name is that of a processor from before the first known one: compute capability 2.0 to 7.2."""
+    matched = re.fullmatch(r"sm_(\d\d)", name)
+    return matched is not None and 20 <= int(matched[1]) < _ROWS[0].number
 
 
 def _base_of(name: str) -> str:
