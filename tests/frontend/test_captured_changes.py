@@ -16,12 +16,14 @@ import time
 import types
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 import zellige as zl
 import zellige.language as T
+from zellige.cache.identity import identity_of
 from zellige.frontend.dependencies import Dependencies
 
 Read = Callable[[], Any]
@@ -331,6 +333,45 @@ def test_what_gives_something_else_each_time_is_read_each_time(kind: str) -> Non
     }
     function = reading(reads[kind])
     assert len({int(function(ZERO)[0]) for _ in range(4)}) == 4
+
+
+class OfRaisingClass(metaclass=type("Raising", (type,), {"__module__": property(lambda cls: 1 / 0)})):
+    pass
+
+
+def named(kind: Any, name: Any) -> Any:
+    kind.__module__ = name
+    return kind
+
+
+ODD: dict[str, Any] = {
+    "a class of a class that raises": OfRaisingClass,
+    "an object of a class of no module": named(type("Odd", (), {}), None)(),
+    "a class of a module called 5": named(type("Odd", (), {}), 5),
+    "an object that hides its attributes": type("Odd", (), {"__dict__": property(lambda self: 1 / 0)})(),
+    "a module called 3": types.ModuleType("odd"),
+    "a module that raises": type("Odd", (types.ModuleType,), {"__getattr__": lambda self, name: 1 / 0})("odd"),
+    "an object that makes what it is asked for": MagicMock(),
+}
+ODD["a module called 3"].__name__ = 3
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_objects_that_do_not_let_themselves_be_looked_at_are_nobodys_failure(name: str) -> None:
+    """Kernels and passes that hold them are made; whoever cannot be looked at is traced each time."""
+    function = reading(lambda: (5, ODD[name])[0])
+    assert [int(function(ZERO)[0]) for _ in range(2)] == [5, 5]
+    odd = ODD[name]
+    started = time.process_time()
+    text = identity_of(lambda kernel: (kernel, odd)[0])
+    assert isinstance(text, str) and text and time.process_time() - started < 5
+    zl.compile(empty, target="interp", passes=[lambda kernel: (kernel, odd)[0]])
+
+
+@T.prim_func
+def empty(A: T.Tensor((1,), "int32")):
+    with T.Kernel(1):
+        A[0] = 0
 
 
 def test_force_compile_traces_and_compiles_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

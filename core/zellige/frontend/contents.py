@@ -239,8 +239,9 @@ def object_of(look: Look, value: Any, kind: type) -> None:
     look.pending.append(kind)
 
 
-def _is_hashed_by_identity(kind: Any) -> bool:
-    return kind.__hash__ is object.__hash__
+def _is_hashed_by_identity(kind: type) -> bool:
+    """Found without asking the class, which may make something for whoever asks."""
+    return next(vars(above)["__hash__"] for above in kind.__mro__ if "__hash__" in vars(above)) is object.__hash__
 
 
 def add_attributes(look: Look, value: Any) -> None:

@@ -173,7 +173,16 @@ class Look:
         self._set: set[str] = set()
 
     def follow(self) -> tuple[Any, ...]:
-        """The parts of what is pending and of all that it leads to. Raises Unclear."""
+        """The parts of what is pending and of all that it leads to. Raises Unclear, also where code of an object that is asked for its
+        class or its module raises."""
+        try:
+            return self._followed()
+        except (Unclear, MemoryError):
+            raise
+        except Exception as error:
+            raise Unclear from error
+
+    def _followed(self) -> tuple[Any, ...]:
         while True:
             while self.pending:
                 if len(self.parts) > self.most_parts:

@@ -23,7 +23,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from zellige.diagnostics import ZelligeError
 from zellige.dtypes import DType
 from zellige.frontend.dependencies import MISSING, codes_in, content_of_cell
 from zellige.frontend.functions import Macro
@@ -64,7 +63,7 @@ class _Unclear(Exception):
 
 def fingerprint(source: FunctionSource, function: types.FunctionType, names: Mapping[str, Any], values: Iterable[Any]) -> str | None:
     """The digest for a kernel function; ``names`` are those that only its annotations know, ``values`` further things to be told apart,
-    such as the arguments of a call. None where something is met that cannot be told apart."""
+    such as the arguments of a call. None where something is met that cannot be told apart, or whose own code raises when it is asked."""
     reader = _Reader()
     try:
         reader.add("python", sys.version)
@@ -72,7 +71,9 @@ def fingerprint(source: FunctionSource, function: types.FunctionType, names: Map
             reader.value(value, 0)
         reader.function(function, source, names)
         reader.follow()
-    except (_Unclear, ZelligeError, RecursionError):
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - code of the user's objects may raise whatever it likes
         return None
     found = hashlib.sha256(repr(reader.parts).encode())
     for text in reader.texts:
