@@ -19,6 +19,7 @@ from zellige.frontend.builder import Settings
 from zellige.options import CompileOptions, options as process_options
 from zellige.pass_configs import flags, option_fields, report_inert
 from zellige.plugin.choices import PASS_STAGES, Insert, PassChange, Replace, Veto
+from zellige.plugin.fields import said
 from zellige.plugin.registry import registry
 from zellige.target import AUTO, Target, parse_target, surrounding_target
 
@@ -87,7 +88,7 @@ def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any] | PassCha
     found: list[tuple[str, Callable[[Any], Any] | PassChange]] = []
     for entry in passes:
         is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
-        stage, step = entry if is_pair else (getattr(getattr(entry, "step", entry), "stage", "legalise"), entry)
+        stage, step = entry if is_pair else (_asked(getattr(entry, "step", entry), "stage", "legalise", "passes"), entry)
         if stage not in PASS_STAGES:
             meant = closest(stage, PASS_STAGES) or ";"
             raise catalogue.E159.error(option="passes", reason=f"{stage!r} is no stage{meant} stages are {', '.join(PASS_STAGES)}")
@@ -95,8 +96,18 @@ def _user_passes(passes: Any) -> tuple[tuple[str, Callable[[Any], Any] | PassCha
             _check_change(step)
         elif not callable(step):
             raise catalogue.E159.error(option="passes", reason=f"{arithmetic.describe(step)} is no pass: expected a function of a kernel")
+        _asked(getattr(step, "step", step), "name", None, "passes")
         found.append((stage, step))
     return tuple(found)
+
+
+def _asked(step: object, attribute: str, default: object, option: str) -> Any:
+    """An attribute of a pass. E159 where the pass raises when it is asked for it."""
+    try:
+        return getattr(step, attribute, default)
+    except Exception as error:
+        reason = f"a pass of the class {type(step).__name__} raises where it is asked for its {attribute}: {said(error)}"
+        raise catalogue.E159.error(option=option, reason=reason) from error
 
 
 def _check_change(change: PassChange) -> None:
@@ -116,7 +127,10 @@ def _check_change(change: PassChange) -> None:
 
 
 def _user_schedule(schedule: Any) -> str | Callable[[Any], Any] | None:
-    if schedule is None or isinstance(schedule, str) or callable(schedule):
+    if schedule is None or isinstance(schedule, str):
+        return schedule
+    if callable(schedule):
+        _asked(schedule, "name", None, "schedule")
         return schedule  # type: ignore[no-any-return]
     reason = f"expected the name of a strategy or a function from tile IR to tile IR, not {arithmetic.describe(schedule)}"
     raise catalogue.E159.error(option="schedule", reason=reason)

@@ -217,6 +217,21 @@ ASKS_FOR_ITSELF: dict[str, tuple[str, str, str]] = {
     )
     for hook, asked in (("begin", "ctx"), ("cache_key", "ctx"), ("describe", "target"), ("emit", "planned, ctx"))
 }  # fmt: skip
+WITH_ITSELF = """
+class P:
+    name = 'again'
+    def __call__(self, value):
+        from broken_sources import works
+        works({name!r})
+"""
+COMPILES_WITH_ITSELF: dict[str, tuple[str, str, str]] = {
+    f"pass_{stage}_again": (
+        WITH_ITSELF.format(name=f"pass_{stage}_again")
+        + answering("passes", ", stage, ctx", f"(Insert(step=P()),) if stage == {stage!r} else ()"), "E718",
+        f"the pass again of the backend pass_{stage}_again failed: it compiles with itself: it is running 3 times at once",
+    )
+    for stage in ("layout", "lower", "post")
+}  # fmt: skip
 BLAMES = "@hookimpl\ndef emit(self, planned, ctx):\n    from zellige.diagnostics import catalogue\n    raise catalogue.%s"
 ACCUSING: dict[str, tuple[str, str, str]] = {
     "accuser": (backend(BLAMES % "E703.error(name='cpu', reason='x')"), "E703", "said by the backend 'accuser' in its hook emit"),
@@ -247,7 +262,7 @@ UNHARMED: dict[str, str] = {
 
 
 def test_every_wrong_answer_is_said_and_disturbs_no_other(install: Install) -> None:
-    cases = {**AT_LOADING, **AT_COMPILING, **ASKS_FOR_ITSELF, **ACCUSING}
+    cases = {**AT_LOADING, **AT_COMPILING, **ASKS_FOR_ITSELF, **COMPILES_WITH_ITSELF, **ACCUSING}
     assert len(cases) >= 46
     found = install({"fine": backend(""), **{name: source for name, (source, _, _) in cases.items()}, **UNHARMED})
     wrong = []

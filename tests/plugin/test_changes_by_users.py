@@ -103,6 +103,24 @@ def test_a_user_changes_what_a_plugin_brought(install: Install) -> None:
     assert {"acme-sync", "acme-lower"} <= set(log)
 
 
+class Raising:
+    """A pass that raises where it is asked for an attribute."""
+
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+
+    def __getattr__(self, name: str) -> Any:
+        raise OSError(name) if name == self.attribute else AttributeError(name)
+
+    def __call__(self, kernel: Kernel) -> Kernel:
+        return kernel
+
+
+def again(kernel: Kernel) -> Kernel:
+    _run([again])
+    return kernel
+
+
 @pytest.mark.parametrize(
     ("passes", "code", "words"),
     [
@@ -118,6 +136,10 @@ def test_a_user_changes_what_a_plugin_brought(install: Install) -> None:
         ([Insert(step=scaled(1.0), before="simplify")], "E159", "Insert: its before is 'simplify', expected a tuple of names"),
         ([Veto(name=4, reason="")], "E159", "Veto: its name is 4, expected the name of a pass"),
         ([("tidying", Veto(name="simplify", reason=""))], "E159", "'tidying' is no stage"),
+        ([Raising("name")], "E159", "a pass of the class Raising raises where it is asked for its name: OSError: name"),
+        ([Insert(step=Raising("name"))], "E159", "raises where it is asked for its name: OSError: name"),
+        ([Raising("stage")], "E159", "raises where it is asked for its stage: OSError: stage"),
+        ([lambda kernel: _run([again]) and kernel], "E718", "it compiles with itself: it is running 3 times at once"),
     ],
 )
 def test_what_a_user_gets_wrong_is_told(passes: list[Any], code: str, words: str) -> None:
@@ -125,6 +147,12 @@ def test_what_a_user_gets_wrong_is_told(passes: list[Any], code: str, words: str
         zl.compile(shifted, target="cpu", passes=passes)
     assert caught.value.code == code
     assert words in str(caught.value)
+
+
+def test_a_strategy_that_raises_where_it_is_asked_for_its_name_is_told() -> None:
+    with pytest.raises(ZelligeError, match="schedule: a pass of the class Raising raises where it is asked for its name") as caught:
+        zl.compile(shifted, target="cpu", schedule=Raising("name"))
+    assert caught.value.code == "E159"
 
 
 def test_changes_belong_to_the_key_of_the_cache() -> None:

@@ -26,6 +26,7 @@ from zellige.plugin.choices import PLAN_PASS, Insert, PassChange, PassStage, Rep
 from zellige.plugin.contract import Emitted
 from zellige.plugin.fields import is_blank, is_line, odd_places, said, shortened, type_problems
 from zellige.plugin.interruption import is_blameless
+from zellige.plugin.nesting import pass_entered
 from zellige.plugin.probing import waiting
 from zellige.records import dataclass
 
@@ -318,7 +319,7 @@ def _called(step: Step, value: Any, look: Callable[[Any], object]) -> Any:
         return step.step(value)
     before = look(value)
     try:
-        with waiting(f"the pass {step.name} of {step.owner} has been running"):
+        with waiting(f"the pass {step.name} of {step.owner} has been running"), pass_entered(step.name, step.owner):
             result = step.step(value)
     except InternalError:
         raise
