@@ -291,6 +291,33 @@ def test_what_a_manifest_announces_must_be_there(install: Install) -> None:
         assert caught.value.code == "E703"
 
 
+RAISING = "class Fog(dict):\n    def {method}(self, *_): raise OSError('mapping')"
+
+
+@pytest.mark.parametrize("method", ["__contains__", "__getitem__", "items"])
+@pytest.mark.parametrize("hook", ["dialect", "inspections", "timers", "schedules"])
+def test_a_mapping_that_raises_is_its_hooks_failure(install: Install, hook: str, method: str) -> None:
+    changes = "dialect=(DialectName(name='fogged', target=self.name),), timers=('fogged',), inspections=('fogged',)"
+    said = f"@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), {changes})"
+    device = "\n@hookimpl\ndef probe(self): return (contract.Device(name='card', index=0, target=self.name),)"
+    answer = "Fog(fogged=lambda run, repeats=1, before=None: [1.0] * repeats)" if hook != "schedules" else "Fog({'foggy.deep': Deeper(4)})"
+    source = backend(f"{said}{device}\n@hookimpl\ndef {hook}(self): return {answer}")
+    install({"foggy": RAISING.format(method=method)+ "\n" + source})
+    asks: dict[str, Callable[[], object]] = {
+        "dialect": lambda: T.fogged,
+        "inspections": lambda: zl.compile(copying(), target="foggy").fogged(),
+        "timers": lambda: zl.profiler.do_bench(lambda: None, backend="fogged"),
+        "schedules": lambda: zl.compile(copying(), target="foggy", schedule="foggy.deep"),
+    }
+    if (hook == "schedules") is (method == "items"):
+        with pytest.raises(ZelligeError, match=f"the backend 'foggy' raised in its hook {hook}: OSError: mapping") as caught:
+            asks[hook]()
+        assert caught.value.code == "E709"
+    else:
+        asks[hook]()
+    assert works("cpu")
+
+
 def test_a_wrong_verdict_about_kept_code_is_said(install: Install) -> None:
     device = "@hookimpl\ndef probe(self): return (contract.Device(name='card', index=0, target=self.name),)\n"
     install({"unsure": backend(device + "@hookimpl\ndef compat(self, binary, device): return Compatibility(verdict='maybe')")})

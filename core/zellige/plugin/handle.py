@@ -217,17 +217,27 @@ class BackendHandle:
 
     def dialect(self) -> Mapping[str, object]:
         """The objects behind the backend's dialect names; empty where it has none. E703 for what nobody can call."""
-        found: Mapping[str, object] = self._typed(Mapping, "dialect") if self.has("dialect") else {}
+        found = self._by_name("dialect", tuple(entry.name for entry in self.dialect_names))
         if self.origin.is_own:
             return found
         from zellige.plugin.dialect import code_of, operation_problem  # a warm start asks for no operation
 
-        for name in [entry.name for entry in self.dialect_names if entry.name in found]:
-            wrong = operation_problem(name, found[name])
+        for name, function in found.items():
+            wrong = operation_problem(name, function)
             if wrong:
                 raise self.at_fault(wrong)
-            self._operations[code_of(found[name])] = name
+            self._operations[code_of(function)] = name
         return found
+
+    def _by_name(self, hook: str, announced: tuple[str, ...]) -> Mapping[str, Any]:
+        """What a hook that answers a mapping has under the names that the manifest announces, read while the hook is to blame: a mapping of
+        somebody else's may raise. Of ours all that it has."""
+
+        def picked(answer: object) -> Mapping[str, Any]:
+            found: Mapping[str, Any] = self._checked(Mapping, hook, answer)
+            return found if self.origin.is_own else {name: found[name] for name in announced if name in found}
+
+        return self._call(hook, picked) if self.has(hook) else {}
 
     def blamed_operation(self, function: object, error: BaseException) -> ZelligeError | None:
         """What a failure of ``function`` is to the user where that is an operation of this backend's; None for another function, and where
@@ -325,6 +335,7 @@ class BackendHandle:
         if not self.origin.is_own:
             from zellige.plugin.answers import check_strategies
 
+            found = dict(found.items())  # reading it later may raise where nobody knows whose it is
             check_strategies(self, found)
         return found
 
@@ -639,7 +650,7 @@ class BackendHandle:
 
     def _named(self, hook: Literal["inspections", "timers"], announced: tuple[str, ...]) -> Mapping[str, Any]:
         """Functions by name, those that the manifest announces among them."""
-        found: Mapping[str, Any] = self._typed(Mapping, hook) if self.has(hook) else {}
+        found = self._by_name(hook, announced)
         missing = [name for name in announced if not callable(found.get(name))]
         if missing:
             reason = f"its manifest announces the {hook} {', '.join(missing)}, for which its hook {hook} has no function"

@@ -1,8 +1,8 @@
 """How often one hook of somebody else's backend, or one pass, runs at once: one that asks for itself never ends.
 
 In: whose hook is entered, for which target, or whose pass. Out: a context in which it counts as running; E709, of a pass E718, where it
-runs too often already. A hook that compiles for its own target asks for itself: on its own thread, where few calls inside each other have a use,
-or on new ones, where many at once wait for each other. So does a pass that compiles with itself.
+runs too often already. A hook that compiles for its own target asks for itself: on its own thread, where few calls inside each other have a
+use, or on new ones, where many at once wait for each other. So does a pass that compiles with itself.
 """
 
 from __future__ import annotations
