@@ -25,8 +25,9 @@ class _PlainConsole(Console):
 def plain_console(*, is_error: bool = False, width: int | None = None) -> Console:
     """A console of the standard output, or of the standard error, as wide as the terminal or ``width`` columns.
 
-    Words in brackets are printed as they are: they come from kernels, messages and commands, and are no styles."""
-    return _PlainConsole(stderr=is_error, width=width, markup=False)
+    Words in brackets or between colons are printed as they are: they come from kernels, messages, targets and commands, and are no styles
+    or pictures."""
+    return _PlainConsole(stderr=is_error, width=width, markup=False, emoji=False)
 
 
 def wide_console(width: int = 100) -> Console:

@@ -27,7 +27,8 @@ _PACKAGE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _DISTRIBUTION: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 _PATTERNS: Final = {
     "requirements": (_DISTRIBUTION, "distribution"), "code_packages": (_PACKAGE, "package"), "options": (_OPTION, "option"),
-    "arch_options": (_OPTION, "option"), "hints": (_WORD, "keyword"), "inspections": (_WORD, "method"), "timers": (_OPTION, "timer"),
+    "arch_options": (_OPTION, "option"), "hints": (_WORD, "keyword argument"), "inspections": (_WORD, "method"),
+    "timers": (_OPTION, "timer"),
 }  # fmt: skip
 MOST_PROBLEMS: Final = 5
 """How many faults of one answer a message names."""
@@ -70,16 +71,30 @@ def _odd_names(answer: Manifest) -> Iterator[str]:
             yield f"the alias {shortened(alias)} stands for {shortened(text)}, which is none of its targets"
     yield from odd_dialect(answer.dialect, answer.targets)
     for field, (pattern, kind) in _PATTERNS.items():
-        odd = [name for name in getattr(answer, field) or () if not pattern.fullmatch(name)]
+        is_written = pattern is _WORD
+        odd = [name for name in getattr(answer, field) or () if not pattern.fullmatch(name) or (is_written and keyword.iskeyword(name))]
         yield from (f"{field} names {shortened(name)}, which is no {kind}" for name in odd)
     for key in answer.config_keys:
-        if not _WORD.fullmatch(key.name) or not is_line(key.key):
-            yield f"config_keys has {shortened(key.name)} for {shortened(key.key)}"
+        if not _WORD.fullmatch(key.name) or not key.name.isupper() or not is_line(key.key):
+            yield f"config_keys has {shortened(key.name)} for {shortened(key.key)}, expected a name in capitals for a line of text"
+    yield from _taken_names(answer)
     counts = Counter([("name", key.name) for key in answer.config_keys] + [("key", key.key) for key in answer.config_keys])
     yield from (f"config_keys has the {kind} {shortened(text)} {count} times" for (kind, text), count in counts.items() if count > 1)
     known = {field.name for field in dataclasses.fields(CompileOptions)} | {key.name for key in answer.config_keys}
     known |= {key.key for key in answer.config_keys}
     yield from (f"acts_on names {shortened(name)}, which is no option" for name in answer.acts_on if name not in known)
+
+
+def _taken_names(answer: Manifest) -> Iterator[str]:
+    """Names that are there without the backend: nobody would ever reach what it means by them."""
+    if not answer.inspections and not answer.config_keys:
+        return
+    from zellige.plugin.words import OF_KERNELS, OPTIONS  # few bring methods or keys of their own
+
+    yield from (f"inspections names {name!r}, which every compiled kernel has" for name in answer.inspections if name in OF_KERNELS)
+    for key in answer.config_keys:
+        if key.key in OPTIONS:
+            yield f"config_keys has {key.key!r}, an option of every compilation: acts_on names it {OPTIONS[key.key]!r}"
 
 
 def _size_problems(answer: Manifest) -> Iterator[str]:

@@ -1,6 +1,8 @@
-"""The names that the kernel language has: a backend's dialect cannot have one of them, since nobody would ever reach it.
+"""Names that a backend cannot have for its own, since nobody would ever reach it: those of the kernel language, the attributes of
+every compiled kernel, and the keys of configuration that are options of every compilation.
 
-In: nothing. Out: :func:`is_word`. Written by ``python tools/language_words.py``; a test holds it to the language.
+In: nothing. Out: :func:`is_word`, :data:`OF_KERNELS`, :data:`OPTIONS`. Written by ``python tools/language_words.py``; a test holds it to
+the language.
 """
 
 from __future__ import annotations
@@ -37,6 +39,24 @@ use_swizzle vectorized vectors view views warp_reduce_bitand warp_reduce_bitor w
 """
 
 WORDS: Final = frozenset(_LIST.split())
+
+_LIST_OF_KERNELS: Final = """
+config device export_source export_sources from_outline get_asm get_kernel_source get_profiler get_tir get_tuner_result host_source ir_text
+kernel kernel_source latency options out_idx params prim_func print_source_code ref_latency run_once show_source signature target
+update_tuner_result
+"""
+
+OF_KERNELS: Final = frozenset(_LIST_OF_KERNELS.split())
+"""Attributes of every compiled kernel, but those that ask its backend."""
+
+OPTIONS: Final = {
+    "tl.enable_fast_math": "fast_math",
+    "tl.disable_warp_specialized": "specialise",
+    "tl.disable_thread_storage_sync": "synchronise_shared",
+    "tl.config_index_bitwidth": "index_bits",
+    "tl.device_compile_flags": "compile_flags",
+}
+"""Keys that are options of every compilation, and what ``acts_on`` calls them."""
 
 
 def is_word(name: str) -> bool:
