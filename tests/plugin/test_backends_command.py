@@ -99,6 +99,20 @@ def test_doctor_tells_two_distributions_of_one_entry_point_apart(install: Instal
 
 
 @pytest.mark.usefixtures("in_this_process")
+def test_doctor_asks_each_of_two_backends_of_one_entry_point(install: Install, site: Path, announce: Callable[..., Path]) -> None:
+    """A stranger's may have the name of one of ours, and other hooks."""
+    (site / "plug_other.py").write_text(FINE)
+    announce(site, "plug-other", "cpu = plug_other:backend\n")
+    install({})
+    code, text = run("doctor", "cpu")
+    assert code == 0
+    hooks = {line.partition(":")[0]: line for line in text.splitlines() if ": hooks that answer: " in line}
+    assert sorted(hooks) == ["cpu", "fine"]
+    assert "describe_key" in hooks["cpu"] and "schedules" not in hooks["cpu"]
+    assert "describe_key" not in hooks["fine"] and "schedules" in hooks["fine"]
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_doctor_says_which_hooks_answer_and_which_are_left(install: Install) -> None:
     install({"fine": FINE})
     code, text = run("doctor", "fine", "cpu")
@@ -213,6 +227,14 @@ def test_describe_shows_what_a_target_can_do(install: Install) -> None:
     assert code == 0
     for words in (units(running_host())[0].name.split()[0], "vector moves", "cache_line_bytes", "declared only", "contract"):
         assert words in text
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_an_architecture_is_printed_as_it_is_written(install: Install) -> None:
+    """Words between colons are no pictures, words in brackets no styles."""
+    install({"fine": FINE})
+    _, text = run("describe", "fine", "--target", "a:b[red]")
+    assert "fine:a:b[red]" in text
 
 
 @pytest.mark.usefixtures("in_this_process")

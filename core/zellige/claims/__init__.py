@@ -93,20 +93,20 @@ def _said(error: BaseException) -> str:
     return f"{told.severity} {told.code}: {told.message}" + ("" if told.line_of_fault is None else f", raised at {told.line_of_fault}")
 
 
-def examined_apart(backend: str, arch: str, seconds: float) -> list[Finding]:
+def examined_apart(backend: str, arch: str, seconds: float, *, entry_point: str = "") -> list[Finding]:
     """The findings of a process of its own about the claims of a backend's first target, of the architecture ``arch`` (empty: the backend
-    chooses). ``backend`` is the name of its entry point. A process that dies or takes longer than ``seconds`` ends with the claim that it
-    was trying."""
-    return _apart("claims", backend, arch, seconds)
+    chooses). ``backend`` is the name of its entry point, and ``entry_point`` the whole of it where another has that name too. A process
+    that dies or takes longer than ``seconds`` ends with the claim that it was trying."""
+    return _apart("claims", backend, entry_point, arch, seconds)
 
 
-def asked_apart(backend: str, arch: str, seconds: float) -> list[Finding]:
+def asked_apart(backend: str, arch: str, seconds: float, *, entry_point: str = "") -> list[Finding]:
     """The same about the hooks."""
-    return _apart(HOOKS, backend, arch, seconds)
+    return _apart(HOOKS, backend, entry_point, arch, seconds)
 
 
-def _apart(what: str, backend: str, arch: str, seconds: float) -> list[Finding]:
-    answered = answered_apart(__name__, (what, backend, arch), seconds)
+def _apart(what: str, backend: str, entry_point: str, arch: str, seconds: float) -> list[Finding]:
+    answered = answered_apart(__name__, (what, backend, entry_point, arch), seconds)
     code = answered.code
     is_whole = _END in answered.told  # what a process was asked may end it, with any exit code
     data = [one for one in answered.told if one != _END]
@@ -121,10 +121,11 @@ def _apart(what: str, backend: str, arch: str, seconds: float) -> list[Finding]:
 
 def main(arguments: list[str]) -> int:
     """Asks the hooks or tries the claims of a backend's target and writes what it finds to a file, a line each."""
-    what, backend, arch, file = arguments
+    what, backend, entry_point, arch, file = arguments
     before = Remains()
     begin_with_one(backend)
-    handle = next(handle for handle in registry().backends if backend in (handle.origin.name, handle.manifest.name))
+    named = [handle for handle in registry().backends if backend in (handle.origin.name, handle.manifest.name)]
+    handle = next((handle for handle in named if handle.origin.text == entry_point), named[0])
     with telling(file) as tell:
         for name, claim in _all(what, handle, arch):
             tell(probe=name, field=claim.field, text=claim.text)

@@ -112,12 +112,14 @@ def _checkup(report: BackendReport, arch: str, seconds: float, *, probe: bool) -
 
     if is_broken(report):
         return _Checkup(report=report)
-    hooks = tuple(asked_apart(report.origin, arch, seconds))
+    hooks = tuple(asked_apart(report.origin, arch, seconds, entry_point=report.entry_point))
     if not probe:
         return _Checkup(report=report, hooks=hooks)
     has_none = not report.devices and not parse_target(with_architecture(report.name, arch)).is_simulated
     left = "" if not has_none else state(report) if report.unavailable is not None else "no device of it is here"
-    claims = () if left else tuple(examined_apart(report.origin, arch, _TIMES_FOR_CLAIMS * seconds))
+    claims = () if left else tuple(
+        examined_apart(report.origin, arch, _TIMES_FOR_CLAIMS * seconds, entry_point=report.entry_point)
+    )
     told = {one.reason for one in hooks if one.verdict != "holds"}
     if any(one.field == "describe" and one.reason in told for one in claims):
         claims, left = (), "its target cannot be described"
