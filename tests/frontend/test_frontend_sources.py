@@ -368,6 +368,14 @@ def test_cells_of_a_notebook_are_read_as_they_are_now() -> None:
     assert lines == ["first 2", "again 3", "redefined 3", "timed 4", "one line 4"], text
 
 
+def test_a_cell_may_import_what_its_kernel_calls() -> None:
+    """A notebook compiles each statement of a cell by itself, and Python then does not see that a name was imported. A cell may wait."""
+    cell = START + KERNEL.format(end="") + "print('one cell', made(2))"
+    waiting = "import asyncio\nawait asyncio.sleep(0)\n" + cell
+    text = notebook(cell, "from __future__ import annotations\n" + cell, "%%time\n" + cell, waiting)
+    assert [line for line in text.splitlines() if line.startswith("one cell")] == ["one cell 2"] * 4, text
+
+
 def test_a_timed_cell_is_read_where_no_history_is_kept() -> None:
     cells = ["%%time\n" + KERNEL.format(end=end) + "print('timed', made(2))" for end in (" + 2", " - 2")]
     text = notebook(START, *cells, history=False)

@@ -13,6 +13,7 @@ import ast
 import functools
 import hashlib
 import inspect
+import itertools
 import linecache
 import operator
 import os
@@ -48,7 +49,7 @@ class SourceText:
     lines: list[str]
     tree: ast.Module
     functions: dict[str, list[ast.FunctionDef]] = field(default_factory=dict)
-    _compiled: dict[tuple[int, int], list[types.CodeType]] = field(default_factory=dict)
+    _compiled: dict[tuple[int, int, bool], list[types.CodeType]] = field(default_factory=dict)
 
     def span(self, node: ast.AST) -> Span:
         """Where ``node`` stands; computed once a node."""
@@ -92,13 +93,17 @@ class SourceText:
             after = self._line(last)
         return before.rstrip().endswith("(") and after.lstrip().startswith(")")
 
-    def compiled(self, flags: int, optimize: int = -1) -> list[types.CodeType]:
+    def compiled(self, flags: int, optimize: int = -1, *, is_divided: bool = False) -> list[types.CodeType]:
         """The code of everything that is defined in the text, with these flags of ``__future__`` beside those it sets itself, with or
-        without its assertions and docstrings (``compile``'s levels of ``optimize``)."""
-        key = (flags, optimize)
+        without its assertions and docstrings (``compile``'s levels of ``optimize``). ``is_divided``: each statement by itself, as a
+        notebook compiles a cell; the calls of what an import brought differ where Python sees the import."""
+        key = (flags, optimize, is_divided)
         if key not in self._compiled:
-            code = compile("".join(self.lines), self.file, "exec", flags, dont_inherit=True, optimize=optimize)
-            self._compiled[key] = list(codes_in(code))
+            whole = ast.parse("".join(self.lines), self.file)
+            parts = [ast.Module([statement], []) for statement in whole.body] if is_divided else [whole]
+            flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # a cell may wait outside of functions
+            codes = [compile(part, self.file, "exec", flags, dont_inherit=True, optimize=optimize) for part in parts]
+            self._compiled[key] = [inner for code in codes for inner in codes_in(code)]
         return self._compiled[key]
 
     def named(self, name: str) -> list[ast.FunctionDef]:
@@ -387,8 +392,9 @@ def _definition(text: SourceText, code: types.CodeType, offset: int | None) -> a
     exact = [node for node in text.named(code.co_name) if first_line(node) == first and _has_parameters_of(node, code)]
     if len(exact) == 1 and text.file == code.co_filename and not text.file.startswith("<") and not _may_have_changed(text, code):
         return exact[0]
-    for optimize in (-1, 0, 1, 2) if exact else ():  # whoever compiled it may have left out assertions or docstrings
-        compiled = text.compiled(code.co_flags & _FUTURE, optimize)
+    # whoever compiled it may have left out assertions or docstrings
+    for optimize, is_divided in itertools.product((-1, 0, 1, 2), (False, True)) if exact else ():
+        compiled = text.compiled(code.co_flags & _FUTURE, optimize, is_divided=is_divided)
         for node in exact:
             if any(_same_code(code, other) for other in compiled if other.co_firstlineno == first_line(node)):
                 return node
