@@ -50,6 +50,11 @@ def test_command_line() -> None:
     assert "E110" in wrong.stderr and "A[i] = i[0]" in wrong.stderr
 
 
+def test_a_text_that_the_command_line_runs_is_not_called_changed() -> None:
+    done = python("-c", f"exec({PROGRAM.format(end='')!r})")
+    assert "E116: the source of kernel cannot be found: there is no text for <string>\n" in done.stderr
+
+
 def test_file_on_the_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(end=""))

@@ -158,7 +158,8 @@ def function_source(function: types.FunctionType) -> FunctionSource:
             _found[Same(code)] = found
             _around.update((Same(inner), text) for inner in codes_in(code) if inner is not code)
             return found
-        reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
+        if file == code.co_filename:  # not a text of which the code may be none, as where the program given with -c runs another
+            reason = f"{file} has no such function at line {code.co_firstlineno}: it was changed since it was loaded"
     hint = _CONSOLE_HINT if _console_texts.get(code.co_filename) else None
     if code.co_filename.startswith(("<magic", _TIMED_CELL)):
         hint = _MAGIC_HINT
