@@ -72,6 +72,20 @@ def test_its_own_operation_and_memory_space_run_on_it(acme: Any) -> None:
     assert (a == b).all()
 
 
+@pytest.mark.usefixtures("acme")
+def test_what_is_wrong_about_its_operation_is_said_by_the_name_that_kernels_have_for_it() -> None:
+    """Its functions call it acme.dma, kernels T.acme_dma."""
+
+    def main(A: T.Tensor((8, 16), "float32")):
+        with T.Kernel(1) as _:
+            T.acme_dma(A, 3)
+
+    for ask, code in ((lambda: T.prim_func(main).kernel, "E222"), (lambda: T.acme_dma(1, 2), "E101")):
+        with pytest.raises(ZelligeError, match=r"T\.acme_dma (needs a tile|was called while)") as caught:
+            ask()
+        assert caught.value.code == code
+
+
 def test_other_targets_refuse_its_operation_and_its_memory_space(acme: Any) -> None:
     for target, code in (("cpu", "E410"), ("interp", "E445")):
         arrays = np.zeros((8, 16), np.float32), np.zeros((8, 16), np.float32)

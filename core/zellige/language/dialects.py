@@ -12,8 +12,10 @@ A name that only wishes for something and changes no result is written with :fun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from zellige.diagnostics import ZelligeError
 from zellige.dtypes import DType
 from zellige.frontend import arithmetic
 from zellige.frontend.builder import current_builder
@@ -25,6 +27,7 @@ from zellige.language.tensors import element_type
 from zellige.plugin.dialect import WrongOperation
 from zellige.plugin.fields import is_line, is_text, shortened
 from zellige.plugin.limits import LARGEST, LONGEST_LINE
+from zellige.plugin.registry import registry
 
 
 def wish(spelling: str, **counts: Any) -> None:
@@ -57,7 +60,26 @@ def operation(
     if "." not in name.strip("."):
         raise WrongOperation(f"an operation is called {shortened(name)}, expected the backend's name, a dot and a word")
     pairs = _checked(name, attributes)
-    spelling = f"T.{name.rpartition('.')[2]}"
+    word = name.rpartition(".")[2]
+    add = partial(_added, name, tuple(reads), tuple(writes), tuple(values), pairs, result)
+    try:
+        return add(f"T.{word}")
+    except ZelligeError:
+        spelling = _spelling(name, word)
+        if spelling == word:
+            raise
+        return add(f"T.{spelling}")  # says the same by the name that kernels have for it
+
+
+def _added(
+    name: str,
+    reads: tuple[Any, ...],
+    writes: tuple[Any, ...],
+    values: tuple[Any, ...],
+    pairs: tuple[tuple[str, bool | int | float | str], ...],
+    result: DType | str | None,
+    spelling: str,
+) -> Scalar | None:
     builder = current_builder(spelling)
     builder.require_body(spelling)
     var = None if result is None else builder.var(builder.name_for("result"), element_type(result), "value")
@@ -73,6 +95,12 @@ def operation(
         )
     )
     return None if var is None else Scalar(var)
+
+
+def _spelling(name: str, word: str) -> str:
+    """How kernels write the operation ``name``: by its ``word``, or with the name of its backend in front, as names of strangers begin."""
+    whole = name.replace(".", "_")
+    return whole if registry().dialect_targets(whole) and not registry().dialect_targets(word) else word
 
 
 def _require_line(what: str, name: object) -> None:
