@@ -141,7 +141,9 @@ def _wrong_extents(value: Intrinsic, request: Request) -> str | None:
     if isinstance(value, Product):
         own.update(m=value.m, n=value.n, k=value.k)
     for name, extent in request.extents.items():
-        if name in own and extent % own[name]:
+        if name not in own:
+            return f"it has no extent {name}"
+        if extent % own[name]:
             return f"{name} of {extent} is no multiple of {own[name]}"
     return None
 

@@ -44,7 +44,8 @@ def added(family: str) -> tuple[Intrinsic, ...]:
 
 
 def add(family: str, *values: Intrinsic) -> None:
-    """Add instructions to a family. E330 for an unknown family, E331 for a name that it has already."""
+    """Add instructions to a family. E330 for an unknown family, E331 for a name that it has already and for what is no specification."""
+    _check_kinds((), values)
     known = {name for name in _names(family) if name not in removed(family)}
     for value in values:
         if value.name in known:
@@ -55,7 +56,8 @@ def add(family: str, *values: Intrinsic) -> None:
 
 
 def remove(family: str, *names: str) -> None:
-    """Take instructions out of a family. E330 for an unknown name."""
+    """Take instructions out of a family. E330 for an unknown name, E331 for what is none."""
+    _check_kinds(names, ())
     known = _names(family)
     for name in names:
         if name not in known or name in removed(family):

@@ -48,6 +48,7 @@ def test_combinations_of_types() -> None:
     found = find(Request(kind="product", types={"a": "bfloat16", "c": "float16"}), among=[half])
     assert found.rejected[0][1] == "it does not combine these element types"
     assert find(Request(kind="product", types={"scale": "float32"}), among=[half]).rejected[0][1] == "it has no operand scale"
+    assert find(Request(kind="product", extents={"q": 16}), among=[half]).rejected[0][1] == "it has no extent q"
 
 
 def test_copies_functions_and_waits_by_what_they_do() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from zellige.diagnostics.error import CompileError
 from zellige.layouts import Layout, mixed
-from zellige_intrinsics import Operand, Product, Source, add, changed, family, meanings, run, stamp
+from zellige_intrinsics import Operand, Product, Source, add, changed, family, meanings, remove, run, stamp
 
 LEFT = mixed({"register": [(4, {"k": 1})], "lane": [(16, {"m": 1}), (4, {"k": 4})]}, {"m": 16, "k": 16})
 RIGHT = mixed({"register": [(4, {"k": 1})], "lane": [(16, {"n": 1}), (4, {"k": 4})]}, {"k": 16, "n": 16})
@@ -152,4 +152,16 @@ def test_a_change_of_something_else_is_refused_and_changes_nothing(change: Any, 
         raise AssertionError("the change was taken")
     assert caught.value.code == "E331"
     assert words in str(caught.value)
+    assert stamp("nvidia") == before
+
+
+def test_what_is_no_specification_is_not_added_and_what_is_no_name_not_taken_out() -> None:
+    before = stamp("nvidia")
+    for ask, words in (
+        (lambda: add("nvidia", 5), "it holds 5, expected a specification of one"),  # type: ignore[arg-type]
+        (lambda: remove("nvidia", 5), "it holds 5, expected the name of an instruction"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(CompileError, match=words) as caught:
+            ask()
+        assert caught.value.code == "E331"
     assert stamp("nvidia") == before
