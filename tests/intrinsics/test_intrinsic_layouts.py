@@ -148,7 +148,7 @@ def test_registers_of_one_thread_count_elements(value: Product) -> None:
 
 
 def test_every_product_has_a_formula_here() -> None:
-    """Products of lanes and of threads above; those of units that read memory in the tests of their blocks."""
+    """Products of lanes and of threads above; those of units that read memory in the tests of their operands."""
     over_lanes = {value.name for value in all_intrinsics() if isinstance(value, Product) and value.scope == "warp"}
     assert over_lanes == set(WARP)
     assert len(WARP) + len(WARPGROUP) + len(THREAD) + len(TILES) == sum(isinstance(value, Product) for value in all_intrinsics())
@@ -299,6 +299,28 @@ def test_blocks_of_the_cube_unit() -> None:
     np.testing.assert_array_equal(table(value.operand("destination").layout)["offset"], expected)
     assert invert(value.operand("source").layout).points == 4096
     assert compose(row_major({"m": 64, "k": 64}), invert(row_major({"m": 64, "k": 64}))).points == 4096
+
+
+@pytest.mark.parametrize("name", ["mmad 16x16x16 float16", "mmad 16x16x32 int8"])
+def test_operands_of_the_cube_unit(name: str) -> None:
+    """One block of 16 rows by 32 bytes each: a row by row, b column by column, results row by row."""
+    value = intrinsic(name)
+    for operand, (rows, columns), is_by_columns in (("a", (16, value.k), False), ("b", (value.k, 16), True), ("d", (16, 16), False)):
+        row, column = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")
+        expected = column * rows + row if is_by_columns else row * columns + column
+        np.testing.assert_array_equal(table(value.operand(operand).layout)["offset"], expected)
+
+
+def test_operands_of_the_systolic_unit() -> None:
+    """What is summed over lies along the partitions, results by rows along them."""
+    value = intrinsic("nc_matmul 128x512x128")
+    copy = intrinsic("dma_copy 128x512").operand("destination")
+    for operand, over_partitions in ((value.operand("a"), "k"), (value.operand("b"), "k"), (value.operand("d"), "m"), (copy, "row")):
+        places = table(operand.layout)
+        names = list(operand.layout.input_sizes)
+        index = dict(zip(names, np.meshgrid(*map(np.arange, operand.layout.input_sizes.values()), indexing="ij")))
+        np.testing.assert_array_equal(places["partition"], index[over_partitions])
+        np.testing.assert_array_equal(places["offset"], index[next(name for name in names if name != over_partitions)])
 
 
 def test_every_family_states_its_sources() -> None:
