@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ DISTURBANCES = {
     "import os; del os.environ['HOME']": "the variable HOME of the environment",
     "import os; os.environ['ZELLIGE_TARGET'] = 'cpu'": "the variable ZELLIGE_TARGET of the environment",
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)": "the handler of SIGINT",
+    "import signal; signal.alarm(3600)": "the alarm of the process",
 }
 """What a module or a hook does, and what it is called."""
 
@@ -70,7 +72,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple
     monkeypatch.setattr(guard, "_has_other_threads", lambda: threading.current_thread() is not threading.main_thread())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/of/the/test")
-    return lambda: (os.getcwd(), np.geterr(), dict(os.environ), signal.getsignal(signal.SIGINT), of_python())
+    alarm, handler = partial(signal.getitimer, signal.ITIMER_REAL), partial(signal.getsignal, signal.SIGINT)
+    return lambda: (os.getcwd(), np.geterr(), dict(os.environ), handler(), alarm(), of_python())
 
 
 def of_python() -> tuple[object, ...]:
@@ -249,6 +252,26 @@ def test_a_hook_that_raises_leaves_the_process_as_it_was_too(install: Install, s
     with pytest.raises(ZelligeError, match="in its hook emit: OSError: no SDK"):
         works("disturbs")
     assert state() == before
+
+
+def test_an_alarm_of_the_users_goes_on(install: Install) -> None:
+    install({"fine": backend("")})
+    signal.setitimer(signal.ITIMER_REAL, 3600)
+    try:
+        assert works("fine")
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] < 3600
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def test_a_warning_that_a_backend_turns_into_an_error_is_its_failure(install: Install) -> None:
+    turned = "import warnings; warnings.simplefilter('error'); warnings.warn('old card')"
+    install({"strict": backend(f"@hookimpl\ndef emit(self, planned, ctx): {turned}")})
+    before = list(warnings.filters)
+    with pytest.raises(ZelligeError, match="the backend 'strict' raised in its hook emit: UserWarning: old card") as caught:
+        works("strict")
+    assert caught.value.code == "E709" and list(warnings.filters) == before
+    assert works("cpu")
 
 
 def test_a_variable_of_its_own_stays(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ _READ_AT_ONCE: Final = ("PYTHON", "ZELLIGE_")
 """How the names of variables begin that change what Python and zellige do."""
 
 _SIGNALS: Final = tuple(signal.Signals)
+_HAS_ALARMS: Final = hasattr(signal, "setitimer")
 _handler_of: Final[Callable[[int], Any]] = importlib.import_module("_signal").getsignal
 """``signal.getsignal`` makes members of an enumeration of the answers, which takes most of its time; every hook asks twice for all."""
 
@@ -27,13 +28,15 @@ _handler_of: Final[Callable[[int], Any]] = importlib.import_module("_signal").ge
 @contextmanager
 def process_kept() -> Iterator[list[str]]:
     """Gives back at the end what belongs to the whole process and is something else then, and lists it: the working directory, how NumPy
-    handles errors, handlers of signals, settings of Python's (:mod:`zellige.plugin.python_settings`), the standard streams, and variables
-    of the environment. A new variable may stay, since a vendor's library may need one of its own, but none that Python or zellige reads.
+    handles errors, handlers of signals and an alarm that was set, settings of Python's (:mod:`zellige.plugin.python_settings`), the
+    standard streams, and variables of the environment. A new variable may stay, since a vendor's library may need one of its own, but
+    none that Python or zellige reads.
 
-    The working directory, the environment, Python's settings and which streams there are (not whether they are open) are looked at only
-    where no other thread of Python's is there at the beginning. Beside others nobody knows whose doing a change is: the user's own thread
-    may have made it, or another hook that overlaps, and neither may be refused or lose what it has set. How NumPy handles errors and how
-    decimal numbers are rounded is each thread's own, and handlers of signals are set by the main thread alone: those are always looked at.
+    The working directory, the environment, the alarm, Python's settings and which streams there are (not whether they are open) are looked
+    at only where no other thread of Python's is there at the beginning. Beside others nobody knows whose doing a change is: the user's own
+    thread may have made it, or another hook that overlaps, and neither may be refused or lose what it has set. How NumPy handles errors
+    and how decimal numbers are rounded is each thread's own, and handlers of signals are set by the main thread alone: those are always
+    looked at.
     """
     import numpy as np  # the command line does without until a backend is loaded
 
@@ -42,6 +45,7 @@ def process_kept() -> Iterator[list[str]]:
 
     is_alone = not _has_other_threads()
     folder, variables = (_folder(), _variables()) if is_alone else (None, None)
+    is_armed = not is_alone or _is_alarm_set()
     errors, handlers, settings, streams = np.geterr(), _handlers(), SettingsKept(is_alone=is_alone), StreamsKept()
     replaced: list[str] = []
     try:
@@ -57,6 +61,9 @@ def process_kept() -> Iterator[list[str]]:
             if handler is not None and _handler_of(number) is not handler:
                 signal.signal(number, handler)
                 replaced.append(f"the handler of {number.name}")
+        if not is_armed and _is_alarm_set():  # it would end the process later, with nobody to tell why
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            replaced.append("the alarm of the process")
         replaced += settings.given_back()
         replaced += streams.given_back(is_alone=is_alone)
         streams.end()
@@ -73,6 +80,10 @@ def _has_other_threads() -> bool:
     """Whether another thread runs Python, or can go on to: those that zellige started to look on do not count."""
     ours = {thread.ident for thread in threading.enumerate() if isinstance(thread, Onlooker)}
     return not sys._current_frames().keys() <= {*ours, threading.get_ident()}
+
+
+def _is_alarm_set() -> bool:
+    return _HAS_ALARMS and signal.getitimer(signal.ITIMER_REAL)[0] > 0
 
 
 def _folder() -> str | None:

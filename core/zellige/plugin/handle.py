@@ -584,8 +584,14 @@ class BackendHandle:
     def _watched(self, place: str, do: Callable[[], _T], *, has_limit: bool) -> _T:
         """The same of somebody else's hook. E703 where it leaves the process another than it was, which is undone. Of one that
         ``has_limit`` of time nobody has to say that it takes long."""
-        with nullcontext() if has_limit else patience(self.origin, f"in its {place}"), process_kept() as replaced:
-            answer = do()
+        replaced: list[str] = []
+        try:
+            with nullcontext() if has_limit else patience(self.origin, f"in its {place}"), process_kept() as replaced:
+                answer = do()
+        except Warning as error:
+            if replaced:  # it turned warnings into errors itself; those that the user turns pass on
+                raise self.blamed(error, place) from error
+            raise
         if replaced:
             reason = f"its {place} replaced {', '.join(replaced[:MOST_PROBLEMS])}, which is not its own; that was undone"
             raise self.at_fault(reason)
