@@ -68,6 +68,16 @@ def test_names_of_functions_that_the_text_has(tmp_path, target) -> None:
         assert name in set(re.findall(r"(\w+)\(", body)) | set(re.findall(r"(\w+)\(", text[: text.index('extern "C"')]))
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a"])
+def test_kernels_called_as_what_the_text_declares_or_is_compiled_with(tmp_path, target) -> None:
+    plain = dump(kernel(tmp_path, "plain"), target, "source")
+    declared = declared_in(plain[: plain.index('extern "C"')])
+    for name in sorted(declared | {"TENSORS_MEET", "ELEMENTWISE", "WITHOUT_BOXES"}):
+        path = tmp_path / f"kernel_{name}.py"
+        path.write_text(TEXT.format(name="A").replace("def k(", f"def {name}("), encoding="utf-8")
+        assert f" {name}_kernel(" in dump(getattr(module_of(path), name).kernel, target, "source")
+
+
 def test_names_of_types_and_macros_of_the_text(tmp_path) -> None:
     plain = dump(kernel(tmp_path, "plain"), "cuda:sm_90a", "source")
     declared = declared_in(plain[: plain.index('extern "C"')])

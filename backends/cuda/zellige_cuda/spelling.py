@@ -39,10 +39,11 @@ from zellige.simt.ir import (
 )
 from zellige.simt.printer import Printer
 from zellige.simt.spelling import WIDE, PlainSpelling
-from zellige.simt.words import is_narrow, type_of
+from zellige.simt.words import declared_in, is_narrow, type_of
 from zellige_cuda.engines import HIDING, MAP_TYPE, SHOWING, engine_statement, map_parameter, opaque
 from zellige_cuda.helpers import INLINE, helper_text
 from zellige_cuda.records import HELPERS, PARAMETER, Site, uses_records
+from zellige_cuda.variants import WITHOUT_BOXES
 
 _AXES = ("x", "y", "z")
 
@@ -51,7 +52,7 @@ _FAST32 = {"exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log
 
 
 RESERVED = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "records", "record", "failed", "LANES", "BLOCKS_BESIDE"))
-RESERVED |= {HIDING, SHOWING, "cuda[A-Z]*", "CUDA_*", "CUDART*", "CU_*", "NV_*"}
+RESERVED |= {HIDING, SHOWING, WITHOUT_BOXES, *declared_in(MAP_TYPE), "cuda[A-Z]*", "CUDA_*", "CUDART*", "CU_*", "NV_*"}
 """Names that no variable or kernel has: the language's own, those of the text around kernels, and how the names of the runtime's types,
 enumerators and macros begin, which compilers declare too."""
 

@@ -50,7 +50,7 @@ from zellige.simt.repeated_parts import with_parts_named
 from zellige.simt.residence import OWN_MEMORY, indexed_by_numbers, settled
 from zellige.simt.roles import lower_roles
 from zellige.simt.solve import Solution, Solver
-from zellige.simt.spelling import MATH32, WIDE
+from zellige.simt.spelling import OWN_NAMES, WIDE
 from zellige.simt.statements import statements_of
 from zellige.simt.storage import Storage
 from zellige.simt.taking_part import with_lanes_named
@@ -58,8 +58,7 @@ from zellige.simt.warps import WarpTiling, tile_warps
 from zellige.simt.words import declared_in, is_among, is_reserved
 
 UINT8 = as_dtype("uint8")
-_TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS, *MATH32.values()))
-_TAKEN |= declared_in(WIDE)
+_TAKEN = frozenset(("shared", "lane", "warp", "thread", "printf", "memcpy", "malloc", "free", *FUNCTIONS)) | OWN_NAMES | declared_in(WIDE)
 
 
 class Overfull(CompileError):

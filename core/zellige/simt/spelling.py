@@ -37,6 +37,10 @@ WIDE: Final = (
 """Types of wide accesses, and what is promised of a tensor that is only read, unless TENSORS_MEET: it is written under no other name."""
 
 
+OWN_NAMES: Final = frozenset((*MATH32, *MATH32.values(), "APART", "TENSORS_MEET", "ELEMENTWISE"))
+"""What texts of the family use and declare, and what defines their variants: no variable or kernel has these names."""
+
+
 class PlainSpelling:
     """``target`` is the name that refusals give; ``is_fast``: the caller asked for fast mathematics."""
 
@@ -53,7 +57,7 @@ class PlainSpelling:
         return WIDE
 
     def reserved(self) -> frozenset[str]:
-        return frozenset((*MATH32, *MATH32.values(), "APART", "TENSORS_MEET", "ELEMENTWISE"))
+        return OWN_NAMES
 
     def map_parameter(self, printer: Printer, param: BoxMap) -> str:
         """Refused: plain C++ has no copies of boxes, and programs for it hold none."""
