@@ -404,3 +404,24 @@ def test_lanes_of_two_axes_and_tiles_together(check_block, random):
     x = random.integers(-9, 9, (8, 8)).astype(np.float32)
     launch = "launch(1, threads=(8, 8)) as (bx,), lanes() as (tx, ty)"
     check_block("X: tensor((8, 8), float32), O: tensor((8, 8), float32)", body, x, np.zeros((8, 8), np.float32), launch=launch)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for p in parallel(8):\n    if max(n, 5) == (8 if m <= -4 else n):\n        B[p] = B[p] + 5",
+        "if m <= -4:\n    B[0] = A[min(7 if m <= -4 else n, 7)]\nelse:\n    B[1] = A[min(7 if m <= -4 else n, 7)]",
+        "if m <= -4:\n    for i in serial(2):\n        B[i] = A[(6 if m <= -4 else n) + i]\n"
+        "for i in serial(2):\n    B[i] = B[i] + A[(6 if m <= -4 else n) + i]",
+        "for i in serial(8):\n    if n <= 2:\n        B[i] = A[min((m if n <= 2 else 3) + i, 7)]\n"
+        "    B[i] = B[i] + A[min((m if n <= 2 else 3) + i, 7)]",
+        "if m <= -4:\n    copy(A[(6 if m <= -4 else n):+2], B[0:+2])\nelse:\n    copy(A[(6 if m <= -4 else n):+2], B[2:+2])",
+        "if m <= -4:\n    for p in parallel(3):\n        B[p] = A[p + (1 if m <= -4 else n)]\nfor p in parallel(3):\n"
+        "    B[p] = B[p] + A[p + (1 if m <= -4 else n)]",
+    ],
+)
+def test_what_a_branch_knows_does_not_count_where_it_is_not_taken(check_block, body):
+    """A number that parameters alone make is computed once, at the start, though it is used in branches that know more."""
+    parameters = "A: tensor((8,), int32), n: scalar(int32), m: scalar(int32), B: tensor((8,), int32)"
+    for n, m in ((5, 2), (5, -6), (1, -6), (1, 7), (8, 0)):
+        check_block(parameters, body, np.arange(8, dtype=np.int32), n, m, np.zeros(8, np.int32))

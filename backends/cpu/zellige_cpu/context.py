@@ -40,9 +40,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Level:
-    """``stretch`` lies in the level outside, just before this one begins; ``memo`` holds values computed at this level."""
+    """``stretch`` lies in the level outside, just before this one begins, where ``scope`` is known; ``memo`` holds values computed at
+    this level."""
 
     stretch: list[Line]
+    scope: Scope = field(default_factory=Scope)
     memo: dict[object, Value] = field(default_factory=dict)
 
 
@@ -205,8 +207,8 @@ class Context:
     @contextmanager
     def nested(self, stretch: list[Line] | None = None) -> Iterator[None]:
         """A new level begins here: open it before the branch or loop whose body it is, or give a stretch reserved there."""
-        self.levels.append(Level(self.fn.reserve() if stretch is None else stretch))
         outer, following = self.scope, self.following
+        self.levels.append(Level(self.fn.reserve() if stretch is None else stretch, outer))
         self.scope = outer.inner()
         yield
         self.scope, self.following = outer, following
@@ -225,12 +227,17 @@ class Context:
 
     @contextmanager
     def at(self, level: int) -> Iterator[None]:
-        """Code goes to ``level``, which encloses the current one: before the construct in it that we are inside of."""
+        """Code goes to ``level``, which encloses the current one: before the construct in it that we are inside of. What is known inside of
+        that, by a branch or a test, is not known there: the value may be used again behind the branch."""
         if level >= self.level:
             yield
             return
-        with self.fn.inside(self.levels[level + 1].stretch):
+        within, granted = self.scope, self.granted
+        outside = self.levels[level + 1]
+        self.scope, self.granted = outside.scope, frozenset()
+        with self.fn.inside(outside.stretch):
             yield
+        self.scope, self.granted = within, granted
 
     def set_index(self, var: Var, value: Value) -> None:
         """Give an index variable its 64-bit value, which exists from the current level on."""
