@@ -29,6 +29,7 @@ from zellige.plan.products import sizes_of
 from zellige.simt import channels, control, storage
 from zellige.simt.code import Code, Resource, with_barriers, without_barriers
 from zellige.simt.context import Context
+from zellige.simt.copy_groups import with_few_groups
 from zellige.simt.distribution import number
 from zellige.simt.engine_tiles import EngineStorage, EngineTiles, NotLowered, engine_swizzle
 from zellige.simt.homes import (
@@ -163,7 +164,7 @@ class LaunchLowering:
         registers: int | None = None,
     ) -> Function:  # fmt: skip
         """The function with its body and the memory that the context has given out."""
-        body = with_parts_named(body)
+        body = with_few_groups(with_parts_named(body))
         launch, engines = self._launch, self.machine.engines
         memories, total = self._memories(context)
         tiles, made = self.planned.order.tiles, self._tiles(context)
