@@ -19,7 +19,7 @@ import zellige.language as T  # noqa: E402
 from zellige.ir.expr import INT32, Const  # noqa: E402
 from zellige.ir.stmt import Barrier, For  # noqa: E402
 from zellige.ir.traverse import walk  # noqa: E402
-from zellige.simt.ir import AsyncCopy, WaitCopies  # noqa: E402
+from zellige.simt.ir import AsyncCopy, Product, WaitCopies  # noqa: E402
 
 
 def two_uses(steps, *, stages=2, leaves=False):
@@ -76,6 +76,8 @@ def test_a_step_waits_once_and_has_one_barrier(stages):
     assert kinds.count(Barrier) == 1
     assert kinds[:2] == [WaitCopies, Barrier]
     assert AsyncCopy in kinds
+    order = [type(n) for n in steady if isinstance(n, (AsyncCopy, Product))]
+    assert (order[0] is AsyncCopy) == (stages == 2), "copies of a step that is further ahead come behind the products of this one"
 
 
 @pytest.mark.parametrize(("steps", "stages"), [(1, 3), (2, 2), (3, 4), (6, 0), (6, 2), (6, 3), (6, 4)])

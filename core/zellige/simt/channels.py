@@ -24,6 +24,9 @@ from zellige.simt.engine_tiles import NotLowered
 from zellige.simt.homes import RegisterHome
 from zellige.simt.ir import CommitCopies, MoveRegisters, WaitCopies
 
+DEEP = 3
+"""So many slots a channel has where what fills one has two steps of time at least."""
+
 VERSIONS = 2
 """Of a tile in registers: one that is made, one that is used."""
 
@@ -73,6 +76,9 @@ def filled_late(ctx: Context, body: Sequence[Any]) -> tuple[Any, ...]:
 
     A step is two loops of one iteration each, the first of copies, the second with waits. What the second waits for was issued a step ago
     at least, so that waiting for all of it at the begin costs nothing that one barrier for each channel would not cost more of.
+
+    Where a step is issued two steps ahead or more, its copies come behind the work of this one: the work then begins at once, and the
+    copies still have a step's time. Their slots were freed by the step before, and are acquired where they were.
     """
     match body:
         case (For() as filling, For() as working) if runs_once(ctx, filling) and runs_once(ctx, working):
@@ -90,7 +96,11 @@ def filled_late(ctx: Context, body: Sequence[Any]) -> tuple[Any, ...]:
     moved = {id(s) for s in arrivals}
     wait = rebuilt(waits[0], leave_in_flight=least - len(issued))
     passed = [s for s in arrivals if not isinstance(s, Wait)]
-    return (wait, *passed, filling, rebuilt(working, body=tuple(s for s in working.body if id(s) not in moved)))
+    worked = rebuilt(working, body=tuple(s for s in working.body if id(s) not in moved))
+    acquires = [s for s in filling.body if isinstance(s, Acquire)]
+    if any(s.channel.depth < DEEP for s in acquires) or any(may_jump(s) for s in worked.body):
+        return (wait, *passed, filling, worked)
+    return (wait, *passed, *acquires, worked, rebuilt(filling, body=tuple(s for s in filling.body if not isinstance(s, Acquire))))
 
 
 def _arrivals(body: Sequence[Any], tokens: set[Token]) -> list[Any]:
