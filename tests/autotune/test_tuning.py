@@ -53,6 +53,16 @@ def test_the_winner_is_the_fastest_and_its_kernel_works() -> None:
     assert result.func.kernel.name == "scale" and "scale" in result.libcode
 
 
+@pytest.mark.parametrize("isolate", [False, None])
+def test_a_simulated_target_is_tuned_with_arrays_of_the_host(isolate: bool | None) -> None:
+    configs = [{"block": 32, "size": 64}, {"block": 64, "size": 64}]
+    made = AutoTuner.from_kernel(scaled, configs).set_compile_args(out_idx=[-1], target="cuda:sm_80,simulate")
+    result = made.set_profile_args(warmup=1, rep=1, isolate=isolate).run()
+    assert [trial.outcome for trial in result.trials] == ["measured"] * 2
+    a = np.arange(64, dtype=np.float32)
+    np.testing.assert_array_equal(result.kernel(a), 2 * a)
+
+
 def test_a_configuration_that_computes_something_else_never_wins() -> None:
     configs = [{"factor": 3.0, "block": 256}, {"factor": 2.0, "block": 1}]
     result = tuner(configs, ref_prog=lambda a: a * 2).run()

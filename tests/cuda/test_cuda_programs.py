@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import zellige
 import zellige.language as T
 from zellige.diagnostics import CompileError, LaunchError
 from zellige.driver import dump
@@ -98,6 +99,27 @@ def test_what_the_compiler_refuses_is_said() -> None:
         compiler.compile_cubin('extern "C" __global__ void f() { nonsense; }', "f", "sm_80")
     assert raised.value.code == "E502"
     assert "nonsense" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "flags,told",
+    [
+        (["-O3"], "NVRTC does not compile with -O3, which was asked for: nvrtc: error: unrecognized option -O3"),
+        (["-lineinfo", "--std=c++99"], "NVRTC does not compile with -lineinfo --std=c++99, which was asked for"),
+        (["-DC=3"], "NVRTC does not compile with -DC=3, which was asked for"),
+        (["-arch=sm_90"], "NVRTC does not compile with -arch=sm_90, which was asked for: the architecture is the target's, sm_80"),
+        (["--gpu-architecture", "sm_90"], "with --gpu-architecture, which was asked for: the architecture is the target's, sm_80"),
+    ],
+)
+def test_flags_that_the_compiler_does_not_take_are_the_users(flags: list[str], told: str) -> None:
+    with pytest.raises(CompileError) as raised:
+        zellige.compile(gemm(64, 64, 32, "float16", 1), target="cuda:sm_80", compile_flags=flags)
+    assert raised.value.code == "E506" and told in str(raised.value)
+
+
+def test_flags_that_the_compiler_takes_are_no_mistake() -> None:
+    flags = ["-fmad=false", "--maxrregcount", "128", "-DNOWHERE=1"]
+    assert "HMMA" in zellige.compile(gemm(64, 64, 32, "float16", 1), target="cuda:sm_80", compile_flags=flags).get_asm()
 
 
 def test_a_missing_tool_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

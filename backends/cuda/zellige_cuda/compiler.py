@@ -1,7 +1,7 @@
 """CUDA C++ to a cubin by NVRTC.
 
-In: the text and an architecture. Out: the cubin and the compiler's log. Needs no device. Raises E501 where NVRTC is missing and E502 with
-its log where it refuses.
+In: the text and an architecture. Out: the cubin and the compiler's log. Needs no device. Raises E501 where NVRTC is missing, and with its
+log E502 where it refuses the text and E506 where it does so for the flags that the user asked for.
 """
 
 from __future__ import annotations
@@ -9,13 +9,18 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from zellige.diagnostics import catalogue
+from zellige.diagnostics import CompileError, catalogue
 from zellige.records import dataclass
 from zellige_cuda.architectures import KIB, LANE_REGISTERS, Architecture
 from zellige_cuda.device import INSTALL
 from zellige_cuda.engines import HIDING, SHOWING
 
 _OPTIONS = ("-default-device", "--std=c++17", "--ptxas-options=-v", "-diag-suppress=177,550", "-lineinfo")
+
+_OWN = frozenset((f"-D{SHOWING}", "-DELEMENTWISE", "-DTENSORS_MEET", "-DWITHOUT_BOXES"))
+"""What the variants of a text are compiled with (:mod:`zellige_cuda.variants`), beside ``-DBLOCKS_BESIDE``: no wish of the user."""
+
+_ARCHITECTURE = re.compile(r"--?(?:gpu-architecture|arch|gpu-code|code|generate-code|gencode)(?:=|$)")
 
 
 def nvrtc() -> Any:
@@ -49,6 +54,9 @@ def compile_ptx(text: str, name: str, arch: str, options: tuple[str, ...] = ()) 
 
 def _compiled(text: str, name: str, arch: str, options: tuple[str, ...], form: Literal["CUBIN", "PTX"]) -> tuple[bytes, str]:
     api = nvrtc()
+    asked = tuple(option for option in options if option not in _OWN and not option.startswith("-DBLOCKS_BESIDE="))
+    if (other := next((option for option in asked if _ARCHITECTURE.match(option)), None)) is not None:
+        raise catalogue.E506.error(tool="NVRTC", flags=other, reason=f"the architecture is the target's, {arch}")
     program = _checked(api, api.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))[0]
     try:
         flags = [o.encode() for o in (f"--gpu-architecture={arch}", *_OPTIONS, *_uncached(), *options)]
@@ -58,13 +66,27 @@ def _compiled(text: str, name: str, arch: str, options: tuple[str, ...], form: L
         _checked(api, api.nvrtcGetProgramLog(program, buffer))
         said = buffer.rstrip(b"\0").decode(errors="replace")
         if result != api.nvrtcResult.NVRTC_SUCCESS:
-            raise catalogue.E502.error(tool="NVRTC", log=said.strip() or str(result))
+            log = said.strip() or str(result)
+            if asked and (result == api.nvrtcResult.NVRTC_ERROR_INVALID_OPTION or _is_taken(text, name, arch, options, asked, form)):
+                raise catalogue.E506.error(tool="NVRTC", flags=" ".join(asked), reason=log)
+            raise catalogue.E502.error(tool="NVRTC", log=log)
         size = _checked(api, getattr(api, f"nvrtcGet{form}Size")(program))[0]
         made = bytes(size)
         _checked(api, getattr(api, f"nvrtcGet{form}")(program, made))
         return made, said
     finally:
         api.nvrtcDestroyProgram(program)
+
+
+def _is_taken(
+    text: str, name: str, arch: str, options: tuple[str, ...], asked: tuple[str, ...], form: Literal["CUBIN", "PTX"]
+) -> bool:
+    """Whether the text compiles without the options that the user asked for."""
+    try:
+        _compiled(text, name, arch, tuple(option for option in options if option not in asked), form)
+    except CompileError:
+        return False
+    return True
 
 
 def _uncached() -> tuple[str, ...]:

@@ -258,13 +258,14 @@ class _Session:
         self._require_inputs(first.kernel)
         self._target = registry().resolve(first.target, device=first.device)
         handle = registry().backend(self._target)
-        self._device = next(iter(handle.manifest.framework_devices), HOST)
+        is_here = self._target.is_simulated  # in the host's memory, whatever the backend's device
+        self._device = HOST if is_here else next(iter(handle.manifest.framework_devices), HOST)
         self._inputs = self._made_inputs(first)
         conditions = (__version__, handle.manifest.version, repr(handle.describe(self._target)), repr(process_options().threads))
         folder = process_options().cache_dir if memo.is_enabled else None
         key = session_key((*conditions, self.profile.text, *(_description(value) for value in self._inputs)))
         self._journal = Journal(folder, key)
-        is_isolated = handle.manifest.kind != "accelerator" if self.profile.isolate is None else self.profile.isolate
+        is_isolated = is_here or handle.manifest.kind != "accelerator" if self.profile.isolate is None else self.profile.isolate
         self._try_all(candidates, is_isolated=is_isolated)
         return self._result(candidates)
 

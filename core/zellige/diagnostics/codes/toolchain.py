@@ -25,3 +25,7 @@ E505 = _code(
     "E505", "arrays of lanes are in memory", "{kernel} keeps {bytes} bytes a lane in memory, which is slow: {arrays}",
     hint="index arrays of a lane by constants and by variables of T.unroll, or make them shared memory",
 )  # fmt: skip
+E506 = _code(
+    "E506", "compiler flags that the tool does not take", "{tool} does not compile with {flags}, which was asked for: {reason}",
+    hint="compile_flags and T.annotate_compile_flags go to {tool} as they are: leave out what it does not have",
+)  # fmt: skip
