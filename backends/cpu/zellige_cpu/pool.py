@@ -61,8 +61,9 @@ _CHUNKS: Final = 16
 _LAST: Final = 4
 """So many ranges a worker come last, in as many parts each: what the others wait for in the end is one of these parts."""
 
-_SPINS: Final = 2000
-"""Pauses before a thread goes to sleep, some ten microseconds: waking one costs about as much."""
+_SPINS: Final = 20000
+"""Pauses before a thread goes to sleep, some tenths of a millisecond. Waking one costs tens of microseconds, more on a virtual machine, and
+a program that launches one kernel after the other should pay that once (decision 0010)."""
 
 _JOB: Final = struct.Struct(f"<{len(JOB_FIELDS)}q")
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
