@@ -165,6 +165,8 @@ def test_nothing_of_the_template_s_name_is_left(family: str, count: int, tmp_pat
         "1st",
         "class",
         "",
+        "acme_",
+        "a" * 65,
         "zellige",
         "numpy",
         "queue",

@@ -44,7 +44,9 @@ AROUND: Final = {
 }
 """The files around the package: in the skeleton, with the family's own before those of all, and in the folder that is written."""
 
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+_NAME: Final = re.compile(r"[a-z]([a-z0-9_]*[a-z0-9])?")
+_LONGEST: Final = 64
+"""Characters of a target's name; a distribution's may be longer."""
 
 
 @click.command("new-backend")
@@ -107,7 +109,9 @@ def _unfit(name: str) -> str:
     from zellige.explain import TEST_PREFIX
 
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        return "is no lower-case identifier of letters, digits and underscores"
+        return "is no lower-case identifier of letters, digits and underscores between them"
+    if len(name) > _LONGEST:
+        return f"has {len(name)} characters, more than the {_LONGEST} of a target's name"
     if name == AUTO:
         return "means the choice of a target"
     if name == TEST_PREFIX:
