@@ -13,7 +13,7 @@ import zellige as zl
 import zellige.language as T
 from zellige.diagnostics import Unsupported, ZelligeError
 from zellige.explain import explain
-from zellige.ir.stmt import Copy, Reduce
+from zellige.ir.stmt import Copy, Gemm, Reduce
 from zellige.plugin.registry import Registry
 
 Install = Callable[[dict[str, str]], Registry]
@@ -91,6 +91,52 @@ def test_reductions_see_shape_types_spaces_and_layouts(install: Install) -> None
     (launch,) = found.planned.launches
     assert [c.is_native for c in launch.choices if isinstance(c.operation, Reduce)] == [False]
     run()
+
+
+@T.prim_func
+def multiplied(
+    A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"), S: T.Tensor((16,), "int32"), C: T.Tensor((16, 16), "float32")
+):
+    with T.Kernel(1) as _:
+        a, b = T.alloc_shared((16, 16), "float16"), T.alloc_shared((16, 16), "float16")
+        c = T.alloc_fragment((16, 16), "float32")
+        T.copy(A, a)
+        T.copy(B, b)
+        T.clear(c)
+        T.gemm(a, b, c)
+        for i, j in T.Parallel(16, 16):
+            scale = T.alloc_var("float32")
+            scale = T.cast(S[i], "float32")
+            c[i, j] = c[i, j] * scale + T.cast(a[i, j], "float32")
+        T.copy(c, C)
+
+
+def test_points_see_the_types_and_spaces_that_they_read_then_those_that_they_write(install: Install) -> None:
+    installed(
+        install,
+        """if operation.kind != "map": return None
+        return (Candidate(name="points", because=f"{operation.shape} {operation.dtypes} {operation.spaces} {operation.layouts}"),)""",
+    )
+    (told,) = explain(multiplied, "offers").about("points")
+    assert told.question == "what executes the map 16x16 of int32, float16, float32?"
+    assert told.because == "(16, 16) ('int32', 'float16', 'float32') ('global', 'shared', 'fragment') ('', '', '')"
+
+
+@pytest.mark.parametrize("who", ["the hook", "the unit"])
+def test_a_product_of_a_unit_that_other_instructions_play_is_labelled(install: Install, who: str) -> None:
+    """Whether the backend says so of the candidate or of the unit."""
+    hook = "is_native=False, avoided_by='a newer card', unit=unit" if who == "the hook" else "is_native=unit.is_native, unit=unit"
+    answers = f"""if operation.kind != "gemm": return None
+        (unit,) = ctx.capabilities.matmul
+        return (Candidate(name="played", because="by two instructions", {hook}),)"""
+    unit = f"MatmulUnit(name='cube', engine='vec', a='float16', b='float16', c='float32', is_native={who == 'the hook'})"
+    with_engines(install, f"matmul=({unit},)", answers)
+    found = explain(multiplied, "offers")
+    (told,) = found.about("what executes the product")
+    assert told.chosen == "cube (emulated)"
+    assert told.because == "by two instructions" + ("; avoided by a newer card" if who == "the hook" else "")
+    (launch,) = found.planned.launches
+    assert [c.is_native for c in launch.choices if isinstance(c.operation, Gemm)] == [False]
 
 
 @pytest.mark.parametrize("kind", ["copy", "reduce"])

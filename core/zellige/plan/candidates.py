@@ -12,8 +12,9 @@ from typing import Final
 
 from zellige.diagnostics import ZelligeError, catalogue
 from zellige.ir.expr import Expr, Region, constant_value
-from zellige.ir.stmt import AtomicTile, Copy, Fill, Gemm, Launch, LayoutHint, Map, Reduce, Scan, Stmt, Transpose
+from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, Gemm, Launch, LayoutHint, Map, Reduce, Scan, Stmt, Transpose
 from zellige.plan.capabilities import Machine
+from zellige.plan.facts import statements_in
 from zellige.plugin.choices import Answer, Candidate, Operation, OperationKind, Rejection
 from zellige.records import dataclass
 
@@ -60,8 +61,21 @@ def regions_of(statement: Stmt) -> tuple[Region, ...]:
     """The operands of a tile operation in the order in which it is described: a, b, c of a product, else what is read, then written."""
     if isinstance(statement, Gemm):
         return (statement.a, statement.b, statement.c)
+    if isinstance(statement, Map):
+        return _regions_of_points(statement)
     written = statement.writes()
     return (*(region for region in statement.reads() if region not in written), *written)
+
+
+def _regions_of_points(statement: Map) -> tuple[Region, ...]:
+    """One region of each buffer that the points of a map read and write, but those that belong to a point."""
+    inside = tuple(statements_in((statement,)))
+    own = {node.buffer for node in inside if isinstance(node, Alloc)}
+    read, written = (
+        {region.buffer.root: region for node in reversed(inside) for region in reversed(regions(node)) if region.buffer.root not in own}
+        for regions in (lambda node: node.reads(), lambda node: node.writes())
+    )
+    return (*(region for root, region in reversed(read.items()) if root not in written), *reversed(written.values()))
 
 
 def _extents(statement: Stmt, regions: Sequence[Region]) -> tuple[int | None, ...]:

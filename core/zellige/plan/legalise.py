@@ -59,7 +59,8 @@ def _tell(product: Product, decisions: Decisions) -> None:
     gemm = product.gemm
     m, n, k = ("?" if s is None else str(s) for s in product.sizes)
     unit = product.unit
-    name = "a loop of the vector engine (emulated)" if unit is None else (unit.name or "the product unit")
+    name = "a loop of the vector engine" if unit is None else (unit.name or "the product unit")
+    name += "" if product.is_native else " (emulated)"
     block = "" if product.tiling is None else f", blocks of {product.tiling.m}x{product.tiling.n}"
     decisions.take(
         f"what executes the product {m}x{n}x{k} of {gemm.a.buffer.name} and {gemm.b.buffer.name}?", f"{name}{block}", product.because,

@@ -66,10 +66,12 @@ class Product:
     sizes: tuple[int | None, int | None, int | None]
     because: str
     rejected: tuple[tuple[str, str], ...]
+    is_emulated: bool = False
+    """Whether who offered it says that other instructions play the unit."""
 
     @property
     def is_native(self) -> bool:
-        return self.unit is not None and self.unit.is_native
+        return self.unit is not None and self.unit.is_native and not self.is_emulated
 
 
 def accumulator_of(gemm: Gemm) -> DType:
@@ -131,7 +133,7 @@ def _product(gemm: Gemm, taken: Best, accumulator: DType, sizes: tuple[int | Non
         because += _padding(unit, sizes, tiling)
     operand = a if (unit.a, unit.b) == (a.name, b.name) else as_dtype(unit.a)
     return Product(gemm=gemm, unit=unit, operand=operand, accumulator=accumulator, tiling=tiling, sizes=sizes, because=because,
-                   rejected=taken.rejected)  # fmt: skip
+                   rejected=taken.rejected, is_emulated=not taken.candidate.is_native)  # fmt: skip
 
 
 def offers(gemm: Gemm, capabilities: Capabilities, refused: Sequence[tuple[str, str, str]] = ()) -> tuple[Answer, ...]:

@@ -72,7 +72,8 @@ class Operation:
         shape = "x".join("?" if extent is None else str(extent) for extent in self.shape)
         if self.kind == "gemm":
             return f"gemm {shape} of {self.dtypes[0]}, {self.dtypes[1]} to {self.dtypes[2]}"
-        text = f"{self.kind} {shape} of {', '.join(dict.fromkeys(self.dtypes))}".replace("  ", " ")
+        types = f" of {', '.join(dict.fromkeys(self.dtypes))}" if self.dtypes else ""
+        text = f"{self.kind} {shape}{types}".replace("  ", " ")
         return f"{text} in {self.stages} stages" if self.kind == "pipeline" else text
 
 
