@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from zellige.diagnostics import ZelligeError, catalogue
-from zellige.ir.expr import Expr, Region, constant_value
+from zellige.ir.expr import Buffer, Expr, Region, constant_value
 from zellige.ir.stmt import Alloc, AtomicTile, Copy, Fill, Gemm, Launch, LayoutHint, Map, Reduce, Scan, Stmt, Transpose
 from zellige.plan.capabilities import Machine
 from zellige.plan.facts import statements_in
@@ -71,11 +71,14 @@ def _regions_of_points(statement: Map) -> tuple[Region, ...]:
     """One region of each buffer that the points of a map read and write, but those that belong to a point."""
     inside = tuple(statements_in((statement,)))
     own = {node.buffer for node in inside if isinstance(node, Alloc)}
-    read, written = (
-        {region.buffer.root: region for node in reversed(inside) for region in reversed(regions(node)) if region.buffer.root not in own}
-        for regions in (lambda node: node.reads(), lambda node: node.writes())
-    )
-    return (*(region for root, region in reversed(read.items()) if root not in written), *reversed(written.values()))
+    read: dict[Buffer, Region] = {}
+    written: dict[Buffer, Region] = {}
+    for node in inside:
+        for found, regions in ((read, node.reads()), (written, node.writes())):
+            for region in regions:
+                if region.buffer.root not in own:
+                    found.setdefault(region.buffer.root, region)
+    return (*(region for root, region in read.items() if root not in written), *written.values())
 
 
 def _extents(statement: Stmt, regions: Sequence[Region]) -> tuple[int | None, ...]:
