@@ -76,6 +76,7 @@ UNREADABLE = "it cannot be read, since a field holds what does not belong there"
         ("lower", of_launches(placements=()), "tile is used and has no placement"),
         ("lower", of_parts("placements", space="moon"), "tile in moon: the target has no such space"),
         ("lower", of_parts("roles", body=()), "nothing writes B any more"),
+        ("allocate", lambda planned: replace(planned, target="cpu"), "its target is 'cpu', and was 'template'"),
     ],
 )  # fmt: skip
 def test_a_pass_that_breaks_a_program_is_named(stage: str, function: Callable[[Any], Any], words: str) -> None:

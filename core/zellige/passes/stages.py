@@ -241,6 +241,8 @@ def _check_plan(before: PlannedKernel, after: PlannedKernel, verify_plan: Callab
     if problems:
         known = statement_problems(before)
         problems = [problem for problem in problems if problem not in known]
+    if after.target != before.target:
+        problems.append(f"its target is {shortened(after.target)}, and was {before.target!r}")
     problems += [
         f"launch {at}: {problem}"
         for at, (old, new) in enumerate(zip(before.launches, after.launches, strict=True))
