@@ -307,7 +307,8 @@ def _is_cleared(tile: Buffer, statements: list[StmtNode]) -> bool:
 
 
 def _is_used_as_new(tile: Buffer, statements: list[StmtNode]) -> bool:
-    """Whether an iteration reduces the tile, takes exponentials of it, or replaces it by anything but a multiple of itself."""
+    """Whether an iteration reduces the tile, takes exponentials of it, or replaces it by anything but a multiple of itself
+    and what is added to that."""
     for statement in statements:
         if isinstance(statement, (Reduce, Scan)) and statement.src.buffer.root is tile:
             return True
@@ -326,7 +327,8 @@ def _reads(expr: Node, buffer: Buffer) -> bool:
 
 
 def _is_multiple(expr: Expr, tile: Buffer) -> bool:
-    """Whether ``expr`` is an element of the tile times or divided by something: the rescaling of a running accumulator."""
+    """Whether ``expr`` is an element of the tile times or divided by something, or with something added: the rescaling of a running
+    accumulator, or another term of its sum."""
     while True:
         if isinstance(expr, Cast):
             expr = expr.value
@@ -337,6 +339,8 @@ def _is_multiple(expr: Expr, tile: Buffer) -> bool:
                 expr = expr.right
             else:
                 return False
+        elif isinstance(expr, Binary) and expr.op == "add" and _reads(expr.left, tile) != _reads(expr.right, tile):
+            expr = expr.left if _reads(expr.left, tile) else expr.right
         else:
             return isinstance(expr, Load) and expr.buffer.root is tile
 
