@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -291,30 +292,36 @@ def test_what_a_manifest_announces_must_be_there(install: Install) -> None:
         assert caught.value.code == "E703"
 
 
-RAISING = "class Fog(dict):\n    def {method}(self, *_): raise OSError('mapping')"
+FOG = "class Fog(dict):\n    def {method}(self, *_): raise OSError('mapping')\n"
+ANNOUNCED = "dialect=(DialectName(name=self.name, target=self.name),), timers=(self.name,), inspections=(self.name,)"
 
 
-@pytest.mark.parametrize("method", ["__contains__", "__getitem__", "items"])
-@pytest.mark.parametrize("hook", ["dialect", "inspections", "timers", "schedules"])
-def test_a_mapping_that_raises_is_its_hooks_failure(install: Install, hook: str, method: str) -> None:
-    changes = "dialect=(DialectName(name='fogged', target=self.name),), timers=('fogged',), inspections=('fogged',)"
-    said = f"@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), {changes})"
+def foggy(name: str, hook: str, method: str) -> str:
+    """A backend of which a hook answers with a mapping whose ``method`` raises."""
+    held = f"{{{name!r}: lambda run, repeats=1, before=None: [1.0] * repeats}}" if hook != "schedules" else f"{{{name!r}: Deeper(4)}}"
+    said = f"@hookimpl\ndef manifest(self):\n    return replace(AcmeBackend.manifest(self), {ANNOUNCED})"
     device = "\n@hookimpl\ndef probe(self): return (contract.Device(name='card', index=0, target=self.name),)"
-    answer = "Fog(fogged=lambda run, repeats=1, before=None: [1.0] * repeats)" if hook != "schedules" else "Fog({'foggy.deep': Deeper(4)})"
-    source = backend(f"{said}{device}\n@hookimpl\ndef {hook}(self): return {answer}")
-    install({"foggy": RAISING.format(method=method)+ "\n" + source})
-    asks: dict[str, Callable[[], object]] = {
-        "dialect": lambda: T.fogged,
-        "inspections": lambda: zl.compile(copying(), target="foggy").fogged(),
-        "timers": lambda: zl.profiler.do_bench(lambda: None, backend="fogged"),
-        "schedules": lambda: zl.compile(copying(), target="foggy", schedule="foggy.deep"),
+    return FOG.format(method=method) + backend(f"{said}{device}\n@hookimpl\ndef {hook}(self): return Fog({held})")
+
+
+def test_a_mapping_that_raises_is_its_hooks_failure(install: Install) -> None:
+    """Dialects, inspections and timers are read by the names that are announced, strategies as a whole."""
+    methods, hooks = ("__contains__", "__getitem__", "items"), ("dialect", "inspections", "timers", "schedules")
+    cases = {f"fog{at}": (hook, method) for at, (hook, method) in enumerate(itertools.product(hooks, methods))}
+    install({name: foggy(name, hook, method) for name, (hook, method) in cases.items()})
+    asks: dict[str, Callable[[str], object]] = {
+        "dialect": lambda name: getattr(T, name),
+        "inspections": lambda name: getattr(zl.compile(copying(), target=name), name)(),
+        "timers": lambda name: zl.profiler.do_bench(lambda: None, backend=name),
+        "schedules": lambda name: zl.compile(copying(), target=name, schedule=name),
     }
-    if (hook == "schedules") is (method == "items"):
-        with pytest.raises(ZelligeError, match=f"the backend 'foggy' raised in its hook {hook}: OSError: mapping") as caught:
-            asks[hook]()
+    for name, (hook, method) in cases.items():
+        if (hook == "schedules") is not (method == "items"):
+            asks[hook](name)
+            continue
+        with pytest.raises(ZelligeError, match=f"the backend '{name}' raised in its hook {hook}: OSError: mapping") as caught:
+            asks[hook](name)
         assert caught.value.code == "E709"
-    else:
-        asks[hook]()
     assert works("cpu")
 
 
