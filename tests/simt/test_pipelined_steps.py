@@ -76,8 +76,32 @@ def test_a_step_waits_once_and_has_one_barrier(stages):
     assert kinds.count(Barrier) == 1
     assert kinds[:2] == [WaitCopies, Barrier]
     assert AsyncCopy in kinds
-    order = [type(n) for n in steady if isinstance(n, (AsyncCopy, Product))]
-    assert (order[0] is AsyncCopy) == (stages == 2), "copies of a step that is further ahead come behind the products of this one"
+
+
+def product(threads, stages):
+    @T.prim_func
+    def product(A: T.Tensor((60, 152), "float16"), B: T.Tensor((152, 72), "float16"), C: T.Tensor((60, 72), "float32")):
+        with T.Kernel(2, 1, threads=threads) as (bx, by):
+            a = T.alloc_shared((64, 16), "float16")
+            b = T.alloc_shared((16, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for s in T.Pipelined(10, num_stages=stages):
+                T.copy(A[by * 64, s * 16], a)
+                T.copy(B[s * 16, bx * 64], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * 64, bx * 64])
+
+    return product
+
+
+@pytest.mark.parametrize(("threads", "stages", "are_behind"), [(256, 2, False), (256, 3, True), (256, 4, True), (128, 3, False)])
+def test_copies_further_ahead_come_behind_the_products_of_many_warps(threads, stages, are_behind):
+    made = product(threads, stages)
+    order = [type(n) for n in _steady(lowered(made)[1]) if isinstance(n, (AsyncCopy, Product))]
+    assert (order[0] is Product) == are_behind
+    agree(made, whole_numbers((60, 152), np.float16, 1), whole_numbers((152, 72), np.float16, 2), np.zeros((60, 72), np.float32))
+
 
 
 @pytest.mark.parametrize(("steps", "stages"), [(1, 3), (2, 2), (3, 4), (6, 0), (6, 2), (6, 3), (6, 4)])
