@@ -47,7 +47,7 @@ def is_reserved(name: str) -> bool:
 
 
 def is_among(name: str, names: frozenset[str]) -> bool:
-    """Whether a name is one of ``names``, of which those with a ``*`` are patterns of a shell (``cuda[A-Z]*``)."""
+    """Whether a name is one of ``names``, of which those with a ``*`` are patterns of a shell (``acme[A-Z]*``)."""
     found = _patterns(names)
     return name in names or (found is not None and found.match(name) is not None)
 
