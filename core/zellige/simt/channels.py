@@ -28,7 +28,7 @@ DEEP = 3
 """So many slots a channel has where what fills one has two steps of time at least."""
 
 MANY_WARPS = 8
-"""So many warps have some at work while others ask for copies. On an H200 (benchmarks/gpu.py, tiles of 128 x 128 x 32) products of 8 warps
+"""So many warps have some at work while others ask for copies. Measured (benchmarks/gpu.py, tiles of 128 x 128 x 32): products of 8 warps
 gained 2 to 7 percent from copies behind the work, products of 4 warps lost 4 to 8."""
 
 VERSIONS = 2
