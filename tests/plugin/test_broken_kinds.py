@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,6 +210,31 @@ def test_two_backends_may_have_a_space_of_one_name(install: Install) -> None:
         assert (a == b).all()
     with pytest.raises(ZelligeError, match="E413"):
         zl.compile(moved, target="cpu")
+
+
+def test_a_space_holds_the_elements_that_it_says(install: Install) -> None:
+    """Tiles of other types are refused where they would live there, and go elsewhere where they need not."""
+    spaces = "tuple(contract.Space(name=n, dtypes=d) for n, d in (('global', ()), ('shared', ()), ('acme.l1', ('int8',))))"
+    install({"narrow": described(f"spaces={spaces}")})
+
+    def moved(dtype: str, **where: str) -> Any:
+        @T.prim_func
+        def moved(A: T.Tensor((8,), dtype), B: T.Tensor((8,), dtype)):
+            with T.Kernel(1) as _:
+                tile = T.alloc_buffer((8,), dtype, **where)
+                T.copy(A, tile)
+                T.copy(tile, B)
+
+        return moved
+
+    a, b = np.arange(8, dtype=np.int8), np.zeros(8, np.int8)
+    zl.compile(moved("int8", space="acme.l1"), target="narrow")(a, b)
+    assert (a == b).all()
+    with pytest.raises(ZelligeError, match="the memory space acme.l1 .* tile would live, holds elements of int8, not of float32") as caught:
+        zl.compile(moved("float32", space="acme.l1"), target="narrow")
+    assert caught.value.code == "E414"
+    assert "held in global, shared" in str(caught.value)
+    zl.compile(moved("float32", space="shared"), target="narrow")
 
 
 LOUD = "print('loading')\n" + HEAD + """

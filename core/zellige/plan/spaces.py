@@ -33,7 +33,8 @@ def block_buffers(facts: LaunchFacts) -> tuple[Buffer, ...]:
 def choose_spaces(
     facts: LaunchFacts, buffers: Iterable[Buffer], products: dict[int, Product], machine: Machine, decisions: Decisions
 ) -> dict[Buffer, Space]:
-    """The space of each buffer. A choice that is not the one written is a decision. E413 for a space that the target does not have."""
+    """The space of each buffer. A choice that is not the one written is a decision. E413 for a space that the target does not have, E414
+    for one that does not hold the buffer's elements."""
     wishes = _unit_wishes(facts, products, machine)
     vector_used = _vector_used(facts, products)
     chosen: dict[Buffer, Space] = {}
@@ -45,7 +46,7 @@ def choose_spaces(
         space: Space | None = None
         for name in wishes.get(buffer, ()):
             wished = machine.space(name)
-            if wished is not None and (not wished.engines or engines <= set(wished.engines)):
+            if wished is not None and (not wished.engines or engines <= set(wished.engines)) and _holds(wished, buffer):
                 space = wished
                 break
         if space is None and machine.space(buffer.space) is not None:
@@ -54,6 +55,8 @@ def choose_spaces(
             space = machine.space_for(buffer.space, engines) or machine.space_for(buffer.space)
         if space is None:
             raise _no_space(buffer, machine)
+        if not _holds(space, buffer):
+            raise _not_held(buffer, space, machine)
         chosen[buffer] = space
         if space.name != buffer.space:
             moved.setdefault((buffer.space, space.name), []).append(buffer.name)
@@ -69,6 +72,20 @@ def _no_space(buffer: Buffer, machine: Machine) -> ZelligeError:
     return catalogue.E413.error(
         buffer.span, target=machine.name, space=buffer.space, buffer=buffer.label, known=f"it has {', '.join(names)}",
         suggestion=closest(buffer.space, names),
+    )  # fmt: skip
+
+
+def _holds(space: Space, buffer: Buffer) -> bool:
+    """Whether a space takes elements of a buffer's type, vectors by their elements'."""
+    return not space.dtypes or str(buffer.dtype.scalar) in space.dtypes
+
+
+def _not_held(buffer: Buffer, space: Space, machine: Machine) -> ZelligeError:
+    """E414: the space in which a buffer would live does not hold its elements."""
+    others = [s.name for s in machine.capabilities.spaces if _holds(s, buffer)]
+    return catalogue.E414.error(
+        buffer.span, target=machine.name, space=space.name, buffer=buffer.label, held=", ".join(space.dtypes), dtype=buffer.dtype.scalar,
+        advice=f"elements of {buffer.dtype.scalar} are held in {', '.join(others)}" if others else "convert before the copy to this space",
     )  # fmt: skip
 
 

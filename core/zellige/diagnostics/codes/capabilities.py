@@ -29,6 +29,11 @@ E413 = code(
     "the target {target} has no memory space {space!r}, which {buffer} is allocated in{suggestion}",
     hint="{known}",
 )
+E414 = code(
+    "E414", "memory space does not hold these elements",
+    "the memory space {space} of the target {target}, where {buffer} would live, holds elements of {held}, not of {dtype}",
+    hint="{advice}",
+)
 E420 = code("E420", "nothing executes an operation", "nothing on the target {target} executes {operation}:\n{table}", hint="{advice}")
 E440 = code(
     "E440",
