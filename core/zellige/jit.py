@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import is_
@@ -30,7 +30,7 @@ from zellige.frontend.dependencies import Dependencies
 from zellige.frontend.eager import EagerFunction, Recipe, holds_prim_func, opens_kernel
 from zellige.frontend.parameters import GivenTensor
 from zellige.frontend.primfunc import KernelFunction, PrimFunc
-from zellige.jit_options import JITOptions, OutIndex, options_of
+from zellige.jit_options import JITOptions, OutIndex, argument_sets, options_of
 from zellige.kernel import JITKernel
 from zellige.preparation import Prepared, in_parallel, prepare
 from zellige.recollection import Question, described
@@ -231,12 +231,8 @@ class JITFunction:
     def par_compile(
         self, configs: Iterable[Mapping[str, Any] | Sequence[Any]], num_workers: int | None = None, ignore_error: bool = False
     ) -> list[JITKernel | None]:
-        """Compiles one kernel for each configuration: a dictionary of keyword arguments or a tuple of positional ones."""
-
-        def job(config: Mapping[str, Any] | Sequence[Any]) -> Callable[[], JITKernel]:
-            return partial(self.compile, **config) if isinstance(config, Mapping) else partial(self.compile, *config)
-
-        return in_parallel([job(config) for config in configs], num_workers, ignore_error)
+        """Compiles one kernel for each configuration: a dictionary of keyword arguments or a tuple of positional ones. E159: neither."""
+        return in_parallel([partial(self.compile, *args, **named) for args, named in argument_sets(configs)], num_workers, ignore_error)
 
     @property
     def out_idx(self) -> OutIndex:

@@ -190,3 +190,23 @@ def _indices(out_idx: Any) -> int | tuple[int, ...] | None:
     elif (number := arithmetic.whole_number(out_idx)) is not None:
         return number
     raise catalogue.E159.error(option="out_idx", reason=f"expected an int or a list of ints, not {arithmetic.describe(out_idx)}")
+
+
+def argument_sets(configs: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The positional and the keyword arguments of each configuration that ``par_compile`` is given. E159: none, or not a list of these."""
+    if isinstance(configs, (Mapping, str)) or not isinstance(configs, Iterable):
+        raise catalogue.E159.error(option="configs", reason=f"expected a list, not {arithmetic.describe(configs)}", hint=_SETS_HINT)
+    found: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    for config in configs:
+        if isinstance(config, Mapping) and all(isinstance(name, str) for name in config):
+            found.append(((), dict(config)))
+        elif isinstance(config, Iterable) and not isinstance(config, (Mapping, str)):
+            found.append((tuple(config), {}))
+        else:
+            odd = next((name for name in config if not isinstance(name, str)), config) if isinstance(config, Mapping) else config
+            what = "names of arguments" if isinstance(config, Mapping) else "a dictionary or a tuple"
+            raise catalogue.E159.error(option="configs", reason=f"expected {what}, not {arithmetic.describe(odd)}", hint=_SETS_HINT)
+    return found
+
+
+_SETS_HINT: Final = "give a dictionary of arguments by name, or a tuple of arguments, for each kernel: [{'M': 64}, {'M': 128}]"

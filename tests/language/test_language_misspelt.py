@@ -123,6 +123,12 @@ CALLS = {
     "pass configs that are none": (lambda: zl.compile(double, pass_configs=["a"]), "E159", "pass_configs: expected a dictionary of keys"),
     "a folder that is none": (lambda: zl.compile(double, debug_root_path=5), "E159", "debug_root_path: expected the path of a folder, not"),
     "configurations that are none": (lambda: zl.autotune(configs=[4])(doubled)(8), "E159", "expected dictionaries, not int 4"),
+    "a kernel for a number": (lambda: doubled.par_compile([3]), "E159", "configs: expected a dictionary or a tuple, not int 3"),
+    "kernels for a number": (lambda: doubled.par_compile(3), "E159", "configs: expected a list, not int 3"),
+    "a kernel for a text": (lambda: doubled.par_compile(["MN"]), "E159", "expected a dictionary or a tuple, not str 'MN'"),
+    "one dictionary": (lambda: doubled.par_compile({"n": 8}), "E159", "configs: expected a list, not dict"),
+    "a kernel for no name": (lambda: doubled.par_compile([{2: 8}]), "E159", "configs: expected names of arguments, not int 2"),
+    "a number as a name": (lambda: zl.autotune(configs=[{1: 2}])(doubled)(8), "E159", "expected names of arguments, not int 1"),
     "a number for configurations": (lambda: zl.autotune(configs=4)(doubled)(8), "E159", "expected dictionaries, not int 4"),
     "a key of a configuration": (lambda: zl.autotune(configs=[{"blockM": 4}])(doubled)(8), "E635", "blockM; did you mean 'block_M'?"),
 }  # fmt: skip

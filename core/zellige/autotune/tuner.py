@@ -200,10 +200,11 @@ class AutoTuner:
         args, named = self.call
         given = self.configs(*args, **named) if callable(self.configs) else self.configs
         entries = [given] if isinstance(given, Mapping) or not isinstance(given, Iterable) or isinstance(given, str) else list(given)
-        odd = next((entry for entry in entries if not isinstance(entry, Mapping)), None)
+        odd = next((entry for entry in entries if not isinstance(entry, Mapping) or any(not isinstance(k, str) for k in entry)), None)
         if odd is not None:
             hint = "give configs=[{'name': value}, ...] with names of the function's arguments"
-            reason = f"expected dictionaries, not {arithmetic.describe(odd)}"
+            wrong = next(name for name in odd if not isinstance(name, str)) if isinstance(odd, Mapping) else odd
+            reason = f"expected {'names of arguments' if isinstance(odd, Mapping) else 'dictionaries'}, not {arithmetic.describe(wrong)}"
             raise catalogue.E159.error(option="configs of zl.autotune", reason=reason, hint=hint)
         listed: list[Config] = [dict(entry) for entry in entries]
         if not listed:
