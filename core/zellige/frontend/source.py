@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from zellige.diagnostics import Span, catalogue
 from zellige.frontend.dependencies import Same, codes_in
+from zellige.ir.traverse import deep_nesting
 
 _COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
 
@@ -99,10 +100,11 @@ class SourceText:
         notebook compiles a cell; the calls of what an import brought differ where Python sees the import."""
         key = (flags, optimize, is_divided)
         if key not in self._compiled:
-            whole = ast.parse("".join(self.lines), self.file)
-            parts = [ast.Module([statement], []) for statement in whole.body] if is_divided else [whole]
+            text = "".join(self.lines)
+            parts = [ast.Module([s], []) for s in ast.parse(text, self.file).body] if is_divided else [text]
             flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # a cell may wait outside of functions
-            codes = [compile(part, self.file, "exec", flags, dont_inherit=True, optimize=optimize) for part in parts]
+            with deep_nesting():  # Python follows a tree by calls of its own, which it counts as the program's
+                codes = [compile(part, self.file, "exec", flags, dont_inherit=True, optimize=optimize) for part in parts]
             self._compiled[key] = [inner for code in codes for inner in codes_in(code)]
         return self._compiled[key]
 
@@ -394,7 +396,7 @@ def _definition(text: SourceText, code: types.CodeType, offset: int | None) -> a
     if len(exact) == 1 and text.file == code.co_filename and not text.file.startswith("<") and not _may_have_changed(text, code):
         return exact[0]
     # whoever compiled it may have left out assertions or docstrings
-    for optimize, is_divided in itertools.product((-1, 0, 1, 2), (False, True)) if exact else ():
+    for is_divided, optimize in itertools.product((False, True), (-1, 0, 1, 2)) if exact else ():
         compiled = text.compiled(code.co_flags & _FUTURE, optimize, is_divided=is_divided)
         for node in exact:
             if any(_same_code(code, other) for other in compiled if other.co_firstlineno == first_line(node)):
