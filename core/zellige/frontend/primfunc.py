@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from zellige.collector import rarely_collecting
 from zellige.diagnostics import CompileError, Span, catalogue
 from zellige.diagnostics.span import calling_place
 from zellige.dtypes import DType
@@ -305,8 +306,9 @@ def prim_func(function: Callable[..., Any] | None = None, **options: Any) -> Any
         return prim_func
     if isinstance(function, PrimFunc):
         return function
-    source = KernelFunction.of(function, "@T.prim_func")
-    return PrimFunc(source, trace_prim_func(source))
+    with rarely_collecting():
+        source = KernelFunction.of(function, "@T.prim_func")
+        return PrimFunc(source, trace_prim_func(source))
 
 
 def trace_prim_func(source: KernelFunction) -> TracedKernel:
